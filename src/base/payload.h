@@ -12,6 +12,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/cache_ahead.h"
+
 #if defined(__SANITIZE_THREAD__)
 #define SW_UNSEEN __attribute__((no_sanitize("thread"), noinline, unused))
 static SW_UNSEEN void sw_payload_copy(void *to, const void *from, uint64_t len_bytes)
@@ -31,5 +33,23 @@ static inline void sw_payload_copy(void *to, const void *from, uint64_t len_byte
     memmove(to, from, len_bytes); /* a program connected with itself may let them overlap */
 }
 #endif
+
+/* The same for who goes on behind it, in memory that another core has read last. It asks for the
+ * lines there while it writes these. The two do not overlap. */
+static inline void sw_payload_copy_ahead(void *to_start, const void *from_start, uint64_t len_bytes)
+{
+#if defined(__SANITIZE_THREAD__)
+    sw_payload_copy(to_start, from_start, len_bytes);
+#else
+    enum { LINE = 64, AHEAD = 4096 };
+    uint8_t *to = to_start;
+    const uint8_t *from = from_start;
+    for (; len_bytes >= LINE; to += LINE, from += LINE, len_bytes -= LINE) {
+        sw_cache_own_soon(to + AHEAD);
+        memcpy(to, from, LINE); /* inline, where the length is known */
+    }
+    memcpy(to, from, len_bytes);
+#endif
+}
 
 #endif

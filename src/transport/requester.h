@@ -130,6 +130,11 @@ static inline bool sw_requester_has_unsent(const struct sw_requester *r)
     return r->sent != r->tail || r->flight.lost_count || r->deferred.count;
 }
 
+static inline bool sw_requester_has_unacked(const struct sw_requester *r)
+{
+    return r->flight.una != r->flight.next;
+}
+
 /* When tick() or next() will have something to do by the passing of time alone; UINT64_MAX: never.
  */
 uint64_t sw_requester_due_ns(const struct sw_requester *r);

@@ -314,10 +314,13 @@ static enum added emit_packets(struct sw_roce_qp *r, struct sw_batch *batch, uin
     const bool repeats = r->receives && ack_is_held(r, batch);
     bool waits = repeats || (r->receives && sw_roce_only_acks(r)), answers = r->receives && !waits;
     enum added result = ADDED;
+    const bool is_first = sends && !sw_requester_has_unacked(&r->requester);
     for (; result == ADDED && *count < EMIT_PACKETS; *count += emission.count) {
         answers = answers && sw_responder_next(&r->responder, now_ns, &emission);
         if (!answers && !(sends && emit_next_request(r, now_ns, EMIT_PACKETS - *count, &emission)))
             break;
+        if (is_first && !*count && emission.packet.opcode->kind == SW_PACKET_SEND)
+            sw_batch_hurry(batch);
         if (waits && !answers &&
             piggybacks_ack(r, emission.begins_message ? 0 : told.len_bytes, &emission))
             waits = false;
