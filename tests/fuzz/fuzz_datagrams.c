@@ -89,28 +89,25 @@ static void open_ring(struct feed *feed)
 static void write_record(struct feed *feed)
 {
     const uint64_t units[] = {0, 1, 2, 3, 66, 129, SW_DATAGRAM_UNITS, UINT16_MAX};
-    const uint64_t lens[] = {0,         8, 40, 41, 104, SW_DATAGRAM_BYTES, SW_DATAGRAM_BYTES + 1,
-                             UINT32_MAX};
+    const uint64_t sizes[] = {0,         1, 3, 64, 65, SW_DATAGRAM_BYTES, SW_DATAGRAM_BYTES + 1,
+                              UINT16_MAX};
     const uint64_t dests[] = {sw_qp_num(qps[0]), sw_qp_num(qps[1]), SW_MULTICAST_QPN, 0,
                               sw_qp_num(qps[0]) ^ 0x2000};
-    /* All of a record but its payload fits the first unit and a half; never past the ring's end. */
-    uint32_t at = position + feed_u8(feed) % 2;
-    if (SW_DATAGRAM_UNITS - at % SW_DATAGRAM_UNITS < 2)
-        at++;
+    const uint32_t at = position + feed_u8(feed) % 2;
     struct sw_datagram_record *record = sw_inbox_record(inbox.base, at);
-    record->units = (uint16_t)feed_value(feed, units, 8);
-    record->kind = feed_u8(feed) % 4;
-    record->flags = feed_u8(feed);
-    record->len_bytes = (uint32_t)feed_value(feed, lens, 8);
+    record->size = (uint16_t)feed_value(feed, sizes, 8);
+    record->flags = feed_u8(feed) & 15;
     record->dest_qpn = (uint32_t)feed_value(feed, dests, 5);
     record->qkey = feed_u8(feed) & 7 ? QKEY : feed_u32(feed);
     record->imm = feed_u32(feed);
-    memcpy(record->dgid, group.raw, sizeof(record->dgid));
+    record->grh[0] = 6 << 4;
+    memcpy(record->grh + 24, group.raw, sizeof(group.raw));
     if (feed_u8(feed) & 1)
-        feed_bytes(feed, record->dgid, sizeof(record->dgid));
+        feed_bytes(feed, record->grh, sizeof(record->grh));
     atomic_store(&header()->datagrams_produced, at + (uint32_t)feed_value(feed, units, 8));
     atomic_store(&record->seq, at + 1);
-    position = at + (record->units ? record->units : 1);
+    position =
+        at + (record->flags & SW_DATAGRAM_SKIP ? record->size : sw_datagram_units(record->size));
 }
 
 static void write_anything(struct feed *feed)

@@ -157,3 +157,13 @@ void sw_path_grh(const struct sw_path *path, uint32_t len_bytes, bool has_imm,
         put_be16(grh + offsetof(struct ibv_grh, paylen), packet + (path->is_v1 ? 0 : UDP_BYTES));
     }
 }
+
+union ibv_gid sw_grh_dgid(const uint8_t grh[SW_GRH_BYTES])
+{
+    union ibv_gid dgid = {.raw = {[10] = 0xff, 0xff}};
+    if (grh[0] >> 4 == 6)
+        memcpy(dgid.raw, grh + offsetof(struct ibv_grh, dgid), sizeof(dgid.raw));
+    else
+        memcpy(dgid.raw + 12, grh + SW_GRH_BYTES - sizeof(uint32_t), sizeof(uint32_t));
+    return dgid;
+}

@@ -53,5 +53,7 @@ void sw_path_of_arrival(struct sw_path *path, const union ibv_gid *source,
 /* What stands before a message of this length when it is received. */
 void sw_path_grh(const struct sw_path *path, uint32_t len_bytes, bool has_imm,
                  uint8_t grh[SW_GRH_BYTES]);
+/* Where it went: an IPv4 address is mapped. */
+union ibv_gid sw_grh_dgid(const uint8_t grh[SW_GRH_BYTES]);
 
 #endif

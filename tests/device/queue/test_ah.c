@@ -52,6 +52,28 @@ static void sw_ah_init__kind_of_packet(void **state)
     assert_int_equal(ah.path.wc_sl, 9);
 }
 
+/* The receiver reads there which group it is for, whatever the GID's kind. */
+static void sw_grh_dgid__as_sent(void **state)
+{
+    static const union ibv_gid gids[] = {
+        {.raw = {[10] = 0xff, 0xff, 127, 0, 0, 1}},
+        {.raw = {[10] = 0xff, 0xff, 239, 1, 2, 3}},
+        {.raw = {0x20, 0x01, 0x0d, 0xb8, [15] = 9}},
+        {.raw = {0xff, 0x0e, [15] = 7}},
+    };
+    struct rig *rig = *state;
+    struct sw_ah ah;
+    uint8_t grh[SW_GRH_BYTES];
+    for (uint8_t index = 0; index < 2; index++) { /* RoCE v1 and v2 */
+        for (size_t i = 0; i < sizeof(gids) / sizeof(gids[0]); i++) {
+            assert_int_equal(init(rig, &ah, index, &gids[i]), 0);
+            sw_path_grh(&ah.path, 64, false, grh);
+            const union ibv_gid dgid = sw_grh_dgid(grh);
+            assert_memory_equal(dgid.raw, gids[i].raw, sizeof(dgid.raw));
+        }
+    }
+}
+
 static void sw_ah_init__refusals(void **state)
 {
     struct rig *rig = *state;
@@ -131,6 +153,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sw_gid_is_multicast__both_families),
         rig_test(sw_ah_init__kind_of_packet),
+        rig_test(sw_grh_dgid__as_sent),
         rig_test(sw_ah_init__refusals),
         rig_test(sw_ah_is_local__asked_twice),
         rig_test(sw_path_grh__ipv4),

@@ -117,7 +117,7 @@ static void deliver_record(const struct sw_datagram_record *head, const uint8_t 
     struct sw_datagram datagram = {
         .grh = head->grh,
         .payload = payload,
-        .len_bytes = head->len_bytes,
+        .len_bytes = head->size,
         .src_qpn = head->src_qpn,
         .qkey = head->qkey,
         .imm = head->imm,
@@ -125,17 +125,18 @@ static void deliver_record(const struct sw_datagram_record *head, const uint8_t 
         .is_solicited = head->flags & SW_DATAGRAM_SOLICITED,
         .sl = head->sl,
     };
-    union ibv_gid dgid;
-    memcpy(dgid.raw, head->dgid, sizeof(dgid.raw));
     if (head->dest_qpn == SW_MULTICAST_QPN) {
-        sw_mcast_deliver(&dgid, NULL, &datagram);
+        const union ibv_gid group = sw_grh_dgid(head->grh);
+        sw_mcast_deliver(&group, NULL, &datagram);
         return;
     }
     struct sw_qp *qp = atomic_load(&receivers[sw_qpn_index(head->dest_qpn)]);
-    if (qp && qp->qpn == head->dest_qpn)
+    if (qp && qp->qpn == head->dest_qpn) {
         sw_datagram_deliver(qp, &datagram);
-    else
-        sw_counter_add(sw_netdev_with_gid(&dgid), SW_RX_DROP_NO_QP);
+        return;
+    }
+    const union ibv_gid dgid = sw_grh_dgid(head->grh);
+    sw_counter_add(sw_netdev_with_gid(&dgid), SW_RX_DROP_NO_QP);
 }
 
 /* Takes the record at `position`; what the client wrote is read once and checked. Returns the units
@@ -143,22 +144,18 @@ static void deliver_record(const struct sw_datagram_record *head, const uint8_t 
 static uint32_t receive_take_record(uint8_t *base, uint32_t position)
 {
     const uint8_t *at = sw_inbox_datagram(base, position);
-    uint32_t rest = SW_DATAGRAM_UNITS - position % SW_DATAGRAM_UNITS;
+    const uint32_t rest = SW_DATAGRAM_UNITS - position % SW_DATAGRAM_UNITS;
     struct sw_datagram_record head;
-    __builtin_prefetch(at + 2 * SW_DATAGRAM_UNIT); /* the middle of a short message */
-    memcpy((void *)&head, at, offsetof(struct sw_datagram_record, len_bytes));
-    atomic_signal_fence(memory_order_seq_cst); /* what is checked must not be read again */
-    uint32_t units = head.units;
-    if (units == 0 || units > rest)
-        return 0;
-    if (head.kind == SW_DATAGRAM_SKIP)
-        return units;
-    if (head.kind != SW_DATAGRAM || units * SW_DATAGRAM_UNIT < sizeof(head))
-        return 0;
+    __builtin_prefetch(at + SW_DATAGRAM_UNIT); /* a short message */
     memcpy((void *)&head, at, sizeof(head));
-    atomic_signal_fence(memory_order_seq_cst);
-    if (head.len_bytes > SW_DATAGRAM_BYTES ||
-        head.len_bytes > units * SW_DATAGRAM_UNIT - sizeof(head))
+    atomic_signal_fence(memory_order_seq_cst); /* what is checked must not be read again */
+    const bool is_skip = head.flags == SW_DATAGRAM_SKIP;
+    const uint32_t units = is_skip ? head.size : sw_datagram_units(head.size);
+    if (units > rest || head.flags & ~(unsigned int)SW_DATAGRAM_FLAGS)
+        return 0;
+    if (is_skip)
+        return units;
+    if (head.flags & SW_DATAGRAM_SKIP || head.size > SW_DATAGRAM_BYTES)
         return 0;
     deliver_record(&head, at + sizeof(head));
     return units;

@@ -164,12 +164,6 @@ static enum ready slot_ready(struct channel *channel, uint32_t slot)
     return attach_channel(channel, slot);
 }
 
-static uint32_t units_of(uint32_t len_bytes)
-{
-    return ((uint32_t)sizeof(struct sw_datagram_record) + len_bytes + SW_DATAGRAM_UNIT - 1) /
-           SW_DATAGRAM_UNIT;
-}
-
 /* What a record takes at the present position, with what it must skip before. */
 static uint32_t units_needed(const struct channel *channel, uint32_t units, uint32_t *skipped)
 {
@@ -189,8 +183,8 @@ static void send_publish_records(struct channel *channel, uint32_t skipped, uint
         atomic_store_explicit(&sw_inbox_record(base, at + skipped)->seq, at + skipped + 1,
                               memory_order_release);
         struct sw_datagram_record *skip = sw_inbox_record(base, at);
-        skip->units = (uint16_t)skipped;
-        skip->kind = SW_DATAGRAM_SKIP;
+        skip->size = (uint16_t)skipped;
+        skip->flags = SW_DATAGRAM_SKIP;
     }
     atomic_store_explicit(&sw_inbox_record(base, at)->seq, at + 1,
                           memory_order_release); /* pairs with the receiver's acquire */
@@ -261,18 +255,15 @@ static void fill_record(struct sw_datagram_record *record, const struct sw_qp *q
                         const struct sw_wqe *wqe, const struct sw_route *route)
 {
     bool has_imm = wqe->opcode == IBV_WR_SEND_WITH_IMM;
-    record->units = (uint16_t)units_of(wqe->len_bytes);
-    record->kind = SW_DATAGRAM;
+    record->size = (uint16_t)wqe->len_bytes;
     record->flags = (uint8_t)((has_imm ? SW_DATAGRAM_IMM : 0) |
                               (wqe->flags & SW_WQE_SOLICITED ? SW_DATAGRAM_SOLICITED : 0));
-    record->len_bytes = wqe->len_bytes;
     record->dest_qpn = route->dest_qpn;
     record->src_qpn = qp->qpn;
     /* IBTA Vol1 10.2.5: a work request cannot use a privileged Q_Key but the QP's own. */
     record->qkey = route->qkey >> 31 ? qp->attr.qkey : route->qkey;
     record->imm = wqe->imm;
     record->sl = route->path.wc_sl;
-    memcpy(record->dgid, route->path.dgid.raw, sizeof(record->dgid));
     sw_path_grh(&route->path, wqe->len_bytes, has_imm, record->grh);
 }
 
@@ -282,7 +273,7 @@ static enum put put_datagram(struct sw_qp *qp, struct channel *channel, uint32_t
     sw_lock_assert_held(&channel->lock);
     const struct sw_wqe *wqe = sw_sq_at(&qp->sq, position);
     uint32_t skipped, before = channel->produced;
-    uint32_t needed = units_needed(channel, units_of(wqe->len_bytes), &skipped);
+    uint32_t needed = units_needed(channel, sw_datagram_units(wqe->len_bytes), &skipped);
     if (!send_has_room(channel, needed)) {
         if (may_wait(channel))
             return PUT_WAIT;
@@ -366,7 +357,7 @@ static enum put put_to_group(struct sw_qp *qp, const union ibv_gid *gid, uint32_
 {
     uint16_t slots[SW_MULTICAST_MEMBERS];
     uint32_t count = sw_multicast_members(gid, slots), near = 0;
-    uint32_t units = units_of(sw_sq_at(&qp->sq, position)->len_bytes);
+    uint32_t units = sw_datagram_units(sw_sq_at(&qp->sq, position)->len_bytes);
     for (uint32_t i = 0; i < count; i++) {
         const enum ready state = ready_for(slots[i], units);
         if (state == READY_WAIT)

@@ -167,26 +167,34 @@ static inline uint32_t sw_block_writer(const struct sw_block *block)
 #define SW_DATAGRAM_UNITS (1u << 14) /* of the ring */
 #define SW_DATAGRAM_BYTES 4096u      /* bytes of a message: the largest path MTU */
 
-enum sw_datagram_kind { SW_DATAGRAM = 1, SW_DATAGRAM_SKIP };
-enum sw_datagram_flags { SW_DATAGRAM_IMM = 1, SW_DATAGRAM_SOLICITED = 2 };
+enum sw_datagram_flags {
+    SW_DATAGRAM_IMM = 1,
+    SW_DATAGRAM_SOLICITED = 2,
+    SW_DATAGRAM_SKIP = 4, /* no message: `size` units are skipped */
+    SW_DATAGRAM_FLAGS = 7
+};
 
+/* In one cache line, so that a message of 64 bytes takes two. */
 struct sw_datagram_record {
     _Atomic uint32_t seq;
-    uint16_t units;
-    uint8_t kind;
+    uint16_t size; /* bytes of the payload */
     uint8_t flags;
-    uint32_t len_bytes;
-    uint32_t dest_qpn; /* the multicast QPN: to all that are attached to the group `dgid` */
+    uint8_t sl;
+    uint32_t dest_qpn; /* the multicast QPN: to all that are attached to the group in the GRH */
     uint32_t src_qpn;
     uint32_t qkey;
     uint32_t imm;
-    uint8_t sl;
-    uint8_t pad[3];
-    uint8_t dgid[16];
     uint8_t grh[40];
     uint8_t payload[];
 };
-static_assert(sizeof(struct sw_datagram_record) == 88, "shared layout");
+static_assert(sizeof(struct sw_datagram_record) == SW_DATAGRAM_UNIT, "shared layout");
+static_assert(SW_DATAGRAM_UNITS <= UINT16_MAX, "what is skipped");
+
+/* What a record of so many bytes takes. */
+static inline uint32_t sw_datagram_units(uint32_t size)
+{
+    return 1 + (size + SW_DATAGRAM_UNIT - 1) / SW_DATAGRAM_UNIT;
+}
 
 /* The first page; then the ring of datagrams, then the blocks. */
 struct sw_inbox_header {

@@ -55,14 +55,12 @@ static int ring_down(void **state)
     return 0;
 }
 
-static struct sw_datagram_record *next(const struct rig *rig, uint16_t units, uint32_t len_bytes)
+static struct sw_datagram_record *next(const struct rig *rig, uint16_t size)
 {
     struct sw_datagram_record *record =
         (struct sw_datagram_record *)sw_inbox_datagram(inbox->base, produced);
-    record->units = units;
-    record->kind = SW_DATAGRAM;
+    record->size = size;
     record->flags = 0;
-    record->len_bytes = len_bytes;
     record->dest_qpn = sw_qp_num(rig->qp);
     record->src_qpn = 0x99;
     record->qkey = QKEY;
@@ -92,22 +90,21 @@ static void sw_datagram_receive__no_record_at_all(void **state)
 {
     struct rig *rig = *state;
     static const struct {
-        uint16_t units;
-        uint8_t kind;
-        uint32_t len_bytes, published;
+        uint16_t size;
+        uint8_t flags;
+        uint32_t published;
     } cases[] = {
-        {0, SW_DATAGRAM, 0, 2},          /* takes nothing */
-        {1, SW_DATAGRAM, 0, 1},          /* shorter than its head */
-        {2, SW_DATAGRAM, 41, 2},         /* longer than its units */
-        {2, SW_DATAGRAM, UINT32_MAX, 2}, /* a length that wraps */
-        {80, SW_DATAGRAM, 4097, 80},     /* longer than any path MTU */
-        {2, 77, 8, 2},                   /* of no kind */
-        {UINT16_MAX, SW_DATAGRAM_SKIP, 0, 2},
+        {4097, 0, 66},                              /* longer than any path MTU */
+        {UINT16_MAX, 0, 2},                         /* and than the rest of the ring */
+        {8, 0x80, 2},                               /* of no kind */
+        {0, SW_DATAGRAM_SKIP, 2},                   /* skips nothing, */
+        {UINT16_MAX, SW_DATAGRAM_SKIP, 2},          /* or more than there is */
+        {2, SW_DATAGRAM_SKIP | SW_DATAGRAM_IMM, 2}, /* is a message, and none */
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         uint64_t before = sw_counter_read(NULL, SW_RX_DROP_MALFORMED);
         rig_recv(rig, i, 0, 8192);
-        next(rig, cases[i].units, cases[i].len_bytes)->kind = cases[i].kind;
+        next(rig, cases[i].size)->flags = cases[i].flags;
         publish(cases[i].published);
         assert_int_equal(serve(rig), 0);
         assert_int_equal(sw_counter_read(NULL, SW_RX_DROP_MALFORMED), before + 1);
@@ -122,7 +119,7 @@ static void sw_datagram_receive__positions_from_nowhere(void **state)
     for (size_t i = 0; i < sizeof(claims) / sizeof(claims[0]); i++) {
         uint64_t before = sw_counter_read(NULL, SW_RX_DROP_MALFORMED);
         uint32_t at = produced;
-        next(rig, 0, 8);
+        next(rig, UINT16_MAX);
         publish(1);
         atomic_store(&header()->datagrams_produced, at + claims[i]);
         assert_int_equal(serve(rig), 0);
@@ -137,7 +134,7 @@ static void sw_datagram_receive__remains_of_earlier_rounds(void **state)
     struct rig *rig = *state;
     rig_recv(rig, 1, 0, 8192);
     sw_inbox_record(inbox->base, produced + 2)->seq = produced + 3;
-    next(rig, 2, 8);
+    next(rig, 8);
     publish(2);
     assert_int_equal(serve(rig), 1);
     assert_false(sw_datagram_waits(inbox));
@@ -150,14 +147,15 @@ static void sw_datagram_receive__around_the_ring(void **state)
     for (uint32_t i = 0; i < 3 * SW_DATAGRAM_UNITS / 7; i++) {
         uint32_t units = 2 + i % 13, rest = SW_DATAGRAM_UNITS - produced % SW_DATAGRAM_UNITS;
         if (rest < units) {
-            next(rig, (uint16_t)rest, 0)->kind = SW_DATAGRAM_SKIP;
+            next(rig, (uint16_t)rest)->flags = SW_DATAGRAM_SKIP;
             publish(rest);
         }
         rig_recv(rig, i, 0, 8192);
-        next(rig, (uint16_t)units, 40)->payload[39] = (uint8_t)i;
+        const uint32_t size = (units - 1) * SW_DATAGRAM_UNIT - i % SW_DATAGRAM_UNIT;
+        next(rig, (uint16_t)size)->payload[size - 1] = (uint8_t)i;
         publish(units);
         assert_int_equal(serve(rig), 1);
-        assert_int_equal(rig->bytes[79], (uint8_t)i);
+        assert_int_equal(rig->bytes[SW_GRH_BYTES + size - 1], (uint8_t)i);
     }
 }
 
@@ -169,10 +167,10 @@ static void sw_datagram_receive__as_many_as_wanted(void **state)
     uint64_t before = sw_counter_read(rig->ctx->netdev, SW_RX_DROP_NO_RECV);
     for (uint32_t i = 0; i < 8; i++) {
         if (SW_DATAGRAM_UNITS - produced % SW_DATAGRAM_UNITS < 2) {
-            next(rig, 1, 0)->kind = SW_DATAGRAM_SKIP;
+            next(rig, 1)->flags = SW_DATAGRAM_SKIP;
             publish(1);
         }
-        next(rig, 2, 8);
+        next(rig, 8);
         publish(2);
     }
     for (uint32_t round = 0; round < 4; round++) {
@@ -190,14 +188,14 @@ static void sw_datagram_receive__nobody_there(void **state)
     union ibv_gid here = {.raw = {[10] = 0xff, 0xff, 127, 0, 0, 1}};
     struct sw_netdev *dev = sw_netdev_with_gid(&here);
     uint64_t before = sw_counter_read(dev, SW_RX_DROP_NO_QP);
-    struct sw_datagram_record *record = next(rig, 2, 8);
+    struct sw_datagram_record *record = next(rig, 8);
     record->dest_qpn ^= 0x2000; /* another process's, same index */
-    memcpy(record->dgid, here.raw, 16);
+    memcpy(record->grh + 36, here.raw + 12, 4);
     publish(2);
     assert_int_equal(serve(rig), 0);
-    record = next(rig, 2, 8);
+    record = next(rig, 8);
     record->dest_qpn ^= 1;
-    memcpy(record->dgid, here.raw, 16);
+    memcpy(record->grh + 36, here.raw + 12, 4);
     publish(2);
     assert_int_equal(serve(rig), 0);
     assert_int_equal(sw_counter_read(dev, SW_RX_DROP_NO_QP), before + 2);
