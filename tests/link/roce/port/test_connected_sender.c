@@ -89,10 +89,9 @@ static struct sw_roce_path path_to(const uint8_t address[16])
     return path;
 }
 
-/* One message of `count` packets from n on. */
-static void send_packets(const struct sw_roce_path *path, uint32_t n, uint32_t count)
+static void add_packets(struct sw_batch *batch, const struct sw_roce_path *path, uint32_t n,
+                        uint32_t count)
 {
-    struct sw_batch *batch = sw_batch_open(&port);
     for (uint32_t i = n; i < n + count; i++) {
         const struct sw_packet packet = {
             .bth = {.opcode = 0x04,
@@ -113,6 +112,13 @@ static void send_packets(const struct sw_roce_path *path, uint32_t n, uint32_t c
         };
         sw_batch_add(batch, &out);
     }
+}
+
+/* One message of `count` packets from n on. */
+static void send_packets(const struct sw_roce_path *path, uint32_t n, uint32_t count)
+{
+    struct sw_batch *batch = sw_batch_open(&port);
+    add_packets(batch, path, n, count);
     sw_batch_close(batch);
 }
 
@@ -185,6 +191,37 @@ static void connected_sender__keeps_bytes_and_order(void **state)
         sw_connected_sender_release(open_one(&paths[i], &sent));
         check_all_arrived(converse(&paths[i], sent, MANY));
     }
+}
+
+/* The message that is full arrives while the next one is filled, if there is haste. */
+static void sw_batch_hurry__until_the_flush(void **state)
+{
+    (void)state;
+    struct sw_roce_path path = path_to(lo_v4);
+    uint32_t sent;
+    sw_connected_sender_release(open_one(&path, &sent));
+    for (uint32_t hurries = 0; hurries < 2; hurries++, sent += 2) {
+        struct sw_batch *batch = sw_batch_open(&port);
+        path.heard_ns = sw_clock_ns();
+        if (hurries)
+            sw_batch_hurry(batch);
+        add_packets(batch, &path, sent * PACKETS, PACKETS);
+        sw_port_receive(&port, sw_clock_ns(), true);
+        assert_int_equal(seen.count, sent * PACKETS); /* an ACK might still join it */
+        add_packets(batch, &path, (sent + 1) * PACKETS, PACKETS);
+        sw_port_receive(&port, sw_clock_ns(), true);
+        assert_int_equal(seen.count, (sent + hurries) * PACKETS);
+        sw_batch_close(batch);
+        receive((sent + 2) * PACKETS);
+    }
+    struct sw_batch *batch = sw_batch_open(&port); /* there is none any more */
+    path.heard_ns = sw_clock_ns();
+    add_packets(batch, &path, sent * PACKETS, 2 * PACKETS);
+    sw_port_receive(&port, sw_clock_ns(), true);
+    assert_int_equal(seen.count, sent * PACKETS);
+    sw_batch_close(batch);
+    receive((sent + 2) * PACKETS);
+    check_all_arrived(sent + 2);
 }
 
 static void connected_sender__is_for_streams_that_are_answered(void **state)
@@ -441,6 +478,7 @@ int main(void)
 #define WITH_PORT(function) cmocka_unit_test_setup_teardown(function, open_port, close_port)
     const struct CMUnitTest tests[] = {
         WITH_PORT(connected_sender__keeps_bytes_and_order),
+        WITH_PORT(sw_batch_hurry__until_the_flush),
         WITH_PORT(connected_sender__is_for_streams_that_are_answered),
         WITH_PORT(connected_sender__another_path_has_none),
         WITH_PORT(connected_sender__packets_have_the_identification_that_their_icrc_says),
