@@ -22,12 +22,14 @@
 #include "link/roce/roce.h"
 #include "transport/piggyback.h"
 
-#define GATHER_BYTES (16u << 10) /* after so many bytes the answers to them do not wait */
+#define AMID_NS (100 * SW_NS_PER_US) /* in which the next packet of a WRITE comes, mostly */
+#define GATHER_BYTES (16u << 10)     /* after so many bytes the answers to them do not wait */
 
 static struct {
     struct sw_qp *qp;  /* locked */
     uint32_t bytes;    /* that have come since answers left */
     uint32_t requests; /* among the packets of this run */
+    bool is_amid;      /* the last of them is of a WRITE that has not ended: it asks for no ACK */
     bool ends;         /* the last of them ended a message, ... */
     bool completes;    /* ... a message that the program is told of */
     bool wakes;        /* the program sleeps until an event of its queue */
@@ -44,8 +46,7 @@ static bool ack_may_wait(struct sw_roce_qp *r, bool is_polled, bool wakes)
         return false;
     const bool answers = sw_delayed_ack_expects_echo(r, wakes, current.now_ns);
     if (current.requests > SW_DELAYED_ACK_RUN)
-        return answers && (is_polled || current.completes) &&
-               current.requests <= SW_DELAYED_ACK_ECHO_RUN;
+        return answers && current.requests <= SW_DELAYED_ACK_ECHO_RUN;
     return answers || (current.completes && is_polled);
 }
 
@@ -61,6 +62,8 @@ void sw_roce_deliver_end(bool is_polled)
         r->is_met = true;
         sw_lifeline_meet(r->line);
     }
+    if (current.requests)
+        sw_roce.amid_until_ns = current.is_amid ? current.now_ns + AMID_NS : 0;
     const bool wakes = current.wakes && !is_polled;
     const bool may_wait =
         r && current.requests && current.ends && ack_may_wait(r, is_polled, wakes);
@@ -120,6 +123,11 @@ static enum sw_roce_outcome take_piggyback(struct sw_roce_qp *r, const struct sw
     return sw_roce_take_progress(r, &progress);
 }
 
+static bool asks_for_ack(const struct sw_packet_run *run)
+{
+    return run->count > 1 ? run->ack_req : run->first.bth.ack_req;
+}
+
 /* Returns how many packets of the run were dealt with. */
 static uint32_t deliver_connected(struct sw_qp *qp, struct sw_roce_qp *r,
                                   const struct sw_packet_run *run)
@@ -141,6 +149,7 @@ static uint32_t deliver_connected(struct sw_qp *qp, struct sw_roce_qp *r,
         return count;
     if (opcode->is_request) {
         current.ends = opcode->position & SW_LAST;
+        current.is_amid = opcode->kind == SW_PACKET_WRITE && !asks_for_ack(run);
         current.completes =
             current.ends && (opcode->kind == SW_PACKET_SEND || opcode->headers & SW_HEADER_IMM);
         if (r->receives)

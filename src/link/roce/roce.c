@@ -411,7 +411,8 @@ static void mind_poller(const struct sw_handoff *handoff, bool sleeps, uint64_t 
 {
     if (handoff->is_alone && !sleeps)
         atomic_store_explicit(&sw_roce.is_attended, false, memory_order_relaxed);
-    if (!handoff->is_served || sleeps)
+    if (!handoff->is_served || sleeps ||
+        atomic_load_explicit(&sw_roce.serves_long, memory_order_relaxed))
         sw_engine_keep_off(-1);
     else if (!handoff->is_alone || now_ns < posted_ns + SW_HANDOFF_LOOK_NS)
         sw_engine_keep_off(atomic_load_explicit(&sw_roce.cpu, memory_order_relaxed));
@@ -479,17 +480,21 @@ static uint64_t step_engine(uint64_t now_ns)
     sw_cq_hold_events();
     const bool owes = sw_lifeline_owes();
     bool is_due = is_time(now_ns) || now_ns >= sw_roce.port.due_ns || owes;
-    const bool goes_on = !is_due && !handoff->was_woken && sw_engine_spins();
+    const bool goes_on =
+        !is_due && !handoff->was_woken && (sw_engine_spins() || sw_roce.amid_until_ns);
     const bool comes_again = (watches || is_due) && receive_arrivals(handoff, goes_on, now_ns);
     const uint64_t ack_due_ns = sw_delayed_ack_step(now_ns);
     free_buried();
     run_timers(now_ns);
     uint64_t due_ns = step_port(owes, now_ns);
+    const bool is_amid = watches && now_ns < sw_roce.amid_until_ns;
     const bool is_steady = sw_handoff_is_steady(handoff);
     atomic_store_explicit(&sw_roce.is_steady, is_steady, memory_order_relaxed);
     sw_lock_release(&sw_roce.port.rx_lock);
     if (sw_cq_release_events())
         sched_yield(); /* the program answers before the engine gets ready to sleep */
+    if (is_amid)       /* the program waits for the rest, too, so nothing is lost by looking */
+        return now_ns;
     if (watches && !(comes_again && sw_engine_goes_on()))
         watch_port();
     if (!is_steady) {

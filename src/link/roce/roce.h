@@ -50,6 +50,8 @@ struct sw_roce {
     _Atomic(struct sw_roce_qp *) done;      /* to be freed under rx_lock */
     _Atomic uint64_t served_ns;             /* when a peer last reached for memory by itself, and
                                                no message was expected to follow */
+    atomic_bool serves_long;                /* that was for so much that it comes in parts */
+    uint64_t amid_until_ns;                 /* more of a WRITE is expected so long; under rx_lock */
     atomic_bool is_attended;                /* a program polls: it receives, or was about to */
     atomic_bool is_steady;                  /* it has polled for long and runs the timers */
     uint64_t timers_ns;                     /* when timers were last run; under rx_lock */

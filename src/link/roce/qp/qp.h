@@ -51,6 +51,8 @@ struct sw_roce_qp {
     uint32_t apart;       /* packets to come that are joined with none before them */
     uint64_t ack_turn;    /* of sw_batch_gather_turn(): an ACK leaves at its end; 0: none does */
     uint64_t reached_ns;  /* when the peer last reached for memory; 0: something was posted since */
+    uint32_t served_bytes; /* of a WRITE of the peer's, so far */
+    uint32_t served_long;  /* not 0: one was long of late */
     struct sw_announce announce;
 
     uint32_t posted; /* send queue positions before it were given to the requester */

@@ -15,6 +15,9 @@
 #include "link/roce/qp/qp.h"
 #include "link/roce/roce.h"
 
+#define LONG_BYTES (48u << 10) /* of a WRITE: it comes in several messages of the kernel */
+#define LONG_LASTS 8u          /* shorter ones until they are expected to be short */
+
 /* A receive that is claimed beyond a packet still counts as posted, until just before its
  * completion can be seen. */
 static void roce_hold_claim(struct sw_roce_qp *r, bool holds)
@@ -148,6 +151,19 @@ static enum sw_verdict serve_by_key(struct sw_roce_qp *r, const struct sw_demand
     return SW_NAK_INVALID;
 }
 
+/* A long WRITE comes in parts, of which those that a peer of ours sends are WRITEs by themselves.
+ * The last one asks for an ACK, and is short. */
+static void note_length(struct sw_roce_qp *r, const struct sw_demand *demand)
+{
+    r->served_bytes += demand->len_bytes * demand->pieces;
+    if (r->served_bytes >= LONG_BYTES)
+        r->served_long = LONG_LASTS;
+    else if (demand->ack_req && r->served_long)
+        r->served_long--;
+    r->served_bytes = demand->ack_req ? 0 : r->served_bytes;
+    atomic_store_explicit(&sw_roce.serves_long, r->served_long, memory_order_relaxed);
+}
+
 static enum sw_verdict roce_serve_demand(struct sw_roce_qp *r, const struct sw_demand *demand,
                                          uint64_t now_ns, uint64_t *original)
 {
@@ -158,8 +174,10 @@ static enum sw_verdict roce_serve_demand(struct sw_roce_qp *r, const struct sw_d
     if (demand->kind == SW_DEMAND_SEND)
         return roce_serve_send(r, demand, &message); /* takes no access by key */
     const bool is_attended = atomic_load_explicit(&sw_roce.is_attended, memory_order_relaxed);
-    if (!sw_announce_request(&r->announce, is_attended, now_ns))
+    if (!sw_announce_request(&r->announce, is_attended, now_ns)) {
+        note_length(r, demand);
         atomic_store_explicit(&sw_roce.served_ns, now_ns, memory_order_relaxed);
+    }
     sw_mr_serve_begin(qp->index); /* see sw_mr_serving */
     enum sw_verdict verdict = serve_by_key(r, demand, &message, original);
     sw_mr_serve_end(qp->index);
