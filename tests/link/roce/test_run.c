@@ -163,6 +163,8 @@ static uint8_t byte_of(uint32_t psn, uint32_t i)
     return (uint8_t)(1 + (psn - PSN) * 37 + i);
 }
 
+static bool asks; /* the last packet of an arrival, for an ACK */
+
 /* Packets with the next PSNs come, as one arrival; WRITEs to `addr` and on. */
 static void arrive(uint8_t opcode, uint32_t count, uint64_t addr, uint32_t len)
 {
@@ -174,6 +176,7 @@ static void arrive(uint8_t opcode, uint32_t count, uint64_t addr, uint32_t len)
             .bth = {.opcode = opcode,
                     .pkey = SW_PKEY_DEFAULT,
                     .dest_qpn = rig.qp->qpn,
+                    .ack_req = asks && n + 1 == count,
                     .psn = sw_seq_psn(rig.psn)},
             .reth = {.addr = addr + n * len,
                      .rkey = sw_mr_key(rig.mr),
@@ -246,6 +249,53 @@ static void deliver__writes_of_one_packet_each(void **state)
         for (uint32_t i = 0; i < 7; i++)
             assert_int_equal(rig.bytes[n * 7 + i], byte_of(PSN + PACKETS + n, i));
     assert_int_equal(r->responder.msn, 2 * PACKETS);
+}
+
+static bool is_amid(void)
+{
+    sw_lock_acquire(&sw_roce.port.rx_lock);
+    const bool amid = sw_roce.amid_until_ns;
+    sw_lock_release(&sw_roce.port.rx_lock);
+    return amid;
+}
+
+/* The engine looks on for the rest of a WRITE. */
+static void deliver__more_of_a_write_is_expected_until_an_ack_is_asked_for(void **state)
+{
+    (void)state;
+    const uint64_t addr = (uintptr_t)rig.bytes;
+    for (int round = 0; round < 2; round++) {
+        const uint32_t count = round ? 1 : 4; /* a run, and a packet by itself */
+        arrive(WRITE_ONLY, count, addr, MTU);
+        assert_true(is_amid());
+        asks = true;
+        arrive(WRITE_ONLY, count, addr, MTU);
+        assert_false(is_amid());
+        arrive(WRITE_ONLY, count, addr, MTU);
+        asks = false;
+        assert_false(is_amid());
+    }
+}
+
+/* Where WRITEs of 48 KiB come, be it in parts, the engine stays where its program is. */
+static void deliver__long_writes_are_known_until_eight_short_ones_came(void **state)
+{
+    (void)state;
+    const uint64_t addr = (uintptr_t)rig.bytes;
+    assert_false(atomic_load(&sw_roce.serves_long));
+    for (uint32_t parts = 0; parts < 6; parts++) {
+        assert_false(atomic_load(&sw_roce.serves_long));
+        arrive(WRITE_ONLY, PACKETS, addr, MTU);
+    }
+    assert_true(atomic_load(&sw_roce.serves_long));
+    asks = true;
+    arrive(WRITE_ONLY, 1, addr, MTU); /* its end */
+    for (uint32_t shorts = 0; shorts < 8; shorts++) {
+        assert_true(atomic_load(&sw_roce.serves_long));
+        arrive(WRITE_ONLY, 1, addr, MTU);
+    }
+    asks = false;
+    assert_false(atomic_load(&sw_roce.serves_long));
 }
 
 /* Another process on the peer's host, which knows all but the PSN that is expected. */
@@ -478,6 +528,8 @@ int main(void)
 #define WITH_QP(function) cmocka_unit_test_setup_teardown(function, connect_qp, drop_qp)
     const struct CMUnitTest tests[] = {
         WITH_QP(deliver__writes_of_one_packet_each),
+        WITH_QP(deliver__more_of_a_write_is_expected_until_an_ack_is_asked_for),
+        WITH_QP(deliver__long_writes_are_known_until_eight_short_ones_came),
         WITH_QP(deliver__a_strangers_packets_change_nothing),
         WITH_QP(deliver__a_run_across_arrivals),
         WITH_QP(timers__drive_a_queue_pair_at_rest),
