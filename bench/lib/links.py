@@ -15,6 +15,9 @@ LARGE = 65536
 MTUS = (9000, 1500)
 # Of two packets and more, which the receiver sees by looking at its memory
 WRITES = (8192, 16384, 32768)
+# Of several messages of the kernel
+LONG = (131072, 1048576)
+LONG_TESTS = (('ib_send_lat', 'tag_lat'), ('ib_write_lat', 'ucp_put_lat'))
 QPS = 1000
 SENDERS = 16
 
@@ -49,6 +52,12 @@ PLAN = (
          f'UCX ucp_put_lat {size}', MEAN, 1.0, 0.7)
         for size in WRITES
     ),
+    *(
+        (f'hosts: {ours} -s {size}, and UCX over TCP', 'hosts_long_latency', f'{ours} {size}',
+         f'UCX {peer} {size}', MEAN, 1.0, 0.7)
+        for ours, peer in LONG_TESTS
+        for size in LONG
+    ),
     ('guests: ib_write_bw -s 65536, and rdma_rxe', 'guests_bandwidth', 'ib_write_bw', 'rdma_rxe',
      BANDWIDTH, 1.0, 3.0),
     ('hosts: ib_write_bw, 1% lost, and none', 'hosts_loss', '1% lost', 'none lost', BANDWIDTH, 0.7,
@@ -71,6 +80,7 @@ def experiments(bench):
         *(host_bandwidth(bench, mtu) for mtu in MTUS),
         host_latency(bench),
         host_write_latency(bench),
+        host_long_latency(bench),
         guest_bandwidth(bench),
         host_loss(bench),
         *many_qps(bench),
@@ -130,6 +140,22 @@ def host_write_latency(bench):
             },
         },
         place=two,
+    )
+
+
+def host_long_latency(bench):
+    two = between.Between(bench.sidewire, MTUS[0])
+    count = 1000
+    sides = {}
+    for (ours, peer), size in itertools.product(LONG_TESTS, LONG):
+        sides[f'{ours} {size}'] = lambda ours=ours, size=size: bench.latency(
+            ours, size, iterations=count, sidewire=two
+        )
+        sides[f'UCX {peer} {size}'] = lambda peer=peer, size=size: two.ucx_tcp(
+            peer, size, count // bench.divide
+        )
+    return Experiment(
+        'hosts_long_latency', '128 KiB and 1 MiB between hosts', sides, place=two
     )
 
 
