@@ -177,8 +177,10 @@ static void choose_way(struct sw_batch *batch, struct sw_tx_group *group)
 /* Whether what is there leaves before more is copied: the peer takes it in meanwhile. */
 static bool leaves_early(const struct sw_batch *batch)
 {
+    if (!batch->hurries || !batch->count)
+        return false;
     const struct sw_tx_group *last = &batch->groups[batch->count - 1];
-    return batch->hurries && batch->count && last->has_room && last->len_bytes >= SW_TX_LONG_BYTES;
+    return last->has_room && last->len_bytes >= SW_TX_LONG_BYTES;
 }
 
 /* The group that a packet leaves with. A damaged one is alone. */
