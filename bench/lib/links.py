@@ -154,9 +154,7 @@ def host_long_latency(bench):
         sides[f'UCX {peer} {size}'] = lambda peer=peer, size=size: two.ucx_tcp(
             peer, size, count // bench.divide
         )
-    return Experiment(
-        'hosts_long_latency', '128 KiB and 1 MiB between hosts', sides, place=two
-    )
+    return Experiment('hosts_long_latency', '128 KiB and 1 MiB between hosts', sides, place=two)
 
 
 def guest_bandwidth(bench):
