@@ -17,7 +17,7 @@ MTUS = (9000, 1500)
 WRITES = (8192, 16384, 32768)
 # Of several messages of the kernel
 LONG = (131072, 1048576)
-LONG_TESTS = (('ib_send_lat', 'tag_lat'), ('ib_write_lat', 'ucp_put_lat'))
+SEND_TEST, WRITE_TEST = ('ib_send_lat', 'tag_lat'), ('ib_write_lat', 'ucp_put_lat')
 QPS = 1000
 SENDERS = 16
 
@@ -55,7 +55,7 @@ PLAN = (
     *(
         (f'hosts: {ours} -s {size}, and UCX over TCP', 'hosts_long_latency', f'{ours} {size}',
          f'UCX {peer} {size}', MEAN, 1.0, 0.7)
-        for ours, peer in LONG_TESTS
+        for ours, peer in (SEND_TEST, WRITE_TEST)
         for size in LONG
     ),
     ('guests: ib_write_bw -s 65536, and rdma_rxe', 'guests_bandwidth', 'ib_write_bw', 'rdma_rxe',
@@ -79,8 +79,22 @@ def experiments(bench):
     return [
         *(host_bandwidth(bench, mtu) for mtu in MTUS),
         host_latency(bench),
-        host_write_latency(bench),
-        host_long_latency(bench),
+        latencies_beside_ucx(
+            bench,
+            'hosts_write_latency',
+            'WRITEs of 8 to 32 KiB between hosts',
+            (WRITE_TEST,),
+            WRITES,
+            10000,
+        ),
+        latencies_beside_ucx(
+            bench,
+            'hosts_long_latency',
+            '128 KiB and 1 MiB between hosts',
+            (SEND_TEST, WRITE_TEST),
+            LONG,
+            1000,
+        ),
         guest_bandwidth(bench),
         host_loss(bench),
         *many_qps(bench),
@@ -119,42 +133,18 @@ def host_latency(bench):
     )
 
 
-def host_write_latency(bench):
+def latencies_beside_ucx(bench, key, title, tests, sizes, count):
+    """Of each size: latency by programs of perftest, and by the tests of UCX over TCP."""
     two = between.Between(bench.sidewire, MTUS[0])
-    count = 10000
-    return Experiment(
-        'hosts_write_latency',
-        'WRITEs of 8 to 32 KiB between hosts',
-        {
-            **{
-                f'ib_write_lat {size}': lambda size=size: bench.latency(
-                    'ib_write_lat', size, iterations=count, sidewire=two
-                )
-                for size in WRITES
-            },
-            **{
-                f'UCX ucp_put_lat {size}': lambda size=size: two.ucx_tcp(
-                    'ucp_put_lat', size, count // bench.divide
-                )
-                for size in WRITES
-            },
-        },
-        place=two,
-    )
-
-
-def host_long_latency(bench):
-    two = between.Between(bench.sidewire, MTUS[0])
-    count = 1000
     sides = {}
-    for (ours, peer), size in itertools.product(LONG_TESTS, LONG):
+    for (ours, peer), size in itertools.product(tests, sizes):
         sides[f'{ours} {size}'] = lambda ours=ours, size=size: bench.latency(
             ours, size, iterations=count, sidewire=two
         )
         sides[f'UCX {peer} {size}'] = lambda peer=peer, size=size: two.ucx_tcp(
             peer, size, count // bench.divide
         )
-    return Experiment('hosts_long_latency', '128 KiB and 1 MiB between hosts', sides, place=two)
+    return Experiment(key, title, sides, place=two)
 
 
 def guest_bandwidth(bench):

@@ -123,11 +123,6 @@ static enum sw_roce_outcome take_piggyback(struct sw_roce_qp *r, const struct sw
     return sw_roce_take_progress(r, &progress);
 }
 
-static bool asks_for_ack(const struct sw_packet_run *run)
-{
-    return run->count > 1 ? run->ack_req : run->first.bth.ack_req;
-}
-
 /* Returns how many packets of the run were dealt with. */
 static uint32_t deliver_connected(struct sw_qp *qp, struct sw_roce_qp *r,
                                   const struct sw_packet_run *run)
@@ -149,7 +144,7 @@ static uint32_t deliver_connected(struct sw_qp *qp, struct sw_roce_qp *r,
         return count;
     if (opcode->is_request) {
         current.ends = opcode->position & SW_LAST;
-        current.is_amid = opcode->kind == SW_PACKET_WRITE && !asks_for_ack(run);
+        current.is_amid = opcode->kind == SW_PACKET_WRITE && !run->ack_req;
         current.completes =
             current.ends && (opcode->kind == SW_PACKET_SEND || opcode->headers & SW_HEADER_IMM);
         if (r->receives)
@@ -249,7 +244,7 @@ bool sw_roce_deliver_passed(struct sw_qp *qp, const struct sw_arrival *arrival,
                             const struct sw_packet *packet)
 {
     if (qp && !qp->rules->is_datagram) {
-        struct sw_packet_run run = {.first = *packet, .count = 1};
+        struct sw_packet_run run = {.first = *packet, .count = 1, .ack_req = packet->bth.ack_req};
         return deliver_run(qp, arrival, &run);
     }
     sw_roce_deliver_end(false);

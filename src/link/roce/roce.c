@@ -493,7 +493,8 @@ static uint64_t step_engine(uint64_t now_ns)
     sw_lock_release(&sw_roce.port.rx_lock);
     if (sw_cq_release_events())
         sched_yield(); /* the program answers before the engine gets ready to sleep */
-    if (is_amid)       /* the program waits for the rest, too, so nothing is lost by looking */
+    /* The program waits for the rest, too, so nothing is lost by looking. */
+    if (is_amid)
         return now_ns;
     if (watches && !(comes_again && sw_engine_goes_on()))
         watch_port();
