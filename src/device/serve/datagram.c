@@ -1,9 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "device/serve/datagram.h"
 
+#include "base/fault.h"
+#include "base/payload.h"
 #include "device/queue/ah.h"
 #include "device/queue/counters.h"
+#include "device/queue/cq_impl.h"
 #include "device/queue/qp_impl.h"
+
+/* Under one lock: who posts to the QP waits for it. */
+#define TOGETHER 16u
 
 /* IBTA Vol1 10.3.1: the receive queue works on while sends drain or after one of them failed. */
 static bool can_receive(enum ibv_qp_state state)
@@ -29,6 +35,25 @@ static enum ibv_wc_status scatter_datagram(const struct sw_recv_claim *claim,
     return status;
 }
 
+/* Field by field, as sw_execute_completion() does it and for its reason. */
+static void fill_completion(const struct sw_qp *qp, const struct sw_datagram *datagram,
+                            uint64_t wr_id, enum ibv_wc_status status, struct ibv_wc *out)
+{
+    out->wr_id = wr_id;
+    out->status = status;
+    out->opcode = IBV_WC_RECV;
+    out->vendor_err = 0;
+    out->byte_len = SW_GRH_BYTES + datagram->len_bytes;
+    out->imm_data = datagram->imm;
+    out->qp_num = qp->qpn;
+    out->src_qp = datagram->src_qpn;
+    out->wc_flags = IBV_WC_GRH | (datagram->has_imm ? IBV_WC_WITH_IMM : 0);
+    out->pkey_index = 0;
+    out->slid = 0;
+    out->sl = datagram->sl;
+    out->dlid_path_bits = 0;
+}
+
 static void place_datagram(struct sw_qp *qp, const struct sw_datagram *datagram)
 {
     struct sw_recv_claim claim;
@@ -44,17 +69,8 @@ static void place_datagram(struct sw_qp *qp, const struct sw_datagram *datagram)
     }
     bool placed = scatter_datagram(&claim, datagram) == IBV_WC_SUCCESS;
     const struct sw_verdict_rule *rule = &sw_verdict_rules[placed ? SW_ACK : SW_NAK_OPERATIONAL];
-    struct ibv_wc wc = {
-        .wr_id = claim.wr_id,
-        .status = rule->responder,
-        .opcode = IBV_WC_RECV,
-        .byte_len = SW_GRH_BYTES + datagram->len_bytes,
-        .imm_data = datagram->imm,
-        .qp_num = qp->qpn,
-        .src_qp = datagram->src_qpn,
-        .wc_flags = IBV_WC_GRH | (datagram->has_imm ? IBV_WC_WITH_IMM : 0),
-        .sl = datagram->sl,
-    };
+    struct ibv_wc wc;
+    fill_completion(qp, datagram, claim.wr_id, rule->responder, &wc);
     sw_qp_complete_recv(qp, &wc, datagram->is_solicited);
     if (rule->responder_fatal)
         sw_qp_fail(qp, rule->responder_event);
@@ -85,4 +101,61 @@ bool sw_datagram_deliver(struct sw_qp *qp, const struct sw_datagram *datagram)
         place_datagram(qp, datagram);
     sw_lock_release(&qp->lock);
     return is_welcome;
+}
+
+/* False: nothing is locked, and sw_datagram_deliver() is to take what comes. */
+static bool begin_run(struct sw_datagram_batch *run, struct sw_qp *qp)
+{
+    sw_lock_acquire(&qp->lock);
+    if (!can_receive(qp->state) ||
+        atomic_load_explicit(&qp->recv_cq->pub->armed, memory_order_relaxed) != SW_CQ_DISARMED) {
+        sw_lock_release(&qp->lock);
+        return false;
+    }
+    run->qp = qp;
+    run->count = 0;
+    sw_receive_run_begin(qp, qp->srq, &run->receives);
+    return true;
+}
+
+void sw_datagram_batch_end(struct sw_datagram_batch *run)
+{
+    struct sw_qp *qp = run->qp;
+    if (!qp)
+        return;
+    sw_receive_run_end(&run->receives);
+    sw_lock_release(&qp->lock);
+    run->qp = NULL;
+}
+
+static bool deliver_next(struct sw_datagram_batch *run, const struct sw_datagram *datagram)
+{
+    struct sw_qp *qp = run->qp;
+    if (datagram->qkey != qp->attr.qkey)
+        return false;
+    uint8_t *to = sw_receive_run_at(&run->receives, SW_GRH_BYTES + datagram->len_bytes);
+    if (!to)
+        return false;
+    sw_payload_copy(to, datagram->grh, SW_GRH_BYTES);
+    sw_payload_copy(to + SW_GRH_BYTES, datagram->payload, datagram->len_bytes);
+    if (sw_fault_hit(to))
+        return false;
+    account_datagram(qp, datagram);
+    uint64_t wr_id;
+    struct ibv_wc *wc = sw_receive_run_pass(&run->receives, &wr_id);
+    fill_completion(qp, datagram, wr_id, IBV_WC_SUCCESS, wc);
+    sw_receive_run_publish(&run->receives, datagram->is_solicited);
+    run->count++;
+    return true;
+}
+
+void sw_datagram_batch_deliver(struct sw_datagram_batch *run, struct sw_qp *qp,
+                               const struct sw_datagram *datagram)
+{
+    if (run->qp && (run->qp != qp || run->count == TOGETHER))
+        sw_datagram_batch_end(run);
+    if ((run->qp || begin_run(run, qp)) && deliver_next(run, datagram))
+        return;
+    sw_datagram_batch_end(run);
+    sw_datagram_deliver(qp, datagram);
 }

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct sw_qp;
+#include "device/serve/receive.h"
 
 struct sw_datagram {
     const uint8_t *grh; /* SW_GRH_BYTES */
@@ -29,5 +29,25 @@ struct sw_datagram {
 
 /* Takes the QP's lock. Returns whether the sender knew the Q_Key. */
 bool sw_datagram_deliver(struct sw_qp *qp, const struct sw_datagram *datagram);
+
+/*
+ * The same of datagrams that follow each other, with the locks taken once for those that go to one
+ * QP. A run has them until it ends, which it does where the next one is for another QP, or is out
+ * of the ordinary. Begin with all zero.
+ *
+ *     struct sw_datagram_batch run = {0};
+ *     while (there is one)
+ *         sw_datagram_batch_deliver(&run, qp, &datagram);
+ *     sw_datagram_batch_end(&run);
+ */
+struct sw_datagram_batch {
+    struct sw_qp *qp; /* locked; NULL: nothing is */
+    struct sw_receive_run receives;
+    uint32_t count;
+};
+void sw_datagram_batch_deliver(struct sw_datagram_batch *run, struct sw_qp *qp,
+                               const struct sw_datagram *datagram);
+/* Also before anything else that takes the lock of a QP. */
+void sw_datagram_batch_end(struct sw_datagram_batch *run);
 
 #endif

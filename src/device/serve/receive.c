@@ -77,17 +77,29 @@ uint8_t *sw_receive_run_at(const struct sw_receive_run *run, uint32_t len_bytes)
     return to;
 }
 
-void sw_receive_run_complete(const struct sw_qp *qp, struct sw_receive_run *run,
-                             const struct sw_inbound *message, uint32_t len_bytes)
+struct ibv_wc *sw_receive_run_pass(struct sw_receive_run *run, uint64_t *wr_id)
 {
     struct sw_cqe *cqe = sw_cq_reserve(run->cq);
-    sw_execute_completion(qp, message, sw_rq_pass(run->rq), len_bytes, IBV_WC_RECV, IBV_WC_SUCCESS,
-                          &cqe->wc);
+    *wr_id = sw_rq_pass(run->rq);
     cqe->qp = NULL;
+    return &cqe->wc;
+}
+
+void sw_receive_run_publish(struct sw_receive_run *run, bool is_solicited)
+{
     sw_cq_publish(run->cq);
     run->room--;
     run->any = true;
-    run->is_solicited |= message->is_solicited;
+    run->is_solicited |= is_solicited;
+}
+
+void sw_receive_run_complete(const struct sw_qp *qp, struct sw_receive_run *run,
+                             const struct sw_inbound *message, uint32_t len_bytes)
+{
+    uint64_t wr_id;
+    struct ibv_wc *wc = sw_receive_run_pass(run, &wr_id);
+    sw_execute_completion(qp, message, wr_id, len_bytes, IBV_WC_RECV, IBV_WC_SUCCESS, wc);
+    sw_receive_run_publish(run, message->is_solicited);
 }
 
 void sw_receive_run_end(struct sw_receive_run *run)

@@ -67,7 +67,11 @@ struct sw_receive_run {
 void sw_receive_run_begin(struct sw_qp *qp, struct sw_srq *srq, struct sw_receive_run *run);
 /* Where the next message goes; NULL: that is for sw_receive_take(). */
 uint8_t *sw_receive_run_at(const struct sw_receive_run *run, uint32_t len_bytes);
-/* It is there. */
+/* It is there: takes the receive, which was posted as *wr_id, and begins its completion, for the
+ * caller to fill. */
+struct ibv_wc *sw_receive_run_pass(struct sw_receive_run *run, uint64_t *wr_id);
+void sw_receive_run_publish(struct sw_receive_run *run, bool is_solicited);
+/* Both, of a message as connections have them. */
 void sw_receive_run_complete(const struct sw_qp *qp, struct sw_receive_run *run,
                              const struct sw_inbound *message, uint32_t len_bytes);
 void sw_receive_run_end(struct sw_receive_run *run);

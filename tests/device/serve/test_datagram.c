@@ -20,7 +20,7 @@ static struct sw_qp *ud_qp(struct rig *rig, enum ibv_qp_state state)
         .pd = rig->pd,
         .send_cq = rig->cq,
         .recv_cq = rig->cq,
-        .cap = {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 2}};
+        .cap = {.max_send_wr = 4, .max_recv_wr = 32, .max_send_sge = 1, .max_recv_sge = 2}};
     struct sw_qp *qp = NULL;
     assert_int_equal(sw_qp_create(rig->ctx, &init, &qp), 0);
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = QKEY};
@@ -134,6 +134,98 @@ static void sw_datagram_deliver__bad_receive(void **state)
     sw_qp_destroy(qp);
 }
 
+/* What is out of the ordinary ends as it does alone, and what follows it comes after it. */
+static void sw_datagram_batch_deliver__as_one_by_one(void **state)
+{
+    struct rig *rig = *state;
+    struct sw_mr *mr = rig_mr(rig, memory, sizeof(memory), RIG_RIGHTS);
+    struct sw_qp *one = ud_qp(rig, IBV_QPS_RTR), *other = ud_qp(rig, IBV_QPS_RTR);
+    struct sw_datagram_batch batch = {0};
+    struct sw_datagram datagram = hello(), bad = hello(), with_imm = hello();
+    struct ibv_wc wc[4];
+    const uint64_t bad_keys = sw_counter_read(rig->ctx->netdev, SW_RX_DROP_QKEY);
+    const uint64_t without = sw_counter_read(rig->ctx->netdev, SW_RX_DROP_NO_RECV);
+    bad.qkey = QKEY + 1;
+    with_imm.has_imm = true;
+    with_imm.imm = 0xabcd;
+    for (uint64_t i = 0; i < 3; i++)
+        post(one, mr, i, 45);
+    post(other, mr, 10, 45);
+    sw_datagram_batch_deliver(&batch, one, &datagram);
+    sw_datagram_batch_deliver(&batch, one, &bad);
+    sw_datagram_batch_deliver(&batch, one, &with_imm);
+    sw_datagram_batch_deliver(&batch, other, &datagram);
+    sw_datagram_batch_deliver(&batch, one, &datagram);
+    sw_datagram_batch_deliver(&batch, one, &datagram); /* no receive */
+    sw_datagram_batch_end(&batch);
+    assert_int_equal(completions(rig, wc), 4);
+    static const uint64_t order[] = {0, 1, 10, 2};
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(wc[i].wr_id, order[i]);
+        assert_int_equal(wc[i].status, IBV_WC_SUCCESS);
+        assert_int_equal(wc[i].byte_len, 45);
+        assert_int_equal(wc[i].src_qp, 0x123456);
+        assert_int_equal(wc[i].qp_num, sw_qp_num(i == 2 ? other : one));
+        assert_int_equal(wc[i].wc_flags, IBV_WC_GRH | (i == 1 ? IBV_WC_WITH_IMM : 0));
+        assert_int_equal(wc[i].imm_data, i == 1 ? 0xabcd : 0);
+        assert_int_equal(wc[i].sl, 2);
+    }
+    assert_memory_equal(memory, grh, SW_GRH_BYTES);
+    assert_memory_equal(memory + 40, "hello", 5);
+    assert_int_equal(sw_counter_read(rig->ctx->netdev, SW_RX_DROP_QKEY), bad_keys + 1);
+    assert_int_equal(sw_counter_read(rig->ctx->netdev, SW_RX_DROP_NO_RECV), without + 1);
+    assert_int_equal(one->moved.received_packets, 5); /* also what is dropped */
+    sw_qp_destroy(one);
+    sw_qp_destroy(other);
+    sw_mr_dereg(mr);
+}
+
+/* Who posts to the queue pair gets its turn, and nothing is locked afterwards. */
+static void sw_datagram_batch_deliver__bounds(void **state)
+{
+    struct rig *rig = *state;
+    struct sw_mr *mr = rig_mr(rig, memory, sizeof(memory), RIG_RIGHTS);
+    struct sw_qp *qp = ud_qp(rig, IBV_QPS_RTR);
+    struct sw_datagram_batch batch = {0};
+    const struct sw_datagram datagram = hello();
+    for (uint64_t i = 0; i < 20; i++)
+        post(qp, mr, i, 45);
+    for (uint32_t i = 1; i <= 20; i++) {
+        sw_datagram_batch_deliver(&batch, qp, &datagram);
+        assert_true(sw_lock_is_held(&qp->lock));
+        assert_int_equal(batch.count, i <= 16 ? i : i - 16);
+    }
+    sw_datagram_batch_end(&batch);
+    assert_false(sw_lock_is_held(&qp->lock));
+    assert_false(sw_lock_is_held(&rig->cq->push_lock));
+    sw_datagram_batch_end(&batch); /* of nothing */
+    sw_qp_destroy(qp);
+    sw_mr_dereg(mr);
+}
+
+/* A program that sleeps hears of each at once. */
+static void sw_datagram_batch_deliver__to_who_sleeps(void **state)
+{
+    struct rig *rig = *state;
+    struct sw_mr *mr = rig_mr(rig, memory, sizeof(memory), RIG_RIGHTS);
+    struct sw_qp *qp = ud_qp(rig, IBV_QPS_RTR);
+    struct sw_datagram_batch batch = {0};
+    const struct sw_datagram datagram = hello();
+    struct ibv_wc wc[4];
+    post(qp, mr, 1, 45);
+    post(qp, mr, 2, 45);
+    assert_int_equal(sw_cq_req_notify(rig->cq, false), 0);
+    sw_datagram_batch_deliver(&batch, qp, &datagram);
+    assert_null(batch.qp);
+    assert_int_equal(atomic_load(&rig->cq->pub->armed), SW_CQ_DISARMED); /* it was told */
+    sw_datagram_batch_deliver(&batch, qp, &datagram);
+    assert_ptr_equal(batch.qp, qp);
+    sw_datagram_batch_end(&batch);
+    assert_int_equal(completions(rig, wc), 2);
+    sw_qp_destroy(qp);
+    sw_mr_dereg(mr);
+}
+
 static void sw_mcast_attach__rules(void **state)
 {
     struct rig *rig = *state;
@@ -210,6 +302,9 @@ int main(void)
         rig_test(sw_datagram_deliver__behind_the_header),
         rig_test(sw_datagram_deliver__drops_are_counted),
         rig_test(sw_datagram_deliver__bad_receive),
+        rig_test(sw_datagram_batch_deliver__as_one_by_one),
+        rig_test(sw_datagram_batch_deliver__bounds),
+        rig_test(sw_datagram_batch_deliver__to_who_sleeps),
         rig_test(sw_mcast_attach__rules),
         rig_test(sw_mcast_deliver__to_each_by_its_own_rules),
         rig_test(sw_cq_poll__asks_for_datagrams),

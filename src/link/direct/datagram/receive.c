@@ -9,8 +9,6 @@
  */
 #include "link/direct/datagram/receive.h"
 
-#include <string.h>
-
 #include "base/clock.h"
 #include "base/lock.h"
 #include "device/queue/ah.h"
@@ -112,52 +110,53 @@ void sw_datagram_forget(struct sw_qp *qp)
     }
 }
 
-static void deliver_record(const struct sw_datagram_record *head, const uint8_t *payload)
+static void deliver_record(struct sw_datagram_batch *run, uint32_t dest_qpn,
+                           const struct sw_datagram *datagram)
 {
-    struct sw_datagram datagram = {
-        .grh = head->grh,
-        .payload = payload,
-        .len_bytes = head->size,
-        .src_qpn = head->src_qpn,
-        .qkey = head->qkey,
-        .imm = head->imm,
-        .has_imm = head->flags & SW_DATAGRAM_IMM,
-        .is_solicited = head->flags & SW_DATAGRAM_SOLICITED,
-        .sl = head->sl,
-    };
-    if (head->dest_qpn == SW_MULTICAST_QPN) {
-        const union ibv_gid group = sw_grh_dgid(head->grh);
-        sw_mcast_deliver(&group, NULL, &datagram);
+    struct sw_qp *qp =
+        dest_qpn == SW_MULTICAST_QPN ? NULL : atomic_load(&receivers[sw_qpn_index(dest_qpn)]);
+    if (__builtin_expect(qp && qp->qpn == dest_qpn, 1)) {
+        sw_datagram_batch_deliver(run, qp, datagram);
         return;
     }
-    struct sw_qp *qp = atomic_load(&receivers[sw_qpn_index(head->dest_qpn)]);
-    if (qp && qp->qpn == head->dest_qpn) {
-        sw_datagram_deliver(qp, &datagram);
-        return;
-    }
-    const union ibv_gid dgid = sw_grh_dgid(head->grh);
-    sw_counter_add(sw_netdev_with_gid(&dgid), SW_RX_DROP_NO_QP);
+    sw_datagram_batch_end(run);
+    const union ibv_gid dgid = sw_grh_dgid(datagram->grh);
+    if (dest_qpn == SW_MULTICAST_QPN)
+        sw_mcast_deliver(&dgid, NULL, datagram);
+    else
+        sw_counter_add(sw_netdev_with_gid(&dgid), SW_RX_DROP_NO_QP);
 }
 
-/* Takes the record at `position`; what the client wrote is read once and checked. Returns the units
- * it took, or 0 if it is nonsense. */
-static uint32_t receive_take_record(uint8_t *base, uint32_t position)
+/* Takes the record at `position`. What the client wrote is read once and checked, but for the bytes
+ * that only go to the program: the header and the payload. Returns the units it took, or 0 if it is
+ * nonsense. */
+static uint32_t receive_take_record(struct sw_datagram_batch *run, uint8_t *base, uint32_t position)
 {
-    const uint8_t *at = sw_inbox_datagram(base, position);
+    const struct sw_datagram_record *record = sw_inbox_record(base, position);
     const uint32_t rest = SW_DATAGRAM_UNITS - position % SW_DATAGRAM_UNITS;
-    struct sw_datagram_record head;
-    __builtin_prefetch(at + SW_DATAGRAM_UNIT); /* a short message */
-    memcpy((void *)&head, at, sizeof(head));
+    __builtin_prefetch(record->payload); /* a short message */
+    const uint32_t size = record->size, flags = record->flags, dest_qpn = record->dest_qpn;
+    const struct sw_datagram datagram = {
+        .grh = record->grh,
+        .payload = record->payload,
+        .len_bytes = size,
+        .src_qpn = record->src_qpn,
+        .qkey = record->qkey,
+        .imm = record->imm,
+        .has_imm = flags & SW_DATAGRAM_IMM,
+        .is_solicited = flags & SW_DATAGRAM_SOLICITED,
+        .sl = record->sl,
+    };
     atomic_signal_fence(memory_order_seq_cst); /* what is checked must not be read again */
-    const bool is_skip = head.flags == SW_DATAGRAM_SKIP;
-    const uint32_t units = is_skip ? head.size : sw_datagram_units(head.size);
-    if (units > rest || head.flags & ~(unsigned int)SW_DATAGRAM_FLAGS)
+    const bool is_skip = flags == SW_DATAGRAM_SKIP;
+    const uint32_t units = is_skip ? size : sw_datagram_units(size);
+    if (units > rest || flags & ~(unsigned int)SW_DATAGRAM_FLAGS)
         return 0;
     if (is_skip)
         return units;
-    if (head.flags & SW_DATAGRAM_SKIP || head.size > SW_DATAGRAM_BYTES)
+    if (flags & SW_DATAGRAM_SKIP || size > SW_DATAGRAM_BYTES)
         return 0;
-    deliver_record(&head, at + sizeof(head));
+    deliver_record(run, dest_qpn, &datagram);
     return units;
 }
 
@@ -185,12 +184,14 @@ static void drain_ring(struct ring *ring, const struct sw_cq *cq, uint32_t want,
         return;
     struct sw_inbox_header *header = (struct sw_inbox_header *)base;
     uint32_t from = atomic_load_explicit(&ring->consumed, memory_order_relaxed), at = from;
+    struct sw_datagram_batch run = {0};
     for (; count && is_record(base, at); count--) {
-        uint32_t units = receive_take_record(base, at);
+        uint32_t units = receive_take_record(&run, base, at);
         at += units ? units : skip_nonsense(header, at);
         if (cq && queued_count(cq) >= want)
             break;
     }
+    sw_datagram_batch_end(&run);
     if (at == from)
         return;
     atomic_store_explicit(&ring->consumed, at, memory_order_relaxed);
