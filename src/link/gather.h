@@ -18,6 +18,9 @@ struct sw_gather {
     uint32_t pd; /* that the keys must be of */
 };
 struct sw_gather sw_gather_of(struct sw_qp *qp, uint32_t position);
+/* Of a request of one element that is not queued yet; no inline_bytes: its key does not allow it.
+ */
+struct sw_gather sw_gather_posted(const struct sw_qp *qp, const struct ibv_send_wr *wr);
 /* A run of local bytes from `offset`, at most *len_bytes (shortened). NULL: a key does not allow
  * `need`. */
 uint8_t *sw_gather_at(const struct sw_gather *gather, uint64_t offset, uint32_t need,

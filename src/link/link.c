@@ -202,9 +202,9 @@ static bool link_wants_step(void)
 
 static const struct sw_engine_part engine_part = {.step = step_links, .wants = link_wants_step};
 
-bool sw_link_is_far(const struct sw_route *route)
+bool sw_link_is_far(bool is_local)
 {
-    return mode == LINK_ROCE || (is_mixed() && (!route->is_local || sw_direct.off));
+    return mode == LINK_ROCE || (is_mixed() && (!is_local || sw_direct.off));
 }
 
 int sw_link_way_to(const union ibv_gid *gid)

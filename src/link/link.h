@@ -14,9 +14,8 @@ struct sw_netdev;
  * Asks them; waits half a second at most for those that do not answer. Callable without a NIC. */
 void sw_link_survey(struct sw_netdev *dev, struct sw_counts *out);
 
-struct sw_route;
-/* Whether a datagram goes out by RoCE. */
-bool sw_link_is_far(const struct sw_route *route);
+/* Whether a datagram goes out by RoCE. `is_local`: to an address of this host. */
+bool sw_link_is_far(bool is_local);
 
 /* There is a process on this host that refuses this one, or is refused: from here on its datagrams
  * are heard wherever they come from, the loopback too. Engine's thread. */

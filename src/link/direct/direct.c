@@ -14,6 +14,7 @@
 #include "link/direct/bind/connection.h"
 #include "link/direct/bind/death.h"
 #include "link/direct/bind/lane.h"
+#include "link/direct/datagram/channel.h"
 #include "link/direct/datagram/multicast.h"
 #include "link/direct/datagram/receive.h"
 #include "link/direct/datagram/send.h"
@@ -35,7 +36,7 @@ void sw_direct_fork_child(void)
 {
     sw_hold_fork_child();
     sw_newcomer_fork_child();
-    sw_datagram_send_fork_child();
+    sw_channel_fork_child();
     sw_datagram_receive_fork_child();
     sw_multicast_fork_child();
     pthread_mutex_init(&sw_direct.lock, NULL);
@@ -135,7 +136,9 @@ static uint32_t execute_now(struct sw_qp *qp, const struct ibv_send_wr *wr, uint
                             uint32_t *sent)
 {
     struct sw_direct_qp *d = qp->link_state;
-    return d && !qp->rules->is_datagram ? sw_ahead_run(qp, d, wr, most, sent) : 0;
+    if (qp->rules->is_datagram)
+        return sw_datagram_ahead(qp, wr, most);
+    return d ? sw_ahead_run(qp, d, wr, most, sent) : 0;
 }
 
 static void send_queue(struct sw_qp *qp)

@@ -8,8 +8,8 @@
 #include "device/queue/qp_impl.h"
 #include "link/death.h"
 #include "link/direct/bind/lane.h"
+#include "link/direct/datagram/channel.h"
 #include "link/direct/datagram/receive.h"
-#include "link/direct/datagram/send.h"
 #include "link/direct/direct.h"
 #include "link/direct/process/block.h"
 #include "link/direct/process/state.h"
@@ -121,7 +121,7 @@ uint64_t sw_bind_reap(uint64_t now_ns)
         return UINT64_MAX;
     uint64_t next_ns = bury_qps(now_ns);
     uint64_t datagrams_ns = sw_datagram_bury(now_ns);
-    sw_datagram_forget_dead();
+    sw_channel_forget_dead();
     death_free_unused();
     return sw_min_u64(datagrams_ns, next_ns);
 }

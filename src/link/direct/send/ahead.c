@@ -67,7 +67,7 @@ static inline bool send_short(struct sw_qp *qp, struct sw_direct_qp *d,
     if (len_bytes > SW_INLINE_BYTES || !sw_receive_is_there(d) ||
         len_bytes > atomic_load_explicit(&d->remote.entry->rq_len_min_bytes, memory_order_acquire))
         return false;
-    const struct sw_gather gather = {.inline_bytes = local_of(qp, wr, 0), .inline_len = len_bytes};
+    const struct sw_gather gather = sw_gather_posted(qp, wr);
     if (!gather.inline_bytes)
         return false;
     const uint8_t flags = ahead_flags_of(wr);
@@ -82,7 +82,7 @@ static inline bool send_shared(struct sw_qp *qp, struct sw_direct_qp *d,
     const uint32_t len_bytes = wr->sg_list->length;
     if (len_bytes > SW_WHOLE_BYTES || (wr->send_flags & IBV_SEND_FENCE && d->send.reads_due))
         return false;
-    const struct sw_gather gather = {.inline_bytes = local_of(qp, wr, 0), .inline_len = len_bytes};
+    const struct sw_gather gather = sw_gather_posted(qp, wr);
     if (!gather.inline_bytes)
         return false;
     const uint8_t flags = ahead_flags_of(wr);
