@@ -304,12 +304,33 @@ static bool apply_answer(struct sw_qp *qp, struct sw_direct_qp *d, const struct 
     return true;
 }
 
+/* Of the oldest requests, those that an answer which says nothing else has completed, at most so
+ * many: plain messages, until another request is next. Returns how many. */
+static uint32_t apply_plain_acks(struct sw_qp *qp, struct sw_direct_qp *d, uint32_t most,
+                                 uint32_t *position)
+{
+    enum { PLAIN = 1u << IBV_WR_SEND | 1u << IBV_WR_SEND_WITH_IMM };
+    uint32_t count = 0;
+    for (; count < most && *position != qp->sq.next; ++*position) {
+        struct sw_wqe *wqe = sw_sq_at(&qp->sq, *position);
+        if (wqe->state != SW_WQE_SENT)
+            continue;
+        if (!(PLAIN >> wqe->opcode & 1))
+            break;
+        wqe->state = SW_WQE_DONE;
+        count++;
+    }
+    d->send.answers_due -= count;
+    return count;
+}
+
 /* Applies an answer to all the requests that it is for, from `position` on; false: one failed. */
 static bool apply_to_all(struct sw_qp *qp, struct sw_direct_qp *d, const struct sw_record *answer,
                          uint32_t *position)
 {
     bool several = answer->kind == SW_REC_ANSWER && answer->verdict == SW_ACK && answer->imm;
     uint32_t more = several ? answer->imm : 0;
+    more -= apply_plain_acks(qp, d, more, position);
     struct sw_wqe *wqe = next_answered(qp, position);
     while (wqe && !(several && is_atomic(wqe)) && apply_answer(qp, d, answer, wqe, *position)) {
         if (more-- == 0)

@@ -304,6 +304,24 @@ static void sw_bounce_collect__one_answer_for_several(void **state)
     assert_int_equal(rig->d->send.response_at, 1);
 }
 
+/* Messages are done at once, and what is between them by its own rules. */
+static void sw_bounce_collect__one_answer_for_several_kinds(void **state)
+{
+    static const enum ibv_wr_opcode opcodes[] = {IBV_WR_SEND, IBV_WR_SEND_WITH_IMM,
+                                                 IBV_WR_RDMA_WRITE, IBV_WR_SEND, IBV_WR_SEND};
+    struct rig *rig = *state;
+    struct sw_wqe *wqes[5];
+    for (int i = 0; i < 5; i++)
+        wqes[i] = ask(rig, opcodes[i], 0, 8);
+    struct sw_record *record = next_answer(rig, SW_REC_ANSWER);
+    record->imm = 3;
+    assert_true(collect(rig, record));
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(wqes[i]->state, SW_WQE_DONE);
+    assert_int_equal(wqes[4]->state, SW_WQE_SENT);
+    assert_int_equal(rig->d->send.answers_due, 1);
+}
+
 static void sw_bounce_collect__answers_more_than_was_asked(void **state)
 {
     struct rig *rig = *state;
@@ -429,6 +447,7 @@ int main(void)
         rig_test(sw_bounce_collect__answers_to_nothing),
         rig_test(sw_bounce_collect__past_the_wrap),
         rig_test(sw_bounce_collect__one_answer_for_several),
+        rig_test(sw_bounce_collect__one_answer_for_several_kinds),
         rig_test(sw_bounce_collect__answers_more_than_was_asked),
         rig_test(sw_bounce_collect__atomic_among_several),
         rig_test(sw_bounce_collect__tells_room_now_and_then),
