@@ -283,9 +283,30 @@ static enum look look_at_locked(const struct sw_qp *qp)
     return sw_qp_is_armed(qp) ? LOOK_SHORTLY : LOOK_SOON;
 }
 
+/* One that has something to do. `overflow`: of a CQ, which the program is to hear of. */
+static enum look drive_one(struct sw_qp *qp, bool overflow, uint64_t now_ns)
+{
+    const enum sw_poller poller = overflow ? SW_POLLER_NONE : sw_qp_poller(qp, now_ns);
+    enum look look = LOOK_WHEN_RUNG;
+    if (poller != SW_POLLER_NONE)
+        return poller == SW_POLLER_STEADY ? LOOK_SOON : LOOK_SHORTLY;
+    if (!sw_lock_try(&qp->lock))
+        return look_at_locked(qp);
+    sw_cq_tell_overflow(qp->send_cq);
+    sw_cq_tell_overflow(qp->recv_cq);
+    if (qp->xrcd)
+        sw_xrcd_is_overrun(qp, true);
+    if (overflow && qp->state != IBV_QPS_ERR && qp->state != IBV_QPS_RESET)
+        sw_qp_fail(qp, IBV_EVENT_QP_FATAL);
+    else if (progress_qp(qp))
+        look = LOOK_AT_ONCE;
+    sw_lock_release(&qp->lock);
+    return look;
+}
+
 /* Drives every QP that has something to do. Returns when to look again. Soon: sends wait. At once:
  * one of them has moved as much as a turn may, and there is more. */
-static enum look drive_all(void)
+static enum look drive_all(uint64_t now_ns)
 {
     enum look look = LOOK_WHEN_RUNG;
     bool armed = false;
@@ -298,19 +319,7 @@ static enum look drive_all(void)
                         (qp->xrcd && sw_xrcd_is_overrun(qp, false));
         if (!sw_qp_has_work(qp) && !overflow)
             continue;
-        if (sw_lock_try(&qp->lock)) {
-            sw_cq_tell_overflow(qp->send_cq);
-            sw_cq_tell_overflow(qp->recv_cq);
-            if (qp->xrcd)
-                sw_xrcd_is_overrun(qp, true);
-            if (overflow && qp->state != IBV_QPS_ERR && qp->state != IBV_QPS_RESET)
-                sw_qp_fail(qp, IBV_EVENT_QP_FATAL);
-            else if (progress_qp(qp))
-                look = LOOK_AT_ONCE;
-            sw_lock_release(&qp->lock);
-        } else {
-            look = sooner_look(look, look_at_locked(qp));
-        }
+        look = sooner_look(look, drive_one(qp, overflow, now_ns));
         if (sw_qp_has_work(qp))
             look = sooner_look(look, LOOK_SOON);
         if (sw_cq_has_held()) {
@@ -483,7 +492,7 @@ static void *engine_main(void *arg)
         uint64_t now_ns = sw_clock_ns();
         uint64_t next_ns = step_parts(now_ns);
         if (now_ns >= look_ns) {
-            look = drive_all();
+            look = drive_all(now_ns);
             look_ns = 0;
         } else {
             next_ns = sw_min_u64(next_ns, look_ns);

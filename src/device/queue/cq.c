@@ -210,9 +210,16 @@ static void drive_members(struct sw_cq *cq, int want)
         sched_yield(); /* to the peer, perhaps */
 }
 
+static void count_poll(struct sw_cq *cq)
+{
+    const uint32_t polls = atomic_load_explicit(&cq->polls, memory_order_relaxed);
+    atomic_store_explicit(&cq->polls, polls + 1, memory_order_relaxed);
+}
+
 int sw_cq_poll(struct sw_cq *cq, int max, struct ibv_wc *wc)
 {
     sw_lock_acquire(&cq->poll_lock);
+    count_poll(cq);
     int count = pop_completions(cq, max, wc);
     if (count < max) {
         drive_members(cq, max - count);
@@ -227,6 +234,7 @@ int sw_cq_poll(struct sw_cq *cq, int max, struct ibv_wc *wc)
 int sw_cq_poll_timed(struct sw_cq *cq, int max, struct ibv_wc *wc, uint64_t *times_ns)
 {
     sw_lock_acquire(&cq->poll_lock);
+    count_poll(cq);
     uint32_t from = cq->head;
     int count = pop_completions(cq, max, wc);
     if (count == 0) {

@@ -29,9 +29,9 @@ static_assert(sizeof(struct sw_cqe) == 64, "one cache line");
 
 struct sw_cq {
     struct sw_lock poll_lock;
-    uint32_t head; /* next to poll; written under poll_lock */
-    uint32_t turn; /* where the search for QPs with work goes on */
-    uint32_t polls;
+    uint32_t head;             /* next to poll; written under poll_lock */
+    uint32_t turn;             /* where the search for QPs with work goes on */
+    _Atomic uint32_t polls;    /* by the program; written under poll_lock */
     _Atomic uint32_t qp_count; /* written under poll_lock */
     uint32_t qp_room;
     uint32_t datagram_qps; /* attached ones that receive datagrams here */

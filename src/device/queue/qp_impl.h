@@ -10,6 +10,7 @@
 #include "device/nic/context_impl.h"
 #include "device/nic/nic.h"
 #include "device/queue/pacer.h"
+#include "device/queue/polled.h"
 #include "device/queue/qp.h"
 #include "device/queue/rq.h"
 #include "device/queue/sq.h"
@@ -43,7 +44,8 @@ struct sw_qp {
     bool tx_goes_on; /* it stopped sending for its budget alone: the next turn can be at once */
     bool is_posting; /* its program posts, and rings the engine then if the kick is due */
     bool kick_due;
-    bool rx_goes_on; /* the same of fetching what its peer has asked it to fetch */
+    bool rx_goes_on;         /* the same of fetching what its peer has asked it to fetch */
+    struct sw_polled polled; /* the engine's alone */
 
     struct sw_sq sq;
     struct sw_cq *send_cq;

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "device/queue/polled.h"
+
+#include "base/clock.h"
+#include "device/queue/cq_impl.h"
+#include "device/queue/qp_impl.h"
+#include "device/queue/xrc_impl.h"
+
+#define APART_NS (8 * SW_NS_PER_US)  /* polls of who spins come closer than that */
+#define DOUBT_NS (20 * SW_NS_PER_US) /* then it shows whether it polls no more */
+#define STEADY_TIMES 4u
+#define LEFT_OUT 64u
+
+enum sw_poller sw_polled_look(struct sw_polled *polled, uint32_t polls, uint64_t now_ns)
+{
+    const uint64_t elapsed_ns = now_ns - polled->looked_ns;
+    const uint32_t more = polls - polled->polls;
+    polled->polls = polls;
+    polled->looked_ns = now_ns;
+    if (more && more >= elapsed_ns / APART_NS) {
+        if (polled->left_out) {
+            polled->left_out--;
+            return SW_POLLER_NONE;
+        }
+        polled->polled_ns = now_ns;
+        polled->times += polled->times < STEADY_TIMES;
+    } else if (!polled->polled_ns || now_ns - polled->polled_ns >= DOUBT_NS) {
+        if (polled->times == 1)
+            polled->left_out = LEFT_OUT;
+        polled->polled_ns = 0;
+        polled->times = 0;
+        return SW_POLLER_NONE;
+    }
+    return polled->times < STEADY_TIMES ? SW_POLLER_PERHAPS : SW_POLLER_STEADY;
+}
+
+static void add_cq(const struct sw_cq *cq, uint32_t *polls, bool *armed)
+{
+    *polls += atomic_load_explicit(&cq->polls, memory_order_relaxed);
+    *armed |= atomic_load(&cq->pub->armed) != SW_CQ_DISARMED;
+}
+
+enum sw_poller sw_qp_poller(struct sw_qp *qp, uint64_t now_ns)
+{
+    sw_mutex_assert_held(&sw_nic.lock);
+    uint32_t polls = 0;
+    bool armed = false;
+    add_cq(qp->send_cq, &polls, &armed);
+    add_cq(qp->recv_cq, &polls, &armed);
+    for (const struct sw_srq *srq = qp->xrcd ? qp->xrcd->srqs : NULL; srq; srq = srq->domain_next)
+        add_cq(srq->cq, &polls, &armed);
+    const enum sw_poller poller = sw_polled_look(&qp->polled, polls, now_ns);
+    return armed ? SW_POLLER_NONE : poller;
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Whether a program polls the completions of a queue pair, and so takes in by itself what comes: as
+ * far as the engine can tell, who looks now and then how often it has polled. Were the engine to
+ * work for such a program, the two would wait for each other's locks, and on one processor take
+ * turns: the peer then sees nothing happen, rings, and wakes the engine once more.
+ *
+ * A program may as well have polled a moment ago, and look at its memory now. So the engine looks
+ * again soon, and where it has waited in vain, does not for the next times.
+ *
+ * No clock: times are given.
+ */
+#ifndef SW_DEVICE_QUEUE_POLLED_H
+#define SW_DEVICE_QUEUE_POLLED_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct sw_qp;
+
+struct sw_polled {
+    uint64_t looked_ns;
+    uint64_t polled_ns; /* of the last look that found it polling; 0: none has */
+    uint32_t polls;     /* as of the last look */
+    uint32_t times;     /* that it was found polling, in a row */
+    uint32_t left_out;  /* times still that this is not asked: it was in vain */
+};
+
+enum sw_poller {
+    SW_POLLER_NONE,    /* the engine is to do it */
+    SW_POLLER_PERHAPS, /* it was there a moment ago: to be looked at again soon */
+    SW_POLLER_STEADY,  /* time and again */
+};
+
+/* `polls`: how often it has polled, ever. */
+enum sw_poller sw_polled_look(struct sw_polled *polled, uint32_t polls, uint64_t now_ns);
+
+/* The same of a queue pair. One of which a CQ is armed sleeps, or is about to. With nic.lock; the
+ * engine's alone. */
+enum sw_poller sw_qp_poller(struct sw_qp *qp, uint64_t now_ns);
+
+#endif
