@@ -37,9 +37,22 @@ static struct ibv_send_wr *post_now(struct sw_qp *qp, struct ibv_send_wr *wr)
     if (sq->next != sq->tail || sq->is_paced || qp->state != IBV_QPS_RTS || !qp->link->execute_now)
         return wr;
     uint32_t sent = 0, executed = qp->link->execute_now(qp, wr, sw_sq_room(sq), &sent);
+    if (!sent && sq->head == sq->tail) {
+        sw_sq_complete_executed(qp, wr, executed);
+        while (executed--)
+            wr = wr->next;
+        return wr;
+    }
     for (; executed; executed--, wr = wr->next)
         sw_sq_append_executed(sq, wr, executed <= sent ? SW_WQE_SENT : SW_WQE_DONE);
     return wr;
+}
+
+/* Whether a link has nothing to do after a post: all of it is done, and all before it. */
+static bool is_idle(const struct sw_qp *qp)
+{
+    return qp->sq.head == qp->sq.tail &&
+           !atomic_load_explicit(&qp->tx_pending, memory_order_relaxed);
 }
 
 bool sw_qp_is_armed(const struct sw_qp *qp)
@@ -83,7 +96,8 @@ int sw_qp_post_send(struct sw_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr
             break;
         }
     }
-    qp_post_start_sends(qp);
+    if (!is_idle(qp))
+        qp_post_start_sends(qp);
     end_posting(qp);
     return rc;
 }

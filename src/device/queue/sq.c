@@ -302,18 +302,25 @@ static const uint8_t wc_opcodes[] = {
     [IBV_WR_BIND_MW] = IBV_WC_BIND_MW,
 };
 
+/* What the completion of a request says of it. */
+struct completed {
+    uint64_t wr_id;
+    unsigned int opcode; /* enum ibv_wr_opcode */
+    uint32_t len_bytes;
+    enum ibv_wc_status status;
+};
+
 /* Fills a completion for the request at `position`. */
-static void push_completion(struct sw_qp *qp, uint32_t position, enum ibv_wc_status status)
+static inline void fill_completion(struct sw_qp *qp, uint32_t position, struct completed request)
 {
-    const struct sw_wqe *wqe = sw_sq_at(&qp->sq, position);
     struct sw_cqe *cqe = sw_cq_reserve(qp->send_cq);
     if (!cqe)
         return;
-    cqe->wc.wr_id = wqe->wr_id;
-    cqe->wc.status = status;
-    cqe->wc.opcode = (enum ibv_wc_opcode)wc_opcodes[wqe->opcode];
+    cqe->wc.wr_id = request.wr_id;
+    cqe->wc.status = request.status;
+    cqe->wc.opcode = (enum ibv_wc_opcode)wc_opcodes[request.opcode];
     cqe->wc.vendor_err = 0;
-    cqe->wc.byte_len = wqe->len_bytes;
+    cqe->wc.byte_len = request.len_bytes;
     cqe->wc.imm_data = 0;
     cqe->wc.qp_num = qp->qpn;
     cqe->wc.src_qp = 0;
@@ -325,6 +332,34 @@ static void push_completion(struct sw_qp *qp, uint32_t position, enum ibv_wc_sta
     cqe->qp = qp;
     cqe->sq_index = position + 1;
     sw_cq_publish(qp->send_cq);
+}
+
+static void push_completion(struct sw_qp *qp, uint32_t position, enum ibv_wc_status status)
+{
+    const struct sw_wqe *wqe = sw_sq_at(&qp->sq, position);
+    fill_completion(qp, position,
+                    (struct completed){wqe->wr_id, wqe->opcode, wqe->len_bytes, status});
+}
+
+void sw_sq_complete_executed(struct sw_qp *qp, const struct ibv_send_wr *wr, uint32_t count)
+{
+    sw_lock_assert_held(&qp->lock);
+    struct sw_sq *sq = &qp->sq;
+    assert(sq->head == sq->tail);
+    bool locked = false;
+    for (uint32_t i = 0; i < count; i++, wr = wr->next) {
+        if (!(wr->send_flags & IBV_SEND_SIGNALED) && !sq->sig_all)
+            continue;
+        if (!locked)
+            sw_cq_lock(qp->send_cq);
+        locked = true;
+        fill_completion(
+            qp, sq->tail + i,
+            (struct completed){wr->wr_id, wr->opcode, wr->sg_list->length, IBV_WC_SUCCESS});
+    }
+    sq->head = sq->next = sq->tail += count;
+    if (locked)
+        sw_cq_unlock(qp->send_cq, false);
 }
 
 void sw_sq_retire(struct sw_qp *qp, enum ibv_wc_status status)
