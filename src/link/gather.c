@@ -3,8 +3,6 @@
 
 #include "base/fault.h"
 #include "base/payload.h"
-#include "device/memory/mr_impl.h"
-#include "device/queue/qp_impl.h"
 
 struct sw_gather sw_gather_of(struct sw_qp *qp, uint32_t position)
 {
@@ -14,15 +12,6 @@ struct sw_gather sw_gather_of(struct sw_qp *qp, uint32_t position)
                                   .inline_len = wqe->len_bytes};
     return (struct sw_gather){
         .sges = sw_sq_sges(&qp->sq, position), .sge_count = wqe->sge_count, .pd = qp->pd_id};
-}
-
-struct sw_gather sw_gather_posted(const struct sw_qp *qp, const struct ibv_send_wr *wr)
-{
-    const struct ibv_sge *sge = wr->sg_list;
-    uint8_t *at = (uint8_t *)(uintptr_t)sge->addr;
-    if (!(wr->send_flags & IBV_SEND_INLINE) && !sw_sge_resolve(qp->pd_id, sge, 0, &at))
-        at = NULL;
-    return (struct sw_gather){.inline_bytes = at, .inline_len = sge->length};
 }
 
 uint8_t *sw_gather_at(const struct sw_gather *gather, uint64_t offset, uint32_t need,

@@ -8,7 +8,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct sw_qp;
+#include "device/memory/mr_impl.h"
+#include "device/queue/qp_impl.h"
 
 struct sw_gather {
     const struct ibv_sge *sges;
@@ -20,7 +21,15 @@ struct sw_gather {
 struct sw_gather sw_gather_of(struct sw_qp *qp, uint32_t position);
 /* Of a request of one element that is not queued yet; no inline_bytes: its key does not allow it.
  */
-struct sw_gather sw_gather_posted(const struct sw_qp *qp, const struct ibv_send_wr *wr);
+static inline struct sw_gather sw_gather_posted(const struct sw_qp *qp,
+                                                const struct ibv_send_wr *wr)
+{
+    const struct ibv_sge *sge = wr->sg_list;
+    uint8_t *at = (uint8_t *)(uintptr_t)sge->addr;
+    if (!(wr->send_flags & IBV_SEND_INLINE) && !sw_sge_resolve(qp->pd_id, sge, 0, &at))
+        at = NULL;
+    return (struct sw_gather){.inline_bytes = at, .inline_len = sge->length};
+}
 /* A run of local bytes from `offset`, at most *len_bytes (shortened). NULL: a key does not allow
  * `need`. */
 uint8_t *sw_gather_at(const struct sw_gather *gather, uint64_t offset, uint32_t need,

@@ -49,7 +49,7 @@ static struct ibv_send_wr *post_now(struct sw_qp *qp, struct ibv_send_wr *wr)
 }
 
 /* Whether a link has nothing to do after a post: all of it is done, and all before it. */
-static bool is_idle(const struct sw_qp *qp)
+static bool is_all_done(const struct sw_qp *qp)
 {
     return qp->sq.head == qp->sq.tail &&
            !atomic_load_explicit(&qp->tx_pending, memory_order_relaxed);
@@ -96,7 +96,7 @@ int sw_qp_post_send(struct sw_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr
             break;
         }
     }
-    if (!is_idle(qp))
+    if (!is_all_done(qp))
         qp_post_start_sends(qp);
     end_posting(qp);
     return rc;

@@ -311,7 +311,8 @@ struct completed {
 };
 
 /* Fills a completion for the request at `position`. */
-static inline void fill_completion(struct sw_qp *qp, uint32_t position, struct completed request)
+static inline void fill_send_completion(struct sw_qp *qp, uint32_t position,
+                                        struct completed request)
 {
     struct sw_cqe *cqe = sw_cq_reserve(qp->send_cq);
     if (!cqe)
@@ -337,8 +338,8 @@ static inline void fill_completion(struct sw_qp *qp, uint32_t position, struct c
 static void push_completion(struct sw_qp *qp, uint32_t position, enum ibv_wc_status status)
 {
     const struct sw_wqe *wqe = sw_sq_at(&qp->sq, position);
-    fill_completion(qp, position,
-                    (struct completed){wqe->wr_id, wqe->opcode, wqe->len_bytes, status});
+    fill_send_completion(qp, position,
+                         (struct completed){wqe->wr_id, wqe->opcode, wqe->len_bytes, status});
 }
 
 void sw_sq_complete_executed(struct sw_qp *qp, const struct ibv_send_wr *wr, uint32_t count)
@@ -353,7 +354,7 @@ void sw_sq_complete_executed(struct sw_qp *qp, const struct ibv_send_wr *wr, uin
         if (!locked)
             sw_cq_lock(qp->send_cq);
         locked = true;
-        fill_completion(
+        fill_send_completion(
             qp, sq->tail + i,
             (struct completed){wr->wr_id, wr->opcode, wr->sg_list->length, IBV_WC_SUCCESS});
     }

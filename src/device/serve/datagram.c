@@ -36,8 +36,8 @@ static enum ibv_wc_status scatter_datagram(const struct sw_recv_claim *claim,
 }
 
 /* Field by field, as sw_execute_completion() does it and for its reason. */
-static void fill_completion(const struct sw_qp *qp, const struct sw_datagram *datagram,
-                            uint64_t wr_id, enum ibv_wc_status status, struct ibv_wc *out)
+static void fill_datagram_completion(const struct sw_qp *qp, const struct sw_datagram *datagram,
+                                     uint64_t wr_id, enum ibv_wc_status status, struct ibv_wc *out)
 {
     out->wr_id = wr_id;
     out->status = status;
@@ -70,7 +70,7 @@ static void place_datagram(struct sw_qp *qp, const struct sw_datagram *datagram)
     bool placed = scatter_datagram(&claim, datagram) == IBV_WC_SUCCESS;
     const struct sw_verdict_rule *rule = &sw_verdict_rules[placed ? SW_ACK : SW_NAK_OPERATIONAL];
     struct ibv_wc wc;
-    fill_completion(qp, datagram, claim.wr_id, rule->responder, &wc);
+    fill_datagram_completion(qp, datagram, claim.wr_id, rule->responder, &wc);
     sw_qp_complete_recv(qp, &wc, datagram->is_solicited);
     if (rule->responder_fatal)
         sw_qp_fail(qp, rule->responder_event);
@@ -143,7 +143,7 @@ static bool deliver_next(struct sw_datagram_batch *run, const struct sw_datagram
     account_datagram(qp, datagram);
     uint64_t wr_id;
     struct ibv_wc *wc = sw_receive_run_pass(&run->receives, &wr_id);
-    fill_completion(qp, datagram, wr_id, IBV_WC_SUCCESS, wc);
+    fill_datagram_completion(qp, datagram, wr_id, IBV_WC_SUCCESS, wc);
     sw_receive_run_publish(&run->receives, datagram->is_solicited);
     run->count++;
     return true;

@@ -1,28 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "link/direct/bind/record_payload.h"
 
-#include "base/fault.h"
-#include "base/minmax.h"
-#include "base/payload.h"
 #include "device/memory/mr_impl.h"
-#include "link/direct/bind/connection.h"
-#include "link/direct/process/block.h"
-#include "link/gather.h"
 
-/* Bytes of a message that lie in one place, from `at` on, go to the records behind the first. */
-static void fill_more(struct sw_direct_qp *d, const uint8_t *from, uint32_t at, uint32_t len_bytes)
-{
-    for (uint32_t index = d->send.request_at + 1; at < len_bytes; index++, at += SW_MORE_BYTES) {
-        struct sw_record_more *more =
-            (struct sw_record_more *)&d->tx->requests[index % SW_REQUEST_SLOTS];
-        const uint32_t left = len_bytes - at;
-        sw_payload_copy(more->payload, from + at, sw_min_u32(left, SW_MORE_BYTES));
-        /* Its position, not one more: never taken for a record, in no round of the ring. */
-        atomic_store_explicit(&more->seq, index, memory_order_relaxed);
-    }
-}
-
-bool sw_record_fill(struct sw_direct_qp *d, struct sw_record *record,
+bool sw_record_join(struct sw_direct_qp *d, struct sw_record *record,
                     const struct sw_gather *gather, uint32_t len_bytes, uint32_t first_bytes)
 {
     if (!len_bytes)
@@ -30,17 +11,9 @@ bool sw_record_fill(struct sw_direct_qp *d, struct sw_record *record,
     uint64_t run = len_bytes;
     uint8_t joined[SW_INLINE_BYTES];
     const uint8_t *from = sw_gather_at(gather, 0, 0, &run);
-    if (!from)
-        return false;
-    if (run < len_bytes) { /* of several elements */
-        if (!sw_gather_out(gather, 0, joined, len_bytes))
-            return false;
-        from = joined;
-    }
-    sw_payload_copy(record->payload, from, sw_min_u32(len_bytes, first_bytes));
-    if (len_bytes > first_bytes)
-        fill_more(d, from, first_bytes, len_bytes);
-    return !sw_fault_hit(from);
+    if (from && run < len_bytes)
+        from = sw_gather_out(gather, 0, joined, len_bytes) ? joined : NULL;
+    return from && sw_record_put(d, record, from, len_bytes, first_bytes);
 }
 
 /* A part of the message at `serve.at`: the one in its first record, or in one behind it. */

@@ -6,15 +6,43 @@
 #ifndef SW_LINK_DIRECT_BIND_RECORD_PAYLOAD_H
 #define SW_LINK_DIRECT_BIND_RECORD_PAYLOAD_H
 
+#include "base/fault.h"
+#include "base/minmax.h"
+#include "base/payload.h"
+#include "link/direct/bind/connection.h"
 #include "link/direct/process/block.h"
 #include "link/gather.h"
 
-struct sw_direct_qp;
+/* Sender: a whole message, which lies in one place, into a record that was reserved, and the ones
+ * behind it. false: that was lost meanwhile. */
+static inline bool sw_record_put(struct sw_direct_qp *d, struct sw_record *record,
+                                 const uint8_t *from, uint32_t len_bytes, uint32_t first_bytes)
+{
+    uint32_t at = first_bytes, index = d->send.request_at + 1;
+    sw_payload_copy(record->payload, from, sw_min_u32(len_bytes, first_bytes));
+    for (; at < len_bytes; index++, at += SW_MORE_BYTES) {
+        struct sw_record_more *more =
+            (struct sw_record_more *)&d->tx->requests[index % SW_REQUEST_SLOTS];
+        sw_payload_copy(more->payload, from + at, sw_min_u32(len_bytes - at, SW_MORE_BYTES));
+        /* Its position, not one more: never taken for a record, in no round of the ring. */
+        atomic_store_explicit(&more->seq, index, memory_order_relaxed);
+    }
+    return !sw_fault_hit(from);
+}
 
-/* Sender: a whole message into a record that was reserved, and the ones behind it. false: a key
- * does not allow it. */
-bool sw_record_fill(struct sw_direct_qp *d, struct sw_record *record,
+/* The same of one of several elements. false: a key does not allow it. */
+bool sw_record_join(struct sw_direct_qp *d, struct sw_record *record,
                     const struct sw_gather *gather, uint32_t len_bytes, uint32_t first_bytes);
+
+/* The same wherever it lies. */
+static inline bool sw_record_fill(struct sw_direct_qp *d, struct sw_record *record,
+                                  const struct sw_gather *gather, uint32_t len_bytes,
+                                  uint32_t first_bytes)
+{
+    if (gather->inline_bytes && len_bytes <= gather->inline_len)
+        return sw_record_put(d, record, gather->inline_bytes, len_bytes, first_bytes);
+    return sw_record_join(d, record, gather, len_bytes, first_bytes);
+}
 
 /* Target: the message at `serve.at` to one place. False: that was lost meanwhile. */
 bool sw_record_copy(const struct sw_direct_qp *d, uint8_t *to, uint32_t len_bytes,

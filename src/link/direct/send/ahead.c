@@ -37,8 +37,8 @@ static inline uint8_t *local_of(const struct sw_qp *qp, const struct ibv_send_wr
     return local;
 }
 
-static inline bool write_or_read(struct sw_qp *qp, struct sw_direct_qp *d,
-                                 const struct ibv_send_wr *wr, bool reads)
+static inline __attribute__((always_inline)) bool
+write_or_read(struct sw_qp *qp, struct sw_direct_qp *d, const struct ibv_send_wr *wr, bool reads)
 {
     const uint32_t len_bytes = wr->sg_list->length;
     uint8_t *remote = sw_reach_remembered(d, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr, len_bytes,
@@ -126,9 +126,9 @@ static inline bool is_short(const struct sw_sq *sq, const struct ibv_send_wr *wr
 /* The short WRITEs or READs that a list begins with, often all of it. They take ten nanoseconds
  * each, so what is the same for all is looked at and added up once. Returns how many; *wr: the
  * rest. */
-static inline uint32_t move_short_run(struct sw_qp *qp, struct sw_direct_qp *d,
-                                      const struct ibv_send_wr **wr, uint32_t most,
-                                      uint32_t *moved_bytes, bool reads)
+static inline __attribute__((always_inline)) uint32_t
+move_short_run(struct sw_qp *qp, struct sw_direct_qp *d, const struct ibv_send_wr **wr,
+               uint32_t most, uint32_t *moved_bytes, bool reads)
 {
     const struct ibv_send_wr *at = *wr;
     uint32_t count = 0, bytes = 0;
@@ -148,6 +148,17 @@ static inline uint32_t move_short_run(struct sw_qp *qp, struct sw_direct_qp *d,
     return count;
 }
 
+static inline uint32_t move_short(struct sw_qp *qp, struct sw_direct_qp *d,
+                                  const struct ibv_send_wr **wr, uint32_t most,
+                                  uint32_t *moved_bytes)
+{
+    if ((*wr)->opcode == IBV_WR_RDMA_WRITE)
+        return move_short_run(qp, d, wr, most, moved_bytes, false);
+    if ((*wr)->opcode == IBV_WR_RDMA_READ)
+        return move_short_run(qp, d, wr, most, moved_bytes, true);
+    return 0;
+}
+
 uint32_t sw_ahead_run(struct sw_qp *qp, struct sw_direct_qp *d, const struct ibv_send_wr *wr,
                       uint32_t most, uint32_t *sent)
 {
@@ -156,10 +167,11 @@ uint32_t sw_ahead_run(struct sw_qp *qp, struct sw_direct_qp *d, const struct ibv
     if (!d->tx || d->xrc.busy || (d->send.answers_due && d->remote.rq_entries) || !most ||
         !sw_sq_may_skip(&qp->sq, wr) || !sw_bind_enter(qp, d))
         return 0;
-    executed = wr->opcode == IBV_WR_RDMA_READ
-                   ? move_short_run(qp, d, &wr, most, &moved_bytes, true)
-                   : move_short_run(qp, d, &wr, most, &moved_bytes, false);
-    while (executed < most && wr && moved_bytes < AHEAD_BYTES && sw_sq_may_skip(&qp->sq, wr)) {
+    executed = move_short(qp, d, &wr, most, &moved_bytes);
+    bool may_skip = executed == 0; /* the first, of which that is known */
+    for (; executed < most && wr && moved_bytes < AHEAD_BYTES; may_skip = false) {
+        if (!may_skip && !sw_sq_may_skip(&qp->sq, wr))
+            break;
         const enum sw_step step = execute_one(qp, d, wr);
         if (step == SW_STEP_BLOCKED)
             break;

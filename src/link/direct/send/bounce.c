@@ -306,7 +306,7 @@ static bool apply_answer(struct sw_qp *qp, struct sw_direct_qp *d, const struct 
 
 /* Of the oldest requests, those that an answer which says nothing else has completed, at most so
  * many: plain messages, until another request is next. Returns how many. */
-static uint32_t apply_plain_acks(struct sw_qp *qp, struct sw_direct_qp *d, uint32_t most,
+static uint32_t apply_plain_acks(struct sw_qp *qp, struct sw_direct_qp *d, uint64_t most,
                                  uint32_t *position)
 {
     enum { PLAIN = 1u << IBV_WR_SEND | 1u << IBV_WR_SEND_WITH_IMM };
@@ -328,18 +328,21 @@ static uint32_t apply_plain_acks(struct sw_qp *qp, struct sw_direct_qp *d, uint3
 static bool apply_to_all(struct sw_qp *qp, struct sw_direct_qp *d, const struct sw_record *answer,
                          uint32_t *position)
 {
-    bool several = answer->kind == SW_REC_ANSWER && answer->verdict == SW_ACK && answer->imm;
-    uint32_t more = several ? answer->imm : 0;
-    more -= apply_plain_acks(qp, d, more, position);
-    struct sw_wqe *wqe = next_answered(qp, position);
-    while (wqe && !(several && is_atomic(wqe)) && apply_answer(qp, d, answer, wqe, *position)) {
-        if (more-- == 0)
-            return true;
-        wqe = next_answered(qp, position);
+    const bool is_ack = answer->kind == SW_REC_ANSWER && answer->verdict == SW_ACK;
+    const bool several = is_ack && answer->imm;
+    uint64_t left = is_ack ? answer->imm + 1ull : 1;
+    if (is_ack)
+        left -= apply_plain_acks(qp, d, left, position);
+    for (; left; left--) {
+        struct sw_wqe *wqe = next_answered(qp, position);
+        if (!wqe || (several && is_atomic(wqe))) { /* more than were sent, or without its value */
+            sw_step_local_error(d, IBV_WC_BAD_RESP_ERR);
+            return false;
+        }
+        if (!apply_answer(qp, d, answer, wqe, *position))
+            return false;
     }
-    if (!wqe || (several && is_atomic(wqe))) /* more than were sent, or without its value */
-        sw_step_local_error(d, IBV_WC_BAD_RESP_ERR);
-    return false;
+    return true;
 }
 
 /* Gives the target the room of its answers back, not after each of them. */
