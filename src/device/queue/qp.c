@@ -170,6 +170,7 @@ static void qp_write_entry(struct sw_qp *qp, uint32_t state)
     SW_PUB_SET(pub->access, (uint32_t)qp->attr.qp_access_flags);
     SW_PUB_SET(pub->pd, qp->pd_id);
     SW_PUB_SET(pub->recv_cq, qp->recv_cq->index);
+    SW_PUB_SET(pub->send_cq, qp->send_cq->index);
     SW_PUB_SET(pub->rq_entries, qp->rq.entries);
     SW_PUB_SET(pub->rq_stride_bytes, qp->rq.stride_bytes);
     SW_PUB_SET(pub->rq_offset, qp->rq.ring ? (uint64_t)(qp->rq.ring - (uint8_t *)sw_nic.pub) : 0);

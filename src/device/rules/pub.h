@@ -25,7 +25,7 @@
 #define SW_PUB_GET(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
 
 #define SW_PUB_MAGIC 0x31425550574953ull /* "SIWPUB1" */
-#define SW_PUB_VERSION 8
+#define SW_PUB_VERSION 9
 
 #define SW_CACHELINE 64
 
@@ -139,6 +139,7 @@ struct sw_pub_qp {
     uint8_t max_dest_rd_atomic;
     uint8_t type; /* enum ibv_qp_type */
     uint8_t pad0;
+    uint32_t send_cq;
 
     _Alignas(
         SW_CACHELINE) _Atomic uint32_t rq_posted; /* receives ever posted since the QP left RESET */

@@ -222,7 +222,7 @@ bool sw_bind_renew(struct sw_qp *qp, struct sw_direct_qp *d)
 
 /* What is used of the peer's entry, read once: the peer could change it at any time. */
 struct entry {
-    uint32_t access, pd, block, recv_cq, rq_base;
+    uint32_t access, pd, block, recv_cq, send_cq, rq_base;
     struct sw_pub_domain domain;
     uint32_t rq_entries, rq_stride;
     uint64_t rq_offset;
@@ -236,6 +236,7 @@ static struct entry bind_read_entry(const struct sw_pub_qp *remote)
         .pd = SW_PUB_GET(now->pd),
         .block = SW_PUB_GET(now->block),
         .recv_cq = SW_PUB_GET(now->recv_cq),
+        .send_cq = SW_PUB_GET(now->send_cq),
         .rq_base = SW_PUB_GET(now->rq_base),
         .domain = {{SW_PUB_GET(now->domain.id[0]), SW_PUB_GET(now->domain.id[1])}},
         .rq_entries = SW_PUB_GET(now->rq_entries),
@@ -246,7 +247,8 @@ static struct entry bind_read_entry(const struct sw_pub_qp *remote)
 
 static bool bind_is_sane(const struct sw_peer *peer, const struct entry *entry)
 {
-    if (entry->block >= peer->inbox_blocks || entry->recv_cq >= SW_MAX_CQ)
+    if (entry->block >= peer->inbox_blocks || entry->recv_cq >= SW_MAX_CQ ||
+        entry->send_cq >= SW_MAX_CQ)
         return false;
     if (entry->rq_entries == 0)
         return true;
@@ -264,6 +266,7 @@ static void bind_take_entry(struct sw_direct_qp *d, const struct entry *entry, u
     d->remote.access = entry->access;
     d->remote.pd = entry->pd;
     d->remote.recv_cq = entry->recv_cq;
+    d->remote.send_cq = entry->send_cq;
     d->remote.domain = entry->domain;
     d->remote.srq_word = 0;
     d->remote.rq_entries = entry->rq_entries;

@@ -22,7 +22,7 @@ struct sw_remote_key { /* a region of the peer that was checked and mapped */
 struct sw_direct_remote {
     const struct sw_pub_qp *entry;
     uint64_t word;
-    uint32_t qpn, access, pd, recv_cq;
+    uint32_t qpn, access, pd, recv_cq, send_cq;
     struct sw_pub_domain domain; /* XRC */
     uint32_t srq_num;  /* XRC: the SRQ that PD and CQ above are of, while its word is this */
     uint64_t srq_word; /* 0: none yet */

@@ -16,17 +16,24 @@
 #include "link/direct/send/reach.h"
 #include "link/gather.h"
 
-/* Below this a system call for the fetch costs more than a second copy. */
-#define PULL_MIN_BYTES 4096u
+/* Below this a second copy costs less than the fetch: of memory that the target has mapped, and of
+ * other memory, by a system call. */
+#define PULL_MAPPED_BYTES 4096u
+#define PULL_CMA_BYTES 32768u
 
-/* What comes from nowhere cannot be fetched. */
-static bool has_null_region(struct sw_qp *qp, uint32_t position)
+/* From which length on a message is worth a fetch; what comes from nowhere cannot be fetched. */
+static uint32_t pull_from_bytes(struct sw_qp *qp, uint32_t position)
 {
     const struct ibv_sge *sges = sw_sq_sges(&qp->sq, position);
-    for (uint32_t i = 0; i < sw_sq_at(&qp->sq, position)->sge_count; i++)
-        if (sw_nic.pub->mrs[sw_key_index(sges[i].lkey)].kind == SW_PUB_NULL)
-            return true;
-    return false;
+    uint32_t from_bytes = PULL_MAPPED_BYTES;
+    for (uint32_t i = 0; i < sw_sq_at(&qp->sq, position)->sge_count; i++) {
+        const struct sw_pub_mr *mr = &sw_nic.pub->mrs[sw_key_index(sges[i].lkey)];
+        if (mr->kind == SW_PUB_NULL)
+            return UINT32_MAX;
+        if (atomic_load_explicit(&mr->handed, memory_order_relaxed) == SW_HANDED_OUT_NOT)
+            from_bytes = PULL_CMA_BYTES;
+    }
+    return from_bytes;
 }
 
 bool sw_pull_suits(struct sw_qp *qp, const struct sw_direct_qp *d, uint32_t position)
@@ -34,9 +41,9 @@ bool sw_pull_suits(struct sw_qp *qp, const struct sw_direct_qp *d, uint32_t posi
     const struct sw_wqe *wqe = sw_sq_at(&qp->sq, position);
     if (qp->sq.is_paced)
         return false; /* it comes as fast as the target takes it */
-    return wqe->len_bytes >= PULL_MIN_BYTES && !(wqe->flags & SW_WQE_INLINE) &&
-           wqe->opcode != IBV_WR_SEND_WITH_INV && !has_null_region(qp, position) &&
-           qp->type == IBV_QPT_RC && atomic_load_explicit(&d->rx->can_pull, memory_order_relaxed);
+    return !(wqe->flags & SW_WQE_INLINE) && wqe->opcode != IBV_WR_SEND_WITH_INV &&
+           qp->type == IBV_QPT_RC && atomic_load_explicit(&d->rx->can_pull, memory_order_relaxed) &&
+           wqe->len_bytes >= pull_from_bytes(qp, position);
 }
 
 enum sw_step sw_pull(struct sw_direct_qp *d, const struct ibv_sge *list, uint32_t count)

@@ -62,6 +62,17 @@ void sw_answer_publish(struct sw_direct_qp *d, struct sw_record *record)
 {
     atomic_store_explicit(&record->seq, d->serve.answer_at + 1, memory_order_release);
     d->serve.answer_at++;
+    d->serve.is_news = true;
+}
+
+void sw_answer_wake(struct sw_direct_qp *d)
+{
+    if (!d->serve.is_news)
+        return;
+    d->serve.is_news = false;
+    atomic_thread_fence(memory_order_seq_cst); /* the peer arms, then has its engine look */
+    if (atomic_load(&d->peer->pub->cqs[d->remote.send_cq].armed) != SW_CQ_DISARMED)
+        sw_peer_ring(d->peer);
 }
 
 bool sw_answer_acks(struct sw_direct_qp *d)
@@ -101,6 +112,7 @@ void sw_answer_tell(struct sw_qp *qp, struct sw_direct_qp *d)
             d->serve.bounce_told = d->serve.bounce_end;
         }
         sw_bind_leave(d);
+        sw_answer_wake(d);
     }
     due = (due && atomic_load(&d->peer->state) != SW_PEER_DEAD) ||
           sw_flushing_goes_on(&d->serve.flushing);

@@ -23,6 +23,10 @@ bool sw_answer_acks(struct sw_direct_qp *d);
 /* Whether there is room for that and one more answer. */
 bool sw_answer_has_room(struct sw_direct_qp *d);
 
+/* Wakes a peer that sleeps until its requests are answered, if any were since the last call.
+ * Outside the section. */
+void sw_answer_wake(struct sw_direct_qp *d);
+
 /* Answers what this run has done, and gives the peer its room back. While it cannot be reached (we
  * are not attached to it yet), or has no room for the answer, the QP keeps asking to be driven: the
  * peer may be waiting for just this, and send nothing more. So it does while a flush goes on. */

@@ -133,10 +133,17 @@ static enum sw_serve serve_request(struct sw_qp *qp, struct sw_direct_qp *d,
                                                                      : SW_NAK_INVALID);
 }
 
-static void note_served(struct sw_qp *qp, struct sw_direct_qp *d, bool is_answered)
+/* The engine goes on looking after what was answered. A program that polls needs no help. And where
+ * a receive is missing, it is the program that has to post one: on its processor the engine would
+ * be in its way. */
+static void note_answered(const struct sw_qp *qp, const struct sw_direct_qp *d)
 {
-    if (is_answered && sw_engine_drives(qp)) /* a program that polls needs no help */
+    if (sw_engine_drives(qp) && !d->serve.rnr_ns)
         atomic_store_explicit(&sw_direct.served, true, memory_order_relaxed);
+}
+
+static void note_served(struct sw_qp *qp, struct sw_direct_qp *d)
+{
     atomic_store_explicit(&qp->rx_expect, d->serve.at + 1, memory_order_relaxed);
     atomic_store_explicit(&qp->rx_seq, &d->rx->requests[d->serve.at % SW_REQUEST_SLOTS].seq,
                           memory_order_relaxed);
@@ -145,7 +152,7 @@ static void note_served(struct sw_qp *qp, struct sw_direct_qp *d, bool is_answer
 bool sw_serve_run(struct sw_qp *qp, struct sw_direct_qp *d)
 {
     sw_lock_assert_held(&qp->lock);
-    bool any = false;
+    bool any = false, answered = false;
     d->serve.is_running = true;
     for (uint32_t i = 0; i < RUN_RECORDS && !d->serve.is_over; i++) {
         const struct sw_record *slot = &d->rx->requests[d->serve.at % SW_REQUEST_SLOTS];
@@ -159,7 +166,8 @@ bool sw_serve_run(struct sw_qp *qp, struct sw_direct_qp *d)
             const uint32_t together = sw_serve_together(qp, d, RUN_RECORDS - i);
             if (together) {
                 any = true;
-                note_served(qp, d, kind == SW_REC_SEND_WHOLE);
+                answered |= kind == SW_REC_SEND_WHOLE;
+                note_served(qp, d);
                 i += together - 1;
                 continue;
             }
@@ -193,9 +201,12 @@ bool sw_serve_run(struct sw_qp *qp, struct sw_direct_qp *d)
             d->serve.bounce_end = end;
         any = true;
         d->serve.at += request.slots;
-        note_served(qp, d, wants_answer(&request));
+        answered |= wants_answer(&request);
+        note_served(qp, d);
     }
     d->serve.is_running = false;
+    if (answered)
+        note_answered(qp, d);
     sw_answer_tell(qp, d);
     return any;
 }

@@ -16,6 +16,7 @@ enum sw_serve sw_serve_end_connection(struct sw_qp *qp, enum sw_verdict verdict)
         sw_answer_acks(d);
         sw_bind_leave(d);
     }
+    sw_answer_wake(d);
     sw_qp_fail(qp, sw_verdict_rules[verdict].responder_event);
     return SW_SERVE_ENDED;
 }

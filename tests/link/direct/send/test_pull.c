@@ -109,6 +109,35 @@ static void sw_pull__lists_that_are_not_sane(void **state)
     }
 }
 
+static bool suits(struct rig *rig, uint32_t len_bytes)
+{
+    struct ibv_sge sge = rig_sge(rig, 0, len_bytes);
+    struct ibv_send_wr wr = {.opcode = IBV_WR_SEND};
+    const uint32_t position = rig->qp->sq.tail;
+    rig_append(rig, &wr, &sge);
+    const bool suits = sw_pull_suits(rig->qp, rig->d, position);
+    rig->qp->sq.tail = position;
+    return suits;
+}
+
+/* A system call for memory that the target has not mapped costs as much as the copies of more. */
+static void sw_pull_suits__by_length_and_reach(void **state)
+{
+    struct rig *rig = *state;
+    struct sw_pub_mr *entry = &sw_nic.pub->mrs[sw_key_index(sw_mr_key(rig->mr))];
+    const uint32_t handed = atomic_load(&entry->handed);
+    atomic_store(&rig->block->can_pull, 1);
+    assert_int_not_equal(handed, SW_HANDED_OUT_NOT);
+    assert_false(suits(rig, 4095));
+    assert_true(suits(rig, 4096));
+    atomic_store(&entry->handed, SW_HANDED_OUT_NOT);
+    assert_false(suits(rig, 32767));
+    assert_true(suits(rig, 32768));
+    atomic_store(&rig->block->can_pull, 0);
+    assert_false(suits(rig, 32768));
+    atomic_store(&entry->handed, handed);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -116,6 +145,7 @@ int main(void)
         rig_test(sw_pull__in_steps_of_the_budget),
         rig_test(sw_pull__fetches_only_what_may_be_read),
         rig_test(sw_pull__fetches_too_much),
+        rig_test(sw_pull_suits__by_length_and_reach),
         cmocka_unit_test(sw_pull__lists_that_are_not_sane),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

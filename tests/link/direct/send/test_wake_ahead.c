@@ -6,10 +6,12 @@
 
 #include "base/fds.h"
 #include "link/direct/process/peer.h"
+#include "link/direct/serve/answer.h"
 #include "link/engine.h"
 #include "link_rig.h"
 
 #define RECV_CQ 3u
+#define SEND_CQ 4u
 #define MIB (1u << 20)
 
 static struct {
@@ -27,6 +29,7 @@ static int play_peer(void **state)
     played.peer.doorbell = sw_fd_own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     played.d.peer = &played.peer;
     played.d.remote.recv_cq = RECV_CQ;
+    played.d.remote.send_cq = SEND_CQ;
     atomic_store(&played.pub->cqs[RECV_CQ].armed, SW_CQ_ARMED_ANY);
     return played.peer.doorbell < 0;
 }
@@ -39,12 +42,18 @@ static int forget_peer(void **state)
     return 0;
 }
 
-/* What the peer's engine finds in its doorbell after this part of the message is begun. */
-static uint64_t rung_by(struct sw_wqe *wqe)
+/* What the peer's engine finds in its doorbell. */
+static uint64_t rings(void)
 {
     uint64_t count = 0;
-    sw_wake_ahead(&played.d, wqe);
     return read(played.peer.doorbell, &count, sizeof(count)) == sizeof(count) ? count : 0;
+}
+
+/* The same after this part of the message is begun. */
+static uint64_t rung_by(struct sw_wqe *wqe)
+{
+    sw_wake_ahead(&played.d, wqe);
+    return rings();
 }
 
 static void the_end_of_a_message_is_announced_once(void **state)
@@ -106,6 +115,24 @@ static void nor_this_process(void **state)
     assert_int_equal(rung_by(&wqe), 0);
 }
 
+/* Its own engine would look for answers after a millisecond. */
+static void who_sleeps_for_an_answer_is_woken_once(void **state)
+{
+    (void)state;
+    atomic_store(&played.pub->cqs[SEND_CQ].armed, SW_CQ_ARMED_ANY);
+    sw_answer_wake(&played.d);
+    assert_int_equal(rings(), 0); /* nothing was answered */
+    played.d.serve.is_news = true;
+    sw_answer_wake(&played.d);
+    assert_int_equal(rings(), 1);
+    sw_answer_wake(&played.d);
+    assert_int_equal(rings(), 0);
+    played.d.serve.is_news = true;
+    atomic_store(&played.pub->cqs[SEND_CQ].armed, SW_CQ_DISARMED);
+    sw_answer_wake(&played.d); /* who polls needs no ring */
+    assert_int_equal(rings(), 0);
+}
+
 int main(void)
 {
 #define played_test(function) cmocka_unit_test_setup_teardown(function, play_peer, forget_peer)
@@ -115,6 +142,7 @@ int main(void)
         played_test(nobody_waits_for_what_takes_no_receive),
         played_test(nor_who_is_awake),
         played_test(nor_this_process),
+        played_test(who_sleeps_for_an_answer_is_woken_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
