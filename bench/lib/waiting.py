@@ -15,6 +15,11 @@ ROWS = tuple(
      's', True, 1.3, 1.1)
     for mib in LONG
 ) + tuple(
+    (f'ib_send_bw --use-srq -e, {size} B, and {name}', 'shared_events', f'-e {size}',
+     f'{peer} {size}', 'rate', 'op/s', False, *limits)
+    for size, limits in ((64, (0.1, 0.3)), (4096, (0.2, 0.5)))
+    for name, peer, limits in (('polled', 'polled', limits), ('a queue of its own', 'plain', limits))
+) + tuple(
     (f'{name}, busy and idle', 'busy', f'{name} busy', f'{name} idle', 'mean_s', 's', True, 3.0,
      1.5)
     for name in ('RC', 'UD', 'UCX ud')
@@ -32,6 +37,28 @@ def _events(bench):
         {
             **{f'polled {mib}': latency(mib, ()) for mib in LONG},
             **{f'-e {mib}': latency(mib, ('-e',)) for mib in LONG},
+        },
+    )
+
+
+def _shared_events(bench):
+    """A target takes the receive of a shared queue, so a sender that sleeps waits for its
+    answer."""
+
+    def rate(size, options):
+        return lambda: bench.bandwidth('ib_send_bw', size, 100000, options)
+
+    return Experiment(
+        'shared_events',
+        'SENDs to a shared queue, events and polling',
+        {
+            f'{name} {size}': rate(size, options)
+            for size in (64, 4096)
+            for name, options in (
+                ('-e', ('--use-srq', '-e')),
+                ('polled', ('--use-srq',)),
+                ('plain', ('-e',)),
+            )
         },
     )
 
@@ -61,4 +88,4 @@ def _contention(bench):
 
 
 def experiments(bench):
-    return [_events(bench), _contention(bench)]
+    return [_events(bench), _shared_events(bench), _contention(bench)]

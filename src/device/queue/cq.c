@@ -165,6 +165,12 @@ static bool get_lock(struct sw_lock *lock, bool waits)
     return true;
 }
 
+static void count_look(struct sw_cq *cq)
+{
+    const uint32_t looks = atomic_load_explicit(&cq->looks, memory_order_relaxed);
+    atomic_store_explicit(&cq->looks, looks + 1, memory_order_relaxed);
+}
+
 /* Drives the attached QPs that have work until enough is queued: the whole round if need be, and
  * going on from the last one served, so that a busy QP does not starve others. What another thread
  * is about to do here can be had with the next poll, unless the CQ is armed: then there may be none
@@ -172,6 +178,7 @@ static bool get_lock(struct sw_lock *lock, bool waits)
 static void drive_members(struct sw_cq *cq, int want)
 {
     sw_lock_assert_held(&cq->poll_lock);
+    count_look(cq);
     const bool is_last_look =
         atomic_load_explicit(&cq->pub->armed, memory_order_relaxed) != SW_CQ_DISARMED;
     if (cq->datagram_qps)
@@ -210,16 +217,9 @@ static void drive_members(struct sw_cq *cq, int want)
         sched_yield(); /* to the peer, perhaps */
 }
 
-static void count_poll(struct sw_cq *cq)
-{
-    const uint32_t polls = atomic_load_explicit(&cq->polls, memory_order_relaxed);
-    atomic_store_explicit(&cq->polls, polls + 1, memory_order_relaxed);
-}
-
 int sw_cq_poll(struct sw_cq *cq, int max, struct ibv_wc *wc)
 {
     sw_lock_acquire(&cq->poll_lock);
-    count_poll(cq);
     int count = pop_completions(cq, max, wc);
     if (count < max) {
         drive_members(cq, max - count);
@@ -234,7 +234,6 @@ int sw_cq_poll(struct sw_cq *cq, int max, struct ibv_wc *wc)
 int sw_cq_poll_timed(struct sw_cq *cq, int max, struct ibv_wc *wc, uint64_t *times_ns)
 {
     sw_lock_acquire(&cq->poll_lock);
-    count_poll(cq);
     uint32_t from = cq->head;
     int count = pop_completions(cq, max, wc);
     if (count == 0) {

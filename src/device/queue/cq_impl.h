@@ -31,7 +31,7 @@ struct sw_cq {
     struct sw_lock poll_lock;
     uint32_t head;             /* next to poll; written under poll_lock */
     uint32_t turn;             /* where the search for QPs with work goes on */
-    _Atomic uint32_t polls;    /* by the program; written under poll_lock */
+    _Atomic uint32_t looks;    /* polls that drove the QPs; written under poll_lock */
     _Atomic uint32_t qp_count; /* written under poll_lock */
     uint32_t qp_room;
     uint32_t datagram_qps; /* attached ones that receive datagrams here */

@@ -6,16 +6,16 @@
 #include "device/queue/qp_impl.h"
 #include "device/queue/xrc_impl.h"
 
-#define APART_NS (8 * SW_NS_PER_US)  /* polls of who spins come closer than that */
+#define APART_NS (20 * SW_NS_PER_US) /* polls of who spins come closer than that, under load, too */
 #define DOUBT_NS (20 * SW_NS_PER_US) /* then it shows whether it polls no more */
 #define STEADY_TIMES 4u
 #define LEFT_OUT 64u
 
-enum sw_poller sw_polled_look(struct sw_polled *polled, uint32_t polls, uint64_t now_ns)
+enum sw_poller sw_polled_look(struct sw_polled *polled, uint32_t looks, uint64_t now_ns)
 {
     const uint64_t elapsed_ns = now_ns - polled->looked_ns;
-    const uint32_t more = polls - polled->polls;
-    polled->polls = polls;
+    const uint32_t more = looks - polled->looks;
+    polled->looks = looks;
     polled->looked_ns = now_ns;
     if (more && more >= elapsed_ns / APART_NS) {
         if (polled->left_out) {
@@ -34,21 +34,21 @@ enum sw_poller sw_polled_look(struct sw_polled *polled, uint32_t polls, uint64_t
     return polled->times < STEADY_TIMES ? SW_POLLER_PERHAPS : SW_POLLER_STEADY;
 }
 
-static void add_cq(const struct sw_cq *cq, uint32_t *polls, bool *armed)
+static void add_cq(const struct sw_cq *cq, uint32_t *looks, bool *armed)
 {
-    *polls += atomic_load_explicit(&cq->polls, memory_order_relaxed);
+    *looks += atomic_load_explicit(&cq->looks, memory_order_relaxed);
     *armed |= atomic_load(&cq->pub->armed) != SW_CQ_DISARMED;
 }
 
 enum sw_poller sw_qp_poller(struct sw_qp *qp, uint64_t now_ns)
 {
     sw_mutex_assert_held(&sw_nic.lock);
-    uint32_t polls = 0;
+    uint32_t looks = 0;
     bool armed = false;
-    add_cq(qp->send_cq, &polls, &armed);
-    add_cq(qp->recv_cq, &polls, &armed);
+    add_cq(qp->send_cq, &looks, &armed);
+    add_cq(qp->recv_cq, &looks, &armed);
     for (const struct sw_srq *srq = qp->xrcd ? qp->xrcd->srqs : NULL; srq; srq = srq->domain_next)
-        add_cq(srq->cq, &polls, &armed);
-    const enum sw_poller poller = sw_polled_look(&qp->polled, polls, now_ns);
+        add_cq(srq->cq, &looks, &armed);
+    const enum sw_poller poller = sw_polled_look(&qp->polled, looks, now_ns);
     return armed ? SW_POLLER_NONE : poller;
 }

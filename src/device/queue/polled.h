@@ -21,7 +21,7 @@ struct sw_qp;
 struct sw_polled {
     uint64_t looked_ns;
     uint64_t polled_ns; /* of the last look that found it polling; 0: none has */
-    uint32_t polls;     /* as of the last look */
+    uint32_t looks;     /* of the program, as of the engine's last */
     uint32_t times;     /* that it was found polling, in a row */
     uint32_t left_out;  /* times still that this is not asked: it was in vain */
 };
@@ -32,8 +32,9 @@ enum sw_poller {
     SW_POLLER_STEADY,  /* time and again */
 };
 
-/* `polls`: how often it has polled, ever. */
-enum sw_poller sw_polled_look(struct sw_polled *polled, uint32_t polls, uint64_t now_ns);
+/* `looks`: how often it has polled and found less than it asked for, ever. Only then it looks what
+ * peers have sent. */
+enum sw_poller sw_polled_look(struct sw_polled *polled, uint32_t looks, uint64_t now_ns);
 
 /* The same of a queue pair. One of which a CQ is armed sleeps, or is about to. With nic.lock; the
  * engine's alone. */

@@ -71,7 +71,8 @@ void sw_answer_wake(struct sw_direct_qp *d)
         return;
     d->serve.is_news = false;
     atomic_thread_fence(memory_order_seq_cst); /* the peer arms, then has its engine look */
-    if (atomic_load(&d->peer->pub->cqs[d->remote.send_cq].armed) != SW_CQ_DISARMED)
+    if (atomic_load(&d->peer->state) == SW_PEER_READY &&
+        atomic_load(&d->peer->pub->cqs[d->remote.send_cq].armed) != SW_CQ_DISARMED)
         sw_peer_ring(d->peer);
 }
 

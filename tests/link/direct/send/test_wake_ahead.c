@@ -26,6 +26,7 @@ static int play_peer(void **state)
     memset(&played, 0, sizeof(played));
     played.pub = rig_pub();
     played.peer.pub = played.pub;
+    atomic_store(&played.peer.state, SW_PEER_READY);
     played.peer.doorbell = sw_fd_own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     played.d.peer = &played.peer;
     played.d.remote.recv_cq = RECV_CQ;
