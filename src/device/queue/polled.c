@@ -40,15 +40,21 @@ static void add_cq(const struct sw_cq *cq, uint32_t *looks, bool *armed)
     *armed |= atomic_load(&cq->pub->armed) != SW_CQ_DISARMED;
 }
 
-enum sw_poller sw_qp_poller(struct sw_qp *qp, uint64_t now_ns)
+static void add_domain(const struct sw_xrcd *xrcd, uint32_t *looks, bool *armed)
 {
     sw_mutex_assert_held(&sw_nic.lock);
+    for (const struct sw_srq *srq = xrcd->srqs; srq; srq = srq->domain_next)
+        add_cq(srq->cq, looks, armed);
+}
+
+enum sw_poller sw_qp_poller(struct sw_qp *qp, uint64_t now_ns)
+{
     uint32_t looks = 0;
     bool armed = false;
     add_cq(qp->send_cq, &looks, &armed);
     add_cq(qp->recv_cq, &looks, &armed);
-    for (const struct sw_srq *srq = qp->xrcd ? qp->xrcd->srqs : NULL; srq; srq = srq->domain_next)
-        add_cq(srq->cq, &looks, &armed);
+    if (qp->xrcd)
+        add_domain(qp->xrcd, &looks, &armed);
     const enum sw_poller poller = sw_polled_look(&qp->polled, looks, now_ns);
     return armed ? SW_POLLER_NONE : poller;
 }

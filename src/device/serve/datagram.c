@@ -104,7 +104,7 @@ bool sw_datagram_deliver(struct sw_qp *qp, const struct sw_datagram *datagram)
 }
 
 /* False: nothing is locked, and sw_datagram_deliver() is to take what comes. */
-static bool begin_run(struct sw_datagram_batch *run, struct sw_qp *qp)
+static bool begin_batch(struct sw_datagram_batch *batch, struct sw_qp *qp)
 {
     sw_lock_acquire(&qp->lock);
     if (!can_receive(qp->state) ||
@@ -112,28 +112,28 @@ static bool begin_run(struct sw_datagram_batch *run, struct sw_qp *qp)
         sw_lock_release(&qp->lock);
         return false;
     }
-    run->qp = qp;
-    run->count = 0;
-    sw_receive_run_begin(qp, qp->srq, &run->receives);
+    batch->qp = qp;
+    batch->count = 0;
+    sw_receive_run_begin(qp, qp->srq, &batch->receives);
     return true;
 }
 
-void sw_datagram_batch_end(struct sw_datagram_batch *run)
+void sw_datagram_batch_end(struct sw_datagram_batch *batch)
 {
-    struct sw_qp *qp = run->qp;
+    struct sw_qp *qp = batch->qp;
     if (!qp)
         return;
-    sw_receive_run_end(&run->receives);
+    sw_receive_run_end(&batch->receives);
     sw_lock_release(&qp->lock);
-    run->qp = NULL;
+    batch->qp = NULL;
 }
 
-static bool deliver_next(struct sw_datagram_batch *run, const struct sw_datagram *datagram)
+static bool deliver_next(struct sw_datagram_batch *batch, const struct sw_datagram *datagram)
 {
-    struct sw_qp *qp = run->qp;
+    struct sw_qp *qp = batch->qp;
     if (datagram->qkey != qp->attr.qkey)
         return false;
-    uint8_t *to = sw_receive_run_at(&run->receives, SW_GRH_BYTES + datagram->len_bytes);
+    uint8_t *to = sw_receive_run_at(&batch->receives, SW_GRH_BYTES + datagram->len_bytes);
     if (!to)
         return false;
     sw_payload_copy(to, datagram->grh, SW_GRH_BYTES);
@@ -142,20 +142,20 @@ static bool deliver_next(struct sw_datagram_batch *run, const struct sw_datagram
         return false;
     account_datagram(qp, datagram);
     uint64_t wr_id;
-    struct ibv_wc *wc = sw_receive_run_pass(&run->receives, &wr_id);
+    struct ibv_wc *wc = sw_receive_run_pass(&batch->receives, &wr_id);
     fill_datagram_completion(qp, datagram, wr_id, IBV_WC_SUCCESS, wc);
-    sw_receive_run_publish(&run->receives, datagram->is_solicited);
-    run->count++;
+    sw_receive_run_publish(&batch->receives, datagram->is_solicited);
+    batch->count++;
     return true;
 }
 
-void sw_datagram_batch_deliver(struct sw_datagram_batch *run, struct sw_qp *qp,
+void sw_datagram_batch_deliver(struct sw_datagram_batch *batch, struct sw_qp *qp,
                                const struct sw_datagram *datagram)
 {
-    if (run->qp && (run->qp != qp || run->count == TOGETHER))
-        sw_datagram_batch_end(run);
-    if ((run->qp || begin_run(run, qp)) && deliver_next(run, datagram))
+    if (batch->qp && (batch->qp != qp || batch->count == TOGETHER))
+        sw_datagram_batch_end(batch);
+    if ((batch->qp || begin_batch(batch, qp)) && deliver_next(batch, datagram))
         return;
-    sw_datagram_batch_end(run);
+    sw_datagram_batch_end(batch);
     sw_datagram_deliver(qp, datagram);
 }

@@ -32,22 +32,22 @@ bool sw_datagram_deliver(struct sw_qp *qp, const struct sw_datagram *datagram);
 
 /*
  * The same of datagrams that follow each other, with the locks taken once for those that go to one
- * QP. A run has them until it ends, which it does where the next one is for another QP, or is out
+ * QP. A batch has them until it ends, which it does where the next one is for another QP, or is out
  * of the ordinary. Begin with all zero.
  *
- *     struct sw_datagram_batch run = {0};
+ *     struct sw_datagram_batch batch = {0};
  *     while (there is one)
- *         sw_datagram_batch_deliver(&run, qp, &datagram);
- *     sw_datagram_batch_end(&run);
+ *         sw_datagram_batch_deliver(&batch, qp, &datagram);
+ *     sw_datagram_batch_end(&batch);
  */
 struct sw_datagram_batch {
     struct sw_qp *qp; /* locked; NULL: nothing is */
     struct sw_receive_run receives;
     uint32_t count;
 };
-void sw_datagram_batch_deliver(struct sw_datagram_batch *run, struct sw_qp *qp,
+void sw_datagram_batch_deliver(struct sw_datagram_batch *batch, struct sw_qp *qp,
                                const struct sw_datagram *datagram);
 /* Also before anything else that takes the lock of a QP. */
-void sw_datagram_batch_end(struct sw_datagram_batch *run);
+void sw_datagram_batch_end(struct sw_datagram_batch *batch);
 
 #endif

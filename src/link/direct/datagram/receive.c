@@ -110,16 +110,16 @@ void sw_datagram_forget(struct sw_qp *qp)
     }
 }
 
-static void deliver_record(struct sw_datagram_batch *run, uint32_t dest_qpn,
+static void deliver_record(struct sw_datagram_batch *batch, uint32_t dest_qpn,
                            const struct sw_datagram *datagram)
 {
     struct sw_qp *qp =
         dest_qpn == SW_MULTICAST_QPN ? NULL : atomic_load(&receivers[sw_qpn_index(dest_qpn)]);
     if (__builtin_expect(qp && qp->qpn == dest_qpn, 1)) {
-        sw_datagram_batch_deliver(run, qp, datagram);
+        sw_datagram_batch_deliver(batch, qp, datagram);
         return;
     }
-    sw_datagram_batch_end(run);
+    sw_datagram_batch_end(batch);
     const union ibv_gid dgid = sw_grh_dgid(datagram->grh);
     if (dest_qpn == SW_MULTICAST_QPN)
         sw_mcast_deliver(&dgid, NULL, datagram);
@@ -130,7 +130,8 @@ static void deliver_record(struct sw_datagram_batch *run, uint32_t dest_qpn,
 /* Takes the record at `position`. What the client wrote is read once and checked, but for the bytes
  * that only go to the program: the header and the payload. Returns the units it took, or 0 if it is
  * nonsense. */
-static uint32_t receive_take_record(struct sw_datagram_batch *run, uint8_t *base, uint32_t position)
+static uint32_t receive_take_record(struct sw_datagram_batch *batch, uint8_t *base,
+                                    uint32_t position)
 {
     const struct sw_datagram_record *record = sw_inbox_record(base, position);
     const uint32_t rest = SW_DATAGRAM_UNITS - position % SW_DATAGRAM_UNITS;
@@ -156,7 +157,7 @@ static uint32_t receive_take_record(struct sw_datagram_batch *run, uint8_t *base
         return units;
     if (flags & SW_DATAGRAM_SKIP || size > SW_DATAGRAM_BYTES)
         return 0;
-    deliver_record(run, dest_qpn, &datagram);
+    deliver_record(batch, dest_qpn, &datagram);
     return units;
 }
 
@@ -184,14 +185,14 @@ static void drain_ring(struct ring *ring, const struct sw_cq *cq, uint32_t want,
         return;
     struct sw_inbox_header *header = (struct sw_inbox_header *)base;
     uint32_t from = atomic_load_explicit(&ring->consumed, memory_order_relaxed), at = from;
-    struct sw_datagram_batch run = {0};
+    struct sw_datagram_batch batch = {0};
     for (; count && is_record(base, at); count--) {
-        uint32_t units = receive_take_record(&run, base, at);
+        uint32_t units = receive_take_record(&batch, base, at);
         at += units ? units : skip_nonsense(header, at);
         if (cq && queued_count(cq) >= want)
             break;
     }
-    sw_datagram_batch_end(&run);
+    sw_datagram_batch_end(&batch);
     if (at == from)
         return;
     atomic_store_explicit(&ring->consumed, at, memory_order_relaxed);

@@ -113,8 +113,8 @@ void sw_answer_tell(struct sw_qp *qp, struct sw_direct_qp *d)
             d->serve.bounce_told = d->serve.bounce_end;
         }
         sw_bind_leave(d);
-        sw_answer_wake(d);
     }
+    sw_answer_wake(d);
     due = (due && atomic_load(&d->peer->state) != SW_PEER_DEAD) ||
           sw_flushing_goes_on(&d->serve.flushing);
     if (atomic_load_explicit(&qp->rx_pending, memory_order_relaxed) != due) {
