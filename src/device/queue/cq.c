@@ -178,7 +178,6 @@ static void count_look(struct sw_cq *cq)
 static void drive_members(struct sw_cq *cq, int want)
 {
     sw_lock_assert_held(&cq->poll_lock);
-    count_look(cq);
     const bool is_last_look =
         atomic_load_explicit(&cq->pub->armed, memory_order_relaxed) != SW_CQ_DISARMED;
     if (cq->datagram_qps)
@@ -192,6 +191,7 @@ static void drive_members(struct sw_cq *cq, int want)
         if (is_last_look)
             sw_nic.link->mind();
     }
+    count_look(cq);
     /* With thousands of queue pairs that rest, to look at each would be what a poll does. */
     uint32_t count = atomic_load_explicit(&cq->awake, memory_order_relaxed) ? cq->qp_count : 0;
     bool in_vain = false;
