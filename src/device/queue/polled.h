@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Whether a program polls the completions of a queue pair, and so takes in by itself what comes: as
- * far as the engine can tell, who looks now and then how often it has polled. Were the engine to
- * work for such a program, the two would wait for each other's locks, and on one processor take
- * turns: the peer then sees nothing happen, rings, and wakes the engine once more.
+ * Whether a program polls the completions of a queue pair. Such a program takes in by itself what
+ * peers have sent, and the engine leaves the queue pair to it. Were the engine to work for it, too,
+ * each would wait for the other's locks. On one processor they would take turns: the peer sees
+ * nothing happen, rings, and wakes the engine once more.
  *
- * A program may as well have polled a moment ago, and look at its memory now. So the engine looks
- * again soon, and where it has waited in vain, does not for the next times.
+ * The engine counts how often the program has looked since its own last look. A program that did so
+ * every 20 us polls. But it may have stopped a moment ago, to look at its memory instead. So the
+ * engine comes again soon; if the program has polled no more, it was left alone in vain, and is
+ * not, for the next times.
  *
  * No clock: times are given.
  */
@@ -19,9 +21,9 @@
 struct sw_qp;
 
 struct sw_polled {
-    uint64_t looked_ns;
+    uint64_t looked_ns; /* by the engine */
     uint64_t polled_ns; /* of the last look that found it polling; 0: none has */
-    uint32_t looks;     /* of the program, as of the engine's last */
+    uint32_t looks;     /* by the program, until then */
     uint32_t times;     /* that it was found polling, in a row */
     uint32_t left_out;  /* times still that this is not asked: it was in vain */
 };
