@@ -71,6 +71,18 @@ static void modify(struct sw_qp *qp, struct ibv_qp_attr *attr, enum ibv_qp_state
     assert_int_equal(sw_qp_modify(qp, attr, mask | IBV_QP_STATE), 0);
 }
 
+struct sw_qp *rig_ud(struct rig *rig, const struct ibv_qp_cap *cap, uint32_t qkey)
+{
+    struct sw_qp_init init = {
+        .type = IBV_QPT_UD, .pd = rig->pd, .send_cq = rig->cq, .recv_cq = rig->cq, .cap = *cap};
+    struct ibv_qp_attr attr = {.port_num = 1, .qkey = qkey};
+    struct sw_qp *qp = NULL;
+    assert_int_equal(sw_qp_create(rig->ctx, &init, &qp), 0);
+    modify(qp, &attr, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
+    modify(qp, &attr, IBV_QPS_RTR, 0);
+    return qp;
+}
+
 static struct sw_qp *create(struct rig *rig)
 {
     struct sw_qp_init init = {

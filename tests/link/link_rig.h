@@ -51,6 +51,9 @@ void rig_drop(struct rig *rig);
 int rig_up(void **state);
 int rig_down(void **state);
 
+/* A UD QP in RTR, whose completions go to rig->cq. */
+struct sw_qp *rig_ud(struct rig *rig, const struct ibv_qp_cap *cap, uint32_t qkey);
+
 /* The empty tables of a peer that the test plays. They are mapped: under MALLOC_PERTURB_, which
  * `meson test` sets, an allocator writes all of their 270 MiB. */
 struct sw_pub *rig_pub(void);

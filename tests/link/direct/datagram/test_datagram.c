@@ -29,18 +29,8 @@ static int ring_up(void **state)
     rig_open(rig);
     assert_int_equal(sw_inbox_take(SLOT, &inbox, &block), 0);
     produced = atomic_load(&header()->datagrams_produced);
-    struct sw_qp_init init = {.type = IBV_QPT_UD,
-                              .pd = rig->pd,
-                              .send_cq = rig->cq,
-                              .recv_cq = rig->cq,
-                              .cap = {.max_recv_wr = 64, .max_recv_sge = 1}};
-    assert_int_equal(sw_qp_create(rig->ctx, &init, &rig->qp), 0);
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = QKEY};
-    assert_int_equal(
-        sw_qp_modify(rig->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY),
-        0);
-    attr.qp_state = IBV_QPS_RTR;
-    assert_int_equal(sw_qp_modify(rig->qp, &attr, IBV_QP_STATE), 0);
+    const struct ibv_qp_cap cap = {.max_recv_wr = 64, .max_recv_sge = 1};
+    rig->qp = rig_ud(rig, &cap, QKEY);
     *state = rig;
     return 0;
 }

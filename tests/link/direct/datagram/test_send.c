@@ -13,12 +13,6 @@
 
 static struct sw_ah near_ah;
 
-static void to_state(struct sw_qp *qp, enum ibv_qp_state state, int mask)
-{
-    struct ibv_qp_attr attr = {.qp_state = state, .port_num = 1, .qkey = QKEY};
-    assert_int_equal(sw_qp_modify(qp, &attr, IBV_QP_STATE | mask), 0);
-}
-
 static struct sw_ah handle_to(struct rig *rig, const union ibv_gid *gid)
 {
     const struct ibv_ah_attr attr = {
@@ -66,19 +60,14 @@ static int up(void **state)
     struct rig *rig = calloc(1, sizeof(*rig));
     struct sw_gid gid;
     rig_open(rig);
-    struct sw_qp_init init = {.type = IBV_QPT_UD,
-                              .pd = rig->pd,
-                              .send_cq = rig->cq,
-                              .recv_cq = rig->cq,
-                              .cap = {.max_send_wr = 256,
-                                      .max_recv_wr = 64,
-                                      .max_recv_sge = 1,
-                                      .max_send_sge = 2,
-                                      .max_inline_data = 64}};
-    assert_int_equal(sw_qp_create(rig->ctx, &init, &rig->qp), 0);
-    to_state(rig->qp, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
-    to_state(rig->qp, IBV_QPS_RTR, 0);
-    to_state(rig->qp, IBV_QPS_RTS, IBV_QP_SQ_PSN);
+    const struct ibv_qp_cap cap = {.max_send_wr = 256,
+                                   .max_recv_wr = 64,
+                                   .max_recv_sge = 1,
+                                   .max_send_sge = 2,
+                                   .max_inline_data = 64};
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS};
+    rig->qp = rig_ud(rig, &cap, QKEY);
+    assert_int_equal(sw_qp_modify(rig->qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN), 0);
     assert_true(sw_netdev_gid(rig->ctx->netdev, 1, &gid));
     near_ah = handle_to(rig, &gid.gid);
     open_channel(rig);
