@@ -19,17 +19,27 @@ struct sw_gather {
     uint32_t pd; /* that the keys must be of */
 };
 struct sw_gather sw_gather_of(struct sw_qp *qp, uint32_t position);
-/* Of a request of one element that is not queued yet; no inline_bytes: its key does not allow it.
- */
+
+/* Where the bytes of a request of one element are that is not queued yet. NULL: its key does not
+ * allow `need`. */
+static inline uint8_t *sw_gather_local(const struct sw_qp *qp, const struct ibv_send_wr *wr,
+                                       uint32_t need)
+{
+    uint8_t *local = (uint8_t *)(uintptr_t)wr->sg_list->addr;
+    if (!(wr->send_flags & IBV_SEND_INLINE) &&
+        !sw_sge_resolve(qp->pd_id, wr->sg_list, need, &local))
+        return NULL;
+    return local;
+}
+
+/* The same to be read; no inline_bytes: its key does not allow it. */
 static inline struct sw_gather sw_gather_posted(const struct sw_qp *qp,
                                                 const struct ibv_send_wr *wr)
 {
-    const struct ibv_sge *sge = wr->sg_list;
-    uint8_t *at = (uint8_t *)(uintptr_t)sge->addr;
-    if (!(wr->send_flags & IBV_SEND_INLINE) && !sw_sge_resolve(qp->pd_id, sge, 0, &at))
-        at = NULL;
-    return (struct sw_gather){.inline_bytes = at, .inline_len = sge->length};
+    return (struct sw_gather){.inline_bytes = sw_gather_local(qp, wr, 0),
+                              .inline_len = wr->sg_list->length};
 }
+
 /* A run of local bytes from `offset`, at most *len_bytes (shortened). NULL: a key does not allow
  * `need`. */
 uint8_t *sw_gather_at(const struct sw_gather *gather, uint64_t offset, uint32_t need,

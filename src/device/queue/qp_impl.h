@@ -98,6 +98,13 @@ static inline bool sw_qp_has_work(struct sw_qp *qp)
            atomic_load_explicit(&qp->rx_pending, memory_order_relaxed);
 }
 
+/* The Q_Key that a datagram carries. IBTA Vol1 10.2.5: a work request cannot use a privileged one
+ * but the QP's own. */
+static inline uint32_t sw_qp_sent_qkey(const struct sw_qp *qp, uint32_t given)
+{
+    return given >> 31 ? qp->attr.qkey : given;
+}
+
 static inline enum sw_qp_polls sw_qp_polls_link(struct sw_qp *qp)
 {
     return (enum sw_qp_polls)atomic_load_explicit(&qp->polls_link, memory_order_relaxed);

@@ -37,12 +37,8 @@ static struct ibv_send_wr *post_now(struct sw_qp *qp, struct ibv_send_wr *wr)
     if (sq->next != sq->tail || sq->is_paced || qp->state != IBV_QPS_RTS || !qp->link->execute_now)
         return wr;
     uint32_t sent = 0, executed = qp->link->execute_now(qp, wr, sw_sq_room(sq), &sent);
-    if (!sent && sq->head == sq->tail) {
-        sw_sq_complete_executed(qp, wr, executed);
-        while (executed--)
-            wr = wr->next;
-        return wr;
-    }
+    if (!sent && sq->head == sq->tail)
+        return sw_sq_complete_executed(qp, wr, executed);
     for (; executed; executed--, wr = wr->next)
         sw_sq_append_executed(sq, wr, executed <= sent ? SW_WQE_SENT : SW_WQE_DONE);
     return wr;

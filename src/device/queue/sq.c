@@ -342,7 +342,8 @@ static void push_completion(struct sw_qp *qp, uint32_t position, enum ibv_wc_sta
                          (struct completed){wqe->wr_id, wqe->opcode, wqe->len_bytes, status});
 }
 
-void sw_sq_complete_executed(struct sw_qp *qp, const struct ibv_send_wr *wr, uint32_t count)
+struct ibv_send_wr *sw_sq_complete_executed(struct sw_qp *qp, struct ibv_send_wr *wr,
+                                            uint32_t count)
 {
     sw_lock_assert_held(&qp->lock);
     struct sw_sq *sq = &qp->sq;
@@ -361,6 +362,7 @@ void sw_sq_complete_executed(struct sw_qp *qp, const struct ibv_send_wr *wr, uin
     sq->head = sq->next = sq->tail += count;
     if (locked)
         sw_cq_unlock(qp->send_cq, false);
+    return wr;
 }
 
 void sw_sq_retire(struct sw_qp *qp, enum ibv_wc_status status)

@@ -187,8 +187,9 @@ int sw_sq_append(struct sw_sq *sq, const struct ibv_send_wr *wr);
  * nothing before it waits. */
 void sw_sq_append_executed(struct sw_sq *sq, const struct ibv_send_wr *wr, enum sw_wqe_state state);
 /* The same of `count` requests that were executed, if nothing else is in the queue: they are
- * completed, and nothing remembers them. */
-void sw_sq_complete_executed(struct sw_qp *qp, const struct ibv_send_wr *wr, uint32_t count);
+ * completed, and nothing remembers them. Returns the rest of the list. */
+struct ibv_send_wr *sw_sq_complete_executed(struct sw_qp *qp, struct ibv_send_wr *wr,
+                                            uint32_t count);
 /* The same for a FLUSH. -ENOMEM, -EINVAL (type, level, length). */
 int sw_sq_append_flush(struct sw_sq *sq, const struct sw_flush_wr *wr);
 /* What a FLUSH in the queue asks for. */

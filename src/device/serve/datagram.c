@@ -8,9 +8,6 @@
 #include "device/queue/cq_impl.h"
 #include "device/queue/qp_impl.h"
 
-/* Under one lock: who posts to the QP waits for it. */
-#define TOGETHER 16u
-
 /* IBTA Vol1 10.3.1: the receive queue works on while sends drain or after one of them failed. */
 static bool can_receive(enum ibv_qp_state state)
 {
@@ -152,7 +149,7 @@ static bool deliver_next(struct sw_datagram_batch *batch, const struct sw_datagr
 void sw_datagram_batch_deliver(struct sw_datagram_batch *batch, struct sw_qp *qp,
                                const struct sw_datagram *datagram)
 {
-    if (batch->qp && (batch->qp != qp || batch->count == TOGETHER))
+    if (batch->qp && (batch->qp != qp || batch->count == SW_RECEIVE_RUN_MOST))
         sw_datagram_batch_end(batch);
     if ((batch->qp || begin_batch(batch, qp)) && deliver_next(batch, datagram))
         return;

@@ -69,7 +69,7 @@ enum sw_roce_sent sw_roce_send_datagram(struct sw_qp *qp, uint32_t position)
     ud.psn = qp->attr.sq_psn;
     const struct sw_ud_send send = {
         .dest_qpn = route->dest_qpn,
-        .qkey = route->qkey >> 31 ? qp->attr.qkey : route->qkey,
+        .qkey = sw_qp_sent_qkey(qp, route->qkey),
         .len_bytes = wqe->len_bytes,
         .imm_be = wqe->imm,
         .has_imm = wqe->opcode == IBV_WR_SEND_WITH_IMM,

@@ -18,7 +18,7 @@ struct sw_direct_serve {
     uint32_t answer_at;    /* next answer to write */
     uint32_t answer_limit; /* first position that may not be written yet */
     uint32_t acks_due;     /* requests done since the last answer */
-    bool is_news;          /* something was answered since the last wake */
+    bool wake_due;         /* something was answered: a peer that sleeps is to be rung */
     uint32_t answer_bounce_at;
     uint32_t read_bytes;         /* of the READ at the head, sent already */
     struct sw_flushing flushing; /* the FLUSH at the head */

@@ -53,8 +53,11 @@ struct channel {
 
 static _Atomic(struct channel *) channels[SW_SLOT_MAX + 1];
 
-static struct channel *send_channel_of(uint32_t slot)
+/* NULL: no such slot, or no memory. */
+static struct channel *channel_of(uint32_t slot)
 {
+    if (slot < 1 || slot > SW_SLOT_MAX)
+        return NULL;
     struct channel *channel = atomic_load_explicit(&channels[slot], memory_order_acquire);
     if (channel)
         return channel;
@@ -67,7 +70,7 @@ static struct channel *send_channel_of(uint32_t slot)
     return channel;
 }
 
-static void send_let_go(struct channel *channel)
+static void channel_let_go(struct channel *channel)
 {
     sw_peer_put(channel->peer);
     channel->peer = NULL;
@@ -102,7 +105,7 @@ static enum sw_channel_state attach_channel(struct channel *channel, uint32_t sl
 {
     uint64_t now_ns = sw_clock_ns();
     if (channel->peer && atomic_load(&channel->peer->state) == SW_PEER_DEAD)
-        send_let_go(channel); /* its slot may have a new owner */
+        channel_let_go(channel); /* its slot may have a new owner */
     if (!channel->peer) {
         if (now_ns < channel->nobody_ns)
             return SW_CHANNEL_NOBODY;
@@ -118,12 +121,12 @@ static enum sw_channel_state attach_channel(struct channel *channel, uint32_t sl
         open_channel(channel);
         return SW_CHANNEL_READY;
     case SW_STANDING_REFUSED:
-        send_let_go(channel);
+        channel_let_go(channel);
         channel->far_ns = sw_direct.has_packets ? now_ns + FAR_NS : 0;
         channel->nobody_ns = sw_direct.has_packets ? 0 : now_ns + NOBODY_NS;
         return sw_direct.has_packets ? SW_CHANNEL_FAR : SW_CHANNEL_NOBODY;
     case SW_STANDING_GONE:
-        send_let_go(channel);
+        channel_let_go(channel);
         channel->far_ns = 0;
         channel->nobody_ns = now_ns + NOBODY_NS;
         return SW_CHANNEL_NOBODY;
@@ -154,7 +157,7 @@ static uint32_t units_needed(const struct channel *channel, uint32_t units, uint
 
 /* Makes what was written from the present position on valid: the record at `skipped` units from
  * there, and before it the one that skips them. */
-static void send_publish_records(struct channel *channel, uint32_t skipped, uint32_t needed)
+static void channel_publish_records(struct channel *channel, uint32_t skipped, uint32_t needed)
 {
     void *base = channel->peer->inbox;
     uint32_t at = channel->produced, next = at + needed;
@@ -181,7 +184,7 @@ static void ask_ahead(struct channel *channel, const struct sw_qp *qp, uint32_t 
     channel->heard = qp->moved.received_packets;
 }
 
-static bool send_has_room(struct channel *channel, uint32_t needed)
+static bool channel_has_room(struct channel *channel, uint32_t needed)
 {
     /* One unit more, for what tells the reader that nothing follows. */
     if (__builtin_expect((int32_t)(channel->limit - channel->produced - needed) > 0, 1))
@@ -239,8 +242,7 @@ static void fill_record(struct sw_datagram_record *record, const struct sw_qp *q
                               (out->is_solicited ? SW_DATAGRAM_SOLICITED : 0));
     record->dest_qpn = out->dest_qpn;
     record->src_qpn = qp->qpn;
-    /* IBTA Vol1 10.2.5: a work request cannot use a privileged Q_Key but the QP's own. */
-    record->qkey = out->qkey >> 31 ? qp->attr.qkey : out->qkey;
+    record->qkey = sw_qp_sent_qkey(qp, out->qkey);
     record->imm = out->imm;
     record->sl = out->path->wc_sl;
     sw_path_grh(out->path, out->len_bytes, out->has_imm, record->grh);
@@ -257,7 +259,7 @@ static bool write_datagram(struct sw_qp *qp, struct channel *channel,
         return false;
     channel->stalled_ns = 0;
     fill_record(record, qp, out);
-    send_publish_records(channel, skipped, needed);
+    channel_publish_records(channel, skipped, needed);
     ask_ahead(channel, qp, needed);
     wake_receiver(channel, record, before);
     return true;
@@ -269,18 +271,13 @@ static enum sw_channel_put put_datagram(struct sw_qp *qp, struct channel *channe
 {
     uint32_t skipped;
     uint32_t needed = units_needed(channel, sw_datagram_units(out->len_bytes), &skipped);
-    if (!send_has_room(channel, needed)) {
+    if (!channel_has_room(channel, needed)) {
         if (may_wait(channel))
             return SW_PUT_WAIT;
         sw_counter_add(qp->ctx->netdev, SW_TX_DROP_STALLED);
         return SW_PUT_DROPPED;
     }
     return write_datagram(qp, channel, out, skipped, needed) ? SW_PUT_DONE : SW_PUT_BAD_KEY;
-}
-
-static struct channel *channel_to(uint32_t slot)
-{
-    return slot >= 1 && slot <= SW_SLOT_MAX ? send_channel_of(slot) : NULL;
 }
 
 enum sw_channel_put sw_channel_put(struct sw_qp *qp, uint32_t slot,
@@ -291,7 +288,7 @@ enum sw_channel_put sw_channel_put(struct sw_qp *qp, uint32_t slot,
         [SW_CHANNEL_NOBODY] = SW_PUT_NOBODY,
         [SW_CHANNEL_FAR] = SW_PUT_FAR,
     };
-    struct channel *channel = channel_to(slot);
+    struct channel *channel = channel_of(slot);
     if (!channel)
         return SW_PUT_NOBODY;
     sw_lock_acquire(&channel->lock);
@@ -305,13 +302,14 @@ enum sw_channel_put sw_channel_put(struct sw_qp *qp, uint32_t slot,
 bool sw_channel_put_now(struct sw_qp *qp, uint32_t slot, const struct sw_datagram_out *out)
 {
     bool put = false;
-    struct channel *channel = channel_to(slot);
+    struct channel *channel = channel_of(slot);
     if (!channel || !sw_lock_try(&channel->lock))
         return false;
     if (is_open(channel)) {
         uint32_t skipped;
         const uint32_t needed = units_needed(channel, sw_datagram_units(out->len_bytes), &skipped);
-        put = send_has_room(channel, needed) && write_datagram(qp, channel, out, skipped, needed);
+        put =
+            channel_has_room(channel, needed) && write_datagram(qp, channel, out, skipped, needed);
     }
     sw_lock_release(&channel->lock);
     return put;
@@ -319,14 +317,14 @@ bool sw_channel_put_now(struct sw_qp *qp, uint32_t slot, const struct sw_datagra
 
 enum sw_channel_state sw_channel_ready(uint32_t slot, uint32_t units)
 {
-    struct channel *channel = send_channel_of(slot);
+    struct channel *channel = channel_of(slot);
     if (!channel)
         return SW_CHANNEL_NOBODY;
     sw_lock_acquire(&channel->lock);
     enum sw_channel_state state = slot_ready(channel, slot);
     uint32_t skipped;
     if (state == SW_CHANNEL_READY &&
-        !send_has_room(channel, units_needed(channel, units, &skipped)) && may_wait(channel))
+        !channel_has_room(channel, units_needed(channel, units, &skipped)) && may_wait(channel))
         state = SW_CHANNEL_WAIT;
     sw_lock_release(&channel->lock);
     return state;
@@ -339,7 +337,7 @@ void sw_channel_forget_dead(void)
         if (!channel || !sw_lock_try(&channel->lock))
             continue; /* whoever holds it finds out, or the next call does */
         if (channel->peer && atomic_load(&channel->peer->state) == SW_PEER_DEAD)
-            send_let_go(channel);
+            channel_let_go(channel);
         sw_lock_release(&channel->lock);
     }
 }

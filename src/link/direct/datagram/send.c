@@ -237,7 +237,7 @@ uint32_t sw_datagram_ahead(struct sw_qp *qp, const struct ibv_send_wr *wr, uint3
 {
     sw_lock_assert_held(&qp->lock);
     uint32_t sent = 0;
-    if (sw_fault_gates || sw_direct.off)
+    if (sw_direct.off)
         return 0;
     for (most = sw_min_u32(most, AHEAD_MOST); sent < most && wr && send_ahead(qp, wr); sent++)
         wr = wr->next;

@@ -27,16 +27,6 @@
 #define AHEAD_BYTES (1u << 20)
 #define SHORT_BYTES 256u /* a packet at any path MTU */
 
-/* Where the bytes of a request's one element are; NULL: the key does not allow it. */
-static inline uint8_t *local_of(const struct sw_qp *qp, const struct ibv_send_wr *wr, uint32_t need)
-{
-    uint8_t *local = (uint8_t *)(uintptr_t)wr->sg_list->addr;
-    if (!(wr->send_flags & IBV_SEND_INLINE) &&
-        !sw_sge_resolve(qp->pd_id, wr->sg_list, need, &local))
-        return NULL;
-    return local;
-}
-
 static inline __attribute__((always_inline)) bool
 write_or_read(struct sw_qp *qp, struct sw_direct_qp *d, const struct ibv_send_wr *wr, bool reads)
 {
@@ -45,7 +35,7 @@ write_or_read(struct sw_qp *qp, struct sw_direct_qp *d, const struct ibv_send_wr
                                           reads ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE);
     if (!remote)
         return false;
-    uint8_t *local = local_of(qp, wr, reads ? IBV_ACCESS_LOCAL_WRITE : 0);
+    uint8_t *local = sw_gather_local(qp, wr, reads ? IBV_ACCESS_LOCAL_WRITE : 0);
     if (!local)
         return false;
     sw_move_bytes(d, reads ? local : remote, reads ? remote : local, len_bytes, reads);

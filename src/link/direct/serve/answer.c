@@ -62,14 +62,14 @@ void sw_answer_publish(struct sw_direct_qp *d, struct sw_record *record)
 {
     atomic_store_explicit(&record->seq, d->serve.answer_at + 1, memory_order_release);
     d->serve.answer_at++;
-    d->serve.is_news = true;
+    d->serve.wake_due = true;
 }
 
 void sw_answer_wake(struct sw_direct_qp *d)
 {
-    if (!d->serve.is_news)
+    if (!d->serve.wake_due)
         return;
-    d->serve.is_news = false;
+    d->serve.wake_due = false;
     atomic_thread_fence(memory_order_seq_cst); /* the peer arms, then has its engine look */
     if (atomic_load(&d->peer->state) == SW_PEER_READY &&
         atomic_load(&d->peer->pub->cqs[d->remote.send_cq].armed) != SW_CQ_DISARMED)

@@ -6,9 +6,6 @@
 #include "link/direct/bind/record_payload.h"
 #include "link/direct/serve/serve.h"
 
-/* Under one lock: who posts receives waits for it. */
-#define TOGETHER 16u
-
 /* Of the record, read once: the peer could change it. */
 struct short_message {
     struct sw_inbound inbound;
@@ -88,7 +85,7 @@ uint32_t sw_serve_together(struct sw_qp *qp, struct sw_direct_qp *d, uint32_t mo
     const uint32_t srq_num = message.srq_num;
     const uint8_t kind = message.kind;
     uint32_t served = 0;
-    most = sw_min_u32(most, TOGETHER);
+    most = sw_min_u32(most, SW_RECEIVE_RUN_MOST);
     sw_receive_run_begin(qp, srq, &run);
     while (served < most && message.kind == kind && message.srq_num == srq_num &&
            direct_serve_one(qp, d, &run, &message)) {

@@ -123,12 +123,12 @@ static void who_sleeps_for_an_answer_is_woken_once(void **state)
     atomic_store(&played.pub->cqs[SEND_CQ].armed, SW_CQ_ARMED_ANY);
     sw_answer_wake(&played.d);
     assert_int_equal(rings(), 0); /* nothing was answered */
-    played.d.serve.is_news = true;
+    played.d.serve.wake_due = true;
     sw_answer_wake(&played.d);
     assert_int_equal(rings(), 1);
     sw_answer_wake(&played.d);
     assert_int_equal(rings(), 0);
-    played.d.serve.is_news = true;
+    played.d.serve.wake_due = true;
     atomic_store(&played.pub->cqs[SEND_CQ].armed, SW_CQ_DISARMED);
     sw_answer_wake(&played.d); /* who polls needs no ring */
     assert_int_equal(rings(), 0);
