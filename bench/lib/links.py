@@ -127,7 +127,7 @@ def host_latency(bench):
             'ib_write_lat': lambda: bench.latency(
                 'ib_write_lat', 8, iterations=count, sidewire=two
             ),
-            'UCX tag_lat': lambda: two.ucx_tcp('tag_lat', 8, count // bench.divide),
+            'UCX tag_lat': lambda: two.ucx_tcp('tag_lat', 8, bench.trips(count)),
         },
         place=two,
     )
@@ -142,7 +142,7 @@ def latencies_beside_ucx(bench, key, title, tests, sizes, count):
             ours, size, iterations=count, sidewire=two
         )
         sides[f'UCX {peer} {size}'] = lambda peer=peer, size=size: two.ucx_tcp(
-            peer, size, count // bench.divide
+            peer, size, bench.trips(count)
         )
     return Experiment(key, title, sides, place=two)
 

@@ -71,7 +71,7 @@ def measure(bench, two, way, depth, data_bytes, options=()):
         '--way',
         way,
         *f'--port {port} --depth {depth} --data {data_bytes}'.split(),
-        *f'--count {COUNT[depth] // bench.divide}'.split(),
+        *f'--count {bench.trips(COUNT[depth])}'.split(),
         *options,
     ]
 
