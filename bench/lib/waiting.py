@@ -8,6 +8,7 @@ from programs import ucx
 
 MIB = 1 << 20
 LONG = (4, 16)  # MiB
+FEW = {64: 8, 4096: 16}  # receives, of messages of that size
 
 # fmt: off
 ROWS = tuple(
@@ -19,6 +20,10 @@ ROWS = tuple(
      f'{peer} {size}', 'rate', 'op/s', False, *limits)
     for size, limits in ((64, (0.1, 0.3)), (4096, (0.2, 0.5)))
     for name, peer in (('polled', 'polled'), ('a queue of its own', 'plain'))
+) + tuple(
+    (f'ib_send_bw -e -r {count}, {size} B, and polled', 'few_receives', f'-e {size}',
+     f'polled {size}', 'rate', 'op/s', False, None, None)
+    for size, count in FEW.items()
 ) + tuple(
     (f'{name}, busy and idle', 'busy', f'{name} busy', f'{name} idle', 'mean_s', 's', True, 3.0,
      1.5)
@@ -37,6 +42,23 @@ def _events(bench):
         {
             **{f'polled {mib}': latency(mib, ()) for mib in LONG},
             **{f'-e {mib}': latency(mib, ('-e',)) for mib in LONG},
+        },
+    )
+
+
+def _few_receives(bench):
+    """The sender waits, time and again, until the target has posted more."""
+
+    def rate(size, options):
+        return lambda: bench.bandwidth('ib_send_bw', size, 50000, ('-r', str(FEW[size]), *options))
+
+    return Experiment(
+        'few_receives',
+        'SENDs to few receives, events and polling',
+        {
+            f'{name} {size}': rate(size, options)
+            for size in FEW
+            for name, options in (('-e', ('-e',)), ('polled', ()))
         },
     )
 
@@ -88,4 +110,4 @@ def _contention(bench):
 
 
 def experiments(bench):
-    return [_events(bench), _shared_events(bench), _contention(bench)]
+    return [_events(bench), _few_receives(bench), _shared_events(bench), _contention(bench)]

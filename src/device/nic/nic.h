@@ -41,6 +41,8 @@ struct sw_qp_ops {
     void (*send)(struct sw_qp *qp);
     /* Drives sends and receives of a QP a bounded step. */
     void (*progress)(struct sw_qp *qp);
+    /* Receives were posted that the peer sleeps for. Where `awaited` is set alone. */
+    void (*wake_sender)(struct sw_qp *qp);
     /* What the QP has moved in this connection. */
     void (*traffic)(struct sw_qp *qp, struct sw_traffic *out);
     bool by_packets; /* so what the peer has said may not be here yet */

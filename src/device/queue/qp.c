@@ -23,11 +23,15 @@
 
 /* Never equal to rx_expect of an idle QP (0). */
 static const _Atomic uint32_t never = 1;
+/* Of no receive. */
+static const _Atomic uint32_t nobody = 0;
 
 void sw_qp_rx_idle(struct sw_qp *qp)
 {
     atomic_store(&qp->rx_expect, 0);
     atomic_store(&qp->rx_seq, &never);
+    atomic_store(&qp->awaited, &nobody);
+    atomic_store(&qp->awaited_rung, 0);
     atomic_store(&qp->rx_pending, false);
     atomic_store(&qp->polls_link, SW_QP_POLLS_NOT);
     qp->tx_goes_on = qp->rx_goes_on = false;

@@ -37,10 +37,13 @@ struct sw_qp {
     /* Read without the lock by pollers, to see cheaply whether the QP wants driving. */
     _Atomic(const _Atomic uint32_t *) rx_seq; /* sequence word of the next record from the peer */
     _Atomic uint32_t rx_expect;               /* its value once the record is there */
-    atomic_bool tx_pending;                   /* sends queued or unanswered */
-    atomic_bool rx_pending;                   /* the peer could not be told what was consumed */
-    atomic_uint polls_link;                   /* enum sw_qp_polls */
-    bool rests;                               /* sw_qp_rest() */
+    /* How many receives a peer that sleeps waits for; and the number that it was rung for. */
+    _Atomic(const _Atomic uint32_t *) awaited;
+    _Atomic uint32_t awaited_rung;
+    atomic_bool tx_pending; /* sends queued or unanswered */
+    atomic_bool rx_pending; /* the peer could not be told what was consumed */
+    atomic_uint polls_link; /* enum sw_qp_polls */
+    bool rests;             /* sw_qp_rest() */
     bool tx_goes_on; /* it stopped sending for its budget alone: the next turn can be at once */
     bool is_posting; /* its program posts, and rings the engine then if the kick is due */
     bool kick_due;
@@ -129,7 +132,7 @@ bool sw_qp_kick_later(struct sw_qp *qp);
  */
 void sw_qp_rest(struct sw_qp *qp, bool rests);
 
-/* Points rx_seq at a word that never matches. */
+/* Points rx_seq at a word that never matches, and `awaited` at one that asks for nothing. */
 void sw_qp_rx_idle(struct sw_qp *qp);
 
 /* Publishes the QP's entry under a new generation, as of `state`: its own but while it is being

@@ -152,6 +152,23 @@ void sw_qp_batch_name_srq(struct sw_qp *qp, uint32_t srq_num)
         sw_sq_at(&qp->sq, qp->sq.tail - 1)->srq_num = srq_num;
 }
 
+/* Once for each number that it asks for. No fence comes between, so what it has asked for a moment
+ * ago may be missed: it looks again by itself. */
+static void wake_sender(struct sw_qp *qp, uint32_t posted)
+{
+    const _Atomic uint32_t *awaited = atomic_load_explicit(&qp->awaited, memory_order_relaxed);
+    const uint32_t number = atomic_load_explicit(awaited, memory_order_relaxed);
+    if (__builtin_expect(number == atomic_load_explicit(&qp->awaited_rung, memory_order_relaxed),
+                         1) ||
+        (int32_t)(posted - number) < 0)
+        return;
+    atomic_store_explicit(&qp->awaited_rung, number, memory_order_relaxed);
+    sw_lock_acquire(&qp->lock);
+    if (qp->link->wake_sender)
+        qp->link->wake_sender(qp);
+    sw_lock_release(&qp->lock);
+}
+
 int sw_qp_post_recv(struct sw_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
 {
     int rc = 0;
@@ -181,6 +198,7 @@ int sw_qp_post_recv(struct sw_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr
         atomic_store_explicit(&qp->pub->rq_posted, posted, memory_order_release);
     }
     sw_lock_release(&rq->lock);
+    wake_sender(qp, posted);
     if (__builtin_expect(sw_qp_state(qp) == IBV_QPS_ERR, 0)) {
         sw_lock_acquire(&qp->lock);
         struct sw_recv_claim claim;

@@ -25,7 +25,7 @@
 #define SW_PUB_GET(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
 
 #define SW_PUB_MAGIC 0x31425550574953ull /* "SIWPUB1" */
-#define SW_PUB_VERSION 9
+#define SW_PUB_VERSION 10
 
 #define SW_CACHELINE 64
 

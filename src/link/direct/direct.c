@@ -173,6 +173,13 @@ static void direct_drive_qp(struct sw_qp *qp)
     sw_direct_drive(qp);
 }
 
+static void ring_sender(struct sw_qp *qp)
+{
+    const struct sw_direct_qp *d = qp->link_state;
+    if (d && d->peer && atomic_load(&d->peer->state) == SW_PEER_READY)
+        sw_peer_ring(d->peer);
+}
+
 static int direct_connect_qp(struct sw_qp *qp)
 {
     sw_fault_gate_reset(qp);
@@ -196,6 +203,7 @@ const struct sw_qp_ops sw_direct_qp_ops = {
     .execute_now = execute_now,
     .send = send_queue,
     .progress = direct_drive_qp,
+    .wake_sender = ring_sender,
     .traffic = direct_read_traffic,
 };
 

@@ -83,6 +83,8 @@ void sw_bind_begin(struct sw_qp *qp, struct sw_direct_qp *d)
         SW_PUB_SET(qp->pub->block, d->rx_index);
         atomic_store(&qp->rx_expect, 1);
         atomic_store(&qp->rx_seq, &d->rx->requests[0].seq);
+        atomic_store(&qp->awaited_rung, 0);
+        atomic_store(&qp->awaited, &d->rx->awaits_posted);
     }
     sw_qp_publish(qp, qp->state);
 }

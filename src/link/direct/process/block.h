@@ -137,6 +137,8 @@ struct sw_block {
     _Atomic uint32_t request_bounce_consumed;
     _Atomic uint32_t responses_consumed;
     _Atomic uint32_t response_bounce_consumed;
+    /* The client sleeps until the owner's QP has posted so many receives. It is to be rung then. */
+    _Alignas(64) _Atomic uint32_t awaits_posted;
     _Alignas(4096) struct sw_record requests[SW_REQUEST_SLOTS];
     struct sw_record responses[SW_RESPONSE_SLOTS];
     uint8_t request_bounce[SW_REQUEST_BOUNCE];

@@ -6,12 +6,25 @@
 #include "device/queue/qp_impl.h"
 #include "link/direct/bind/connection.h"
 #include "link/direct/bind/step.h"
+#include "link/direct/process/block.h"
+#include "link/engine.h"
+
+/* Who sleeps has the target ring when it has posted the receive. It may have posted it just now. */
+static bool is_there_after_all(const struct sw_qp *qp, struct sw_direct_qp *d)
+{
+    const uint32_t number = d->send.recv_used + 1;
+    if (!sw_engine_drives(qp))
+        return false;
+    if (atomic_load_explicit(&d->tx->awaits_posted, memory_order_relaxed) != number)
+        atomic_store(&d->tx->awaits_posted, number);
+    return sw_receive_is_there(d);
+}
 
 enum sw_step sw_receive_wait(struct sw_qp *qp, struct sw_direct_qp *d)
 {
     if (d->send.in_doubt)
         return SW_STEP_BLOCKED; /* until that is answered */
-    if (sw_receive_is_there(d)) {
+    if (sw_receive_is_there(d) || is_there_after_all(qp, d)) {
         d->send.rnr_ns = 0;
         d->send.rnr_tries = 0;
         return SW_STEP_DONE;

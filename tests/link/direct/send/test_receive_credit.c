@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "link/direct/bind/step.h"
+#include "link/engine.h"
 #include "link_rig.h"
 
 /* IBTA Vol1 table 45: the RNR NAK timer field in milliseconds, as printed there. */
@@ -125,6 +126,74 @@ static void sw_receive_wait__progress_forgives(void **state)
     assert_true(took_ns >= 2 * sw_rnr_timer_ns(14));
 }
 
+static void driven_by_the_engine(const struct rig *rig, bool is)
+{
+    atomic_store(&sw_engine.driven, is ? rig->qp : NULL);
+}
+
+/* A program that polls looks by itself. */
+static void sw_receive_wait__the_engine_says_what_it_waits_for(void **state)
+{
+    struct rig *rig = *state;
+    retries(rig, 7);
+    assert_int_equal(sw_receive_wait(rig->qp, rig->d), SW_STEP_BLOCKED);
+    assert_int_equal(atomic_load(&rig->out->awaits_posted), 0);
+    driven_by_the_engine(rig, true);
+    assert_int_equal(sw_receive_wait(rig->qp, rig->d), SW_STEP_BLOCKED);
+    assert_int_equal(atomic_load(&rig->out->awaits_posted), 1);
+    atomic_store(&rig->other->pub->rq_posted, 1);
+    assert_int_equal(sw_receive_wait(rig->qp, rig->d), SW_STEP_DONE);
+    rig->d->send.recv_used++;
+    assert_int_equal(sw_receive_wait(rig->qp, rig->d), SW_STEP_BLOCKED);
+    assert_int_equal(atomic_load(&rig->out->awaits_posted), 2);
+    driven_by_the_engine(rig, false);
+    atomic_store(&rig->other->pub->rq_posted, 0);
+    rig->d->send.recv_used = rig->d->send.recv_posted = 0;
+}
+
+static uint32_t woken;
+
+static void count_woken(struct sw_qp *qp)
+{
+    sw_lock_assert_held(&qp->lock);
+    woken++;
+}
+
+/* Whoever waits is rung once for what he waits for, and not before it is there. */
+static void sw_qp_post_recv__wakes_who_waits_for_it(void **state)
+{
+    struct rig *rig = *state;
+    struct sw_qp_ops counting = *rig->other->link;
+    counting.wake_sender = count_woken;
+    const struct sw_qp_ops *link = rig->other->link;
+    rig->other->link = &counting;
+    sw_lock_release(&rig->other->lock);
+    woken = 0;
+    recv_at_peer(rig, 1);
+    assert_int_equal(woken, 0);
+    atomic_store(&rig->out->awaits_posted, 3);
+    recv_at_peer(rig, 2);
+    assert_int_equal(woken, 0);
+    recv_at_peer(rig, 3);
+    assert_int_equal(woken, 1);
+    recv_at_peer(rig, 4);
+    assert_int_equal(woken, 1);
+    atomic_store(&rig->out->awaits_posted, 5);
+    recv_at_peer(rig, 5);
+    assert_int_equal(woken, 2);
+    sw_lock_acquire(&rig->other->lock);
+    rig->other->link = link;
+}
+
+static void sw_qp_post_recv__asks_nobody_who_is_gone(void **state)
+{
+    struct rig *rig = *state;
+    atomic_store(&rig->out->awaits_posted, 1);
+    sw_qp_rx_idle(rig->other);
+    recv_at_peer(rig, 1); /* it would wait for the lock */
+    assert_int_equal(atomic_load(&rig->other->awaited_rung), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -135,6 +204,9 @@ int main(void)
         rig_test(sw_receive_wait__as_many_as_allowed),
         rig_test(sw_receive_wait__seven_is_for_ever),
         rig_test(sw_receive_wait__progress_forgives),
+        rig_test(sw_receive_wait__the_engine_says_what_it_waits_for),
+        rig_test(sw_qp_post_recv__wakes_who_waits_for_it),
+        rig_test(sw_qp_post_recv__asks_nobody_who_is_gone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
