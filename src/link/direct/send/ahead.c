@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Requests that are executed before they are queued: what the target waits for is on its way while
- * the bookkeeping is done. Only what needs no state of its own: short, complete (or sent, to a
- * shared receive queue) in one step, and to memory or a receive that is known. Everything else,
- * errors too, is left to the queue. */
+ * the bookkeeping is done. Only what needs no state of its own: complete (or sent, to a shared
+ * receive queue) in one step, and to memory or a receive that is known. Everything else, errors
+ * too, is left to the queue. */
 #include "link/direct/send/ahead.h"
 
 #include "base/fault.h"
