@@ -141,10 +141,9 @@ static inline bool sw_sq_is_full(struct sw_sq *sq)
     return sw_sq_room(sq) == 0;
 }
 
-/* A SEND, and a WRITE or READ, this short is worth executing before its bookkeeping, or without.
- * Of longer ones the copy takes so long that nobody would notice. */
-#define SW_SKIP_SEND_BYTES 256u
-#define SW_SKIP_ONESIDED_BYTES 65536u
+/* A request this short is worth executing before its bookkeeping, or without. Of longer ones the
+ * copy takes so long that nobody would notice. */
+#define SW_SKIP_BYTES 65536u
 #define SW_SKIP_OPCODES                                                     \
     (1u << IBV_WR_RDMA_WRITE | 1u << IBV_WR_RDMA_READ | 1u << IBV_WR_SEND | \
      1u << IBV_WR_SEND_WITH_IMM)
@@ -154,12 +153,10 @@ static inline bool sw_sq_may_skip(const struct sw_sq *sq, const struct ibv_send_
 {
     if (wr->opcode >= 32 || !(sq->opcodes & SW_SKIP_OPCODES & 1u << wr->opcode) || wr->num_sge != 1)
         return false;
-    uint32_t len_bytes = wr->sg_list->length;
-    bool fits = !(wr->send_flags & IBV_SEND_INLINE) ||
-                (len_bytes <= sq->inline_max && wr->opcode != IBV_WR_RDMA_READ);
-    const bool is_onesided = wr->opcode == IBV_WR_RDMA_WRITE || wr->opcode == IBV_WR_RDMA_READ;
-    const uint32_t most_bytes = is_onesided ? SW_SKIP_ONESIDED_BYTES : SW_SKIP_SEND_BYTES;
-    return fits && len_bytes - 1 < most_bytes;
+    const uint32_t len_bytes = wr->sg_list->length;
+    const bool fits = !(wr->send_flags & IBV_SEND_INLINE) ||
+                      (len_bytes <= sq->inline_max && wr->opcode != IBV_WR_RDMA_READ);
+    return fits && len_bytes - 1 < SW_SKIP_BYTES;
 }
 
 /* Whether a request concerns only this process: a bind or an invalidate. */

@@ -207,13 +207,14 @@ void sw_datagram_run(struct sw_qp *qp)
     }
 }
 
-/* One that is not queued yet: short, in one element, and to a process that is there. */
+/* One that is not queued yet: in one element, and to a process that is there. */
 static bool send_ahead(struct sw_qp *qp, const struct ibv_send_wr *wr)
 {
     struct sw_ah *ah = (struct sw_ah *)wr->wr.ud.ah;
     const uint32_t dest_qpn = wr->wr.ud.remote_qpn;
-    if (!sw_sq_may_skip(&qp->sq, wr) || !ah || ah->pd_id != qp->pd_id ||
-        dest_qpn == SW_MULTICAST_QPN || !sw_ah_is_local(ah) || sw_link_is_far(true))
+    if (!sw_sq_may_skip(&qp->sq, wr) || wr->sg_list->length > qp->mtu_bytes || !ah ||
+        ah->pd_id != qp->pd_id || dest_qpn == SW_MULTICAST_QPN || !sw_ah_is_local(ah) ||
+        sw_link_is_far(true))
         return false;
     const bool has_imm = wr->opcode == IBV_WR_SEND_WITH_IMM;
     const struct sw_gather gather = sw_gather_posted(qp, wr);

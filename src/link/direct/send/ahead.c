@@ -17,6 +17,8 @@
 #include "link/direct/process/block.h"
 #include "link/direct/send/bounce.h"
 #include "link/direct/send/moving.h"
+#include "link/direct/send/peer_receive.h"
+#include "link/direct/send/placing.h"
 #include "link/direct/send/reach.h"
 #include "link/direct/send/receive_credit.h"
 #include "link/direct/send/requester.h"
@@ -54,7 +56,7 @@ static inline bool send_short(struct sw_qp *qp, struct sw_direct_qp *d,
                               const struct ibv_send_wr *wr)
 {
     const uint32_t len_bytes = wr->sg_list->length;
-    if (len_bytes > SW_INLINE_BYTES || !sw_receive_is_there(d) ||
+    if (!sw_receive_is_there(d) ||
         len_bytes > atomic_load_explicit(&d->remote.entry->rq_len_min_bytes, memory_order_acquire))
         return false;
     const struct sw_gather gather = sw_gather_posted(qp, wr);
@@ -63,6 +65,25 @@ static inline bool send_short(struct sw_qp *qp, struct sw_direct_qp *d,
     const uint8_t flags = ahead_flags_of(wr);
     return sw_send_inline(d, &gather, len_bytes, flags, flags & SW_REC_IMM ? wr->imm_data : 0) ==
            SW_STEP_DONE;
+}
+
+/* Into the receive that waits for it, where that is mapped. What is wrong with it, the queue says.
+ */
+static bool send_placed(struct sw_qp *qp, struct sw_direct_qp *d, const struct ibv_send_wr *wr)
+{
+    const uint32_t len_bytes = wr->sg_list->length;
+    struct sw_peer_receive receive;
+    struct sw_placing placing;
+    if (!sw_receive_is_there(d))
+        return false;
+    const struct sw_gather gather = sw_gather_posted(qp, wr);
+    sw_peer_receive_read(d, &receive);
+    if (!gather.inline_bytes || sw_peer_receive_judge(d, &receive, len_bytes, &placing) != SW_ACK ||
+        !sw_placing_suits(d, &placing))
+        return false;
+    const uint8_t flags = ahead_flags_of(wr);
+    const struct sw_placed message = {len_bytes, flags & SW_REC_IMM ? wr->imm_data : 0, flags};
+    return sw_placing_send(d, &gather, &placing, &message) == SW_STEP_DONE;
 }
 
 /* Into a record, where the target takes a receive of a shared queue for it. */
@@ -95,9 +116,11 @@ static inline enum sw_step execute_one(struct sw_qp *qp, struct sw_direct_qp *d,
         (!sw_lane_leads_to(d, wr->qp_type.xrc.remote_srqn) ||
          !sw_bind_name_srq(d, wr->qp_type.xrc.remote_srqn)))
         return SW_STEP_BLOCKED;
-    const bool good = is_shared ? send_shared(qp, d, wr)
-                      : sends   ? send_short(qp, d, wr)
-                                : write_or_read(qp, d, wr, wr->opcode == IBV_WR_RDMA_READ);
+    const bool is_long = wr->sg_list->length > SW_INLINE_BYTES;
+    const bool good = is_shared          ? send_shared(qp, d, wr)
+                      : sends && is_long ? send_placed(qp, d, wr)
+                      : sends            ? send_short(qp, d, wr)
+                                         : write_or_read(qp, d, wr, wr->opcode == IBV_WR_RDMA_READ);
     if (!good)
         return SW_STEP_BLOCKED;
     sw_account_request(qp, d, wr->opcode, wr->sg_list->length);
@@ -149,13 +172,20 @@ static inline uint32_t move_short(struct sw_qp *qp, struct sw_direct_qp *d,
     return 0;
 }
 
+/* It takes part of the bounce area, or is fetched. */
+static inline bool is_long_shared(const struct sw_direct_qp *d, const struct ibv_send_wr *wr)
+{
+    return !d->remote.rq_entries && wr->sg_list->length > SW_WHOLE_BYTES &&
+           (wr->opcode == IBV_WR_SEND || wr->opcode == IBV_WR_SEND_WITH_IMM);
+}
+
 uint32_t sw_ahead_run(struct sw_qp *qp, struct sw_direct_qp *d, const struct ibv_send_wr *wr,
                       uint32_t most, uint32_t *sent)
 {
     sw_lock_assert_held(&qp->lock);
     uint32_t executed, moved_bytes = 0;
     if (!d->tx || d->xrc.busy || (d->send.answers_due && d->remote.rq_entries) || !most ||
-        !sw_sq_may_skip(&qp->sq, wr) || !sw_bind_enter(qp, d))
+        !sw_sq_may_skip(&qp->sq, wr) || is_long_shared(d, wr) || !sw_bind_enter(qp, d))
         return 0;
     executed = move_short(qp, d, &wr, most, &moved_bytes);
     bool may_skip = executed == 0; /* the first, of which that is known */

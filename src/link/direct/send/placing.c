@@ -25,11 +25,9 @@ static uint64_t bytes_along(const struct sw_placing *placing)
     return placing->unmapped_bytes + placing->unmapped * sizeof(struct sw_record_run);
 }
 
-bool sw_placing_suits(const struct sw_direct_qp *d, const struct sw_wqe *wqe,
-                      const struct sw_placing *placing)
+bool sw_placing_suits(const struct sw_direct_qp *d, const struct sw_placing *placing)
 {
-    if (wqe->done_bytes || wqe->len_bytes > d->send.budget_bytes ||
-        placing->count > SW_PLACING_RUNS)
+    if (placing->count > SW_PLACING_RUNS)
         return false;
     return !placing->unmapped ||
            (d->peer->can_map && !placing->keeps_away && bytes_along(placing) <= SW_BOUNCE_CHUNK);
@@ -58,8 +56,8 @@ static enum sw_step copy_runs(struct sw_direct_qp *d, const struct sw_gather *ga
     return SW_STEP_DONE;
 }
 
-enum sw_step sw_placing_send(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
-                             uint32_t position, const struct sw_placing *placing, uint8_t flags)
+enum sw_step sw_placing_send(struct sw_direct_qp *d, const struct sw_gather *gather,
+                             const struct sw_placing *placing, const struct sw_placed *message)
 {
     struct sw_record *record = sw_record_reserve(d, 1, false);
     if (!record)
@@ -74,21 +72,18 @@ enum sw_step sw_placing_send(struct sw_qp *qp, struct sw_direct_qp *d, struct sw
         if (offset < 0)
             return SW_STEP_BLOCKED;
     }
-    const struct sw_gather gather = sw_gather_of(qp, position);
     const enum sw_step step =
-        copy_runs(d, &gather, placing, d->tx->request_bounce + (uint32_t)offset);
+        copy_runs(d, gather, placing, d->tx->request_bounce + (uint32_t)offset);
     if (step != SW_STEP_DONE)
         return step;
     record->kind = along ? SW_REC_SEND_PARTLY : SW_REC_SEND_PLACED;
-    record->flags = flags;
+    record->flags = message->flags;
     record->verdict = SW_ACK;
-    record->len_bytes = wqe->len_bytes;
-    record->imm = wqe->imm;
+    record->len_bytes = message->len_bytes;
+    record->imm = message->imm;
     record->total_bytes = along;
     record->bounce_at = (uint32_t)offset;
     record->bounce_end = end;
-    wqe->done_bytes = wqe->len_bytes;
-    d->send.budget_bytes -= wqe->len_bytes;
     d->send.bounce_at = end;
     d->send.recv_used++;
     sw_record_publish(d, record, 1, true);

@@ -64,6 +64,19 @@ static enum sw_step announce_message(struct sw_direct_qp *d, struct sw_wqe *wqe,
     return SW_STEP_FAILED;
 }
 
+static enum sw_step place_message(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
+                                  uint32_t position, const struct sw_placing *placing)
+{
+    const struct sw_gather gather = sw_gather_of(qp, position);
+    const struct sw_placed message = {wqe->len_bytes, wqe->imm, record_flags(wqe)};
+    const enum sw_step step = sw_placing_send(d, &gather, placing, &message);
+    if (step == SW_STEP_DONE) {
+        wqe->done_bytes = wqe->len_bytes;
+        d->send.budget_bytes -= wqe->len_bytes;
+    }
+    return step;
+}
+
 enum sw_step sw_twosided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
                                uint32_t position)
 {
@@ -103,7 +116,8 @@ enum sw_step sw_twosided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct 
         return sw_step_local_error(d, IBV_WC_LOC_PROT_ERR);
     if (verdict != SW_ACK)
         return d->send.answers_due ? SW_STEP_BLOCKED : announce_message(d, wqe, verdict);
-    const bool at_once = sw_placing_suits(d, wqe, &placing);
+    const bool at_once =
+        !wqe->done_bytes && wqe->len_bytes <= d->send.budget_bytes && sw_placing_suits(d, &placing);
     if (placing.reach == SW_REACH_RING && !at_once && wqe->done_bytes == 0)
         return sw_bounce_start(qp, d, wqe, position);
     if (placing.reach == SW_REACH_WAIT && !at_once)
@@ -111,7 +125,7 @@ enum sw_step sw_twosided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct 
     if (d->send.answers_due && wqe->done_bytes == 0)
         return SW_STEP_BLOCKED; /* what the target executes may fail, and nothing be placed then */
     if (at_once)
-        return sw_placing_send(qp, d, wqe, position, &placing, record_flags(wqe));
+        return place_message(qp, d, wqe, position, &placing);
     step = sw_peer_receive_fill(qp, d, wqe, position, &receive, &verdict);
     return step == SW_STEP_DONE ? announce_message(d, wqe, verdict) : step;
 }

@@ -152,7 +152,7 @@ static void sw_datagram_ahead__leaves_what_is_out_of_the_ordinary(void **state)
     sge.length = 65;
     wr.send_flags = IBV_SEND_INLINE; /* more than may be */
     assert_int_equal(ahead(rig, &wr, 1), 0);
-    sge.length = SW_SKIP_SEND_BYTES + 1;
+    sge.length = rig->qp->mtu_bytes + 1;
     assert_int_equal(ahead(rig, &good, 1), 0);
     sge.length = 8;
     rig_no_wc(rig);
@@ -165,7 +165,7 @@ static void sw_datagram_ahead__until_the_ring_is_full(void **state)
 {
     struct rig *rig = *state;
     struct ibv_sge sge;
-    const struct ibv_send_wr wr = message(rig, &sge, SW_SKIP_SEND_BYTES);
+    const struct ibv_send_wr wr = message(rig, &sge, 4 * SW_DATAGRAM_UNIT);
     uint32_t sent = 0;
     while (sent < SW_DATAGRAM_UNITS && ahead(rig, &wr, 1))
         sent++;

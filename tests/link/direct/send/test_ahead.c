@@ -104,7 +104,7 @@ static void sw_ahead_run__stops(void **state)
     assert_int_equal(run(rig, list.wrs), 3);
 
     make(rig, &list, IBV_WR_RDMA_WRITE);
-    list.sges[1].length = SW_SKIP_ONESIDED_BYTES + 1;
+    list.sges[1].length = SW_SKIP_BYTES + 1;
     assert_int_equal(run(rig, list.wrs), 1);
     list.sges[1].length = 8;
     list.sges[0].length = 0;
@@ -142,7 +142,7 @@ static void sw_ahead_run__a_long_write(void **state)
     assert_memory_equal(rig->bytes, rig->bytes + HALF, HALF);
     wr.wr.rdma.remote_addr++; /* its end is outside */
     assert_int_equal(run(rig, &wr), 0);
-    sge.length = SW_SKIP_ONESIDED_BYTES;
+    sge.length = SW_SKIP_BYTES;
     assert_true(sw_sq_may_skip(&rig->qp->sq, &wr));
     sge.length++;
     assert_false(sw_sq_may_skip(&rig->qp->sq, &wr));
@@ -244,6 +244,64 @@ static void sw_ahead_run__sends(void **state)
     assert_int_equal(rig->d->send.recv_used, 3);
 }
 
+static void post_at_peer(struct rig *rig, struct ibv_sge *sges, int count)
+{
+    struct ibv_recv_wr recv = {.sg_list = sges, .num_sge = count}, *bad;
+    assert_int_equal(sw_qp_post_recv(rig->other, &recv, &bad), 0);
+}
+
+/* One that no record has room for goes into the receive, be that in several elements. */
+static void sw_ahead_run__a_long_send(void **state)
+{
+    enum { LONG = 3000, FIRST = 1000 };
+    struct rig *rig = *state;
+    struct ibv_sge from = rig_sge(rig, 0, LONG), room = rig_sge(rig, 16384, LONG + 1);
+    struct ibv_sge parts[] = {rig_sge(rig, 32768, FIRST), rig_sge(rig, 40000, LONG - FIRST)};
+    struct ibv_send_wr wr = {.sg_list = &from,
+                             .num_sge = 1,
+                             .opcode = IBV_WR_SEND_WITH_IMM,
+                             .imm_data = 0x1234,
+                             .send_flags = IBV_SEND_SOLICITED};
+    for (uint32_t i = 0; i < LONG; i++)
+        rig->bytes[i] = (uint8_t)(i * 7 + i / 256);
+    assert_int_equal(run(rig, &wr), 0); /* no receive */
+    post_at_peer(rig, &room, 1);
+    post_at_peer(rig, parts, 2);
+    uint32_t at = rig->d->send.request_at;
+    assert_int_equal(run(rig, &wr), 1);
+    const struct sw_record *record = &rig->out->requests[at % SW_REQUEST_SLOTS];
+    assert_int_equal(atomic_load(&record->seq), at + 1);
+    assert_int_equal(record->kind, SW_REC_SEND_PLACED);
+    assert_int_equal(record->flags, SW_REC_IMM | SW_REC_SOLICITED);
+    assert_int_equal(record->imm, 0x1234);
+    assert_int_equal(record->len_bytes, LONG);
+    assert_memory_equal(rig->bytes + 16384, rig->bytes, LONG);
+    assert_int_equal(run(rig, &wr), 1);
+    assert_memory_equal(rig->bytes + 32768, rig->bytes, FIRST);
+    assert_memory_equal(rig->bytes + 40000, rig->bytes + FIRST, LONG - FIRST);
+    assert_int_equal(rig->d->send.recv_used, 2);
+}
+
+/* What has no room, or a bad key on either side, is left to the queue, and takes no receive. */
+static void sw_ahead_run__a_long_send_that_fails(void **state)
+{
+    struct rig *rig = *state;
+    struct ibv_sge from = rig_sge(rig, 0, 3000), room = rig_sge(rig, 16384, 2999);
+    struct ibv_send_wr wr = {.sg_list = &from, .num_sge = 1, .opcode = IBV_WR_SEND};
+    post_at_peer(rig, &room, 1);
+    assert_int_equal(run(rig, &wr), 0);
+    from.length--;
+    from.lkey ^= 1;
+    assert_int_equal(run(rig, &wr), 0);
+    from.lkey ^= 1;
+    assert_int_equal(run(rig, &wr), 1);
+    room.lkey ^= 1;
+    post_at_peer(rig, &room, 1);
+    assert_int_equal(run(rig, &wr), 0);
+    assert_int_equal(rig->d->send.recv_used, 1);
+    assert_int_equal(rig->qp->state, IBV_QPS_RTS);
+}
+
 /* A receive that has less room than the message: the queue finds out what that means. */
 static void sw_ahead_run__short_receive(void **state)
 {
@@ -327,6 +385,8 @@ int main(void)
         rig_test(sw_ahead_run__a_mebibyte_at_a_time),
         rig_test(sw_ahead_run__counts_what_it_moved),
         rig_test(sw_ahead_run__sends),
+        rig_test(sw_ahead_run__a_long_send),
+        rig_test(sw_ahead_run__a_long_send_that_fails),
         rig_test(sw_ahead_run__short_receive),
         rig_test(sw_ahead_run__sends_shared),
         rig_test(sw_qp_post_send__room),
