@@ -54,19 +54,27 @@ static void write_response(struct feed *feed)
     record->bounce_at = (uint32_t)feed_value(feed, lens, 7);
     record->bounce_end = feed_u32(feed);
     record->compare_add = feed_u64(feed);
+    record->imm = harness.d->send.acknowledged;
     atomic_store(&record->seq, position + 1);
 }
 
 static void write_counter(struct feed *feed)
 {
-    _Atomic uint32_t *counters[] = {
-        &harness.block->requests_consumed, &harness.block->request_bounce_consumed,
-        &harness.block->responses_consumed, &harness.block->response_bounce_consumed,
-        (_Atomic uint32_t *)&harness.block->tenancy};
-    _Atomic uint32_t *counter = counters[feed_u8(feed) % 5];
-    const uint64_t values[] = {0, atomic_load(counter), UINT32_MAX, harness.d->send.request_at,
-                               harness.d->serve.answer_at};
-    atomic_store(counter, (uint32_t)feed_value(feed, values, 5));
+    _Atomic uint32_t *counters[] = {&harness.block->requests_consumed,
+                                    &harness.block->request_bounce_consumed,
+                                    &harness.block->responses_consumed,
+                                    &harness.block->response_bounce_consumed,
+                                    (_Atomic uint32_t *)&harness.block->tenancy,
+                                    &harness.block->acknowledged,
+                                    &harness.block->awaits_posted};
+    _Atomic uint32_t *counter = counters[feed_u8(feed) % 7];
+    const uint64_t values[] = {0,
+                               atomic_load(counter),
+                               UINT32_MAX,
+                               harness.d->send.request_at,
+                               harness.d->serve.answer_at,
+                               atomic_load(counter) + 1};
+    atomic_store(counter, (uint32_t)feed_value(feed, values, 6));
 }
 
 static void write_anything(struct feed *feed)

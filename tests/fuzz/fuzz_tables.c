@@ -212,6 +212,7 @@ static void write_response(struct feed *feed)
     record->kind = (uint8_t)(SW_REC_ANSWER + record->kind % 2);
     record->verdict = record->verdict < 200 ? SW_ACK : record->verdict;
     record->bounce_at = feed_u16(feed);
+    record->imm = harness.d->send.acknowledged + record->imm % 2;
     atomic_store(&record->seq, position + 1);
 }
 

@@ -73,6 +73,8 @@ struct sw_record *rig_request(struct rig *rig, enum sw_record_kind kind);
 bool rig_serve(struct rig *rig, struct sw_record *record);
 /* What the responder answered. */
 const struct sw_record *rig_answer(const struct rig *rig, uint32_t position);
+/* How many requests it has only said to be done. */
+uint32_t rig_acknowledged(const struct rig *rig);
 void rig_is_answered(struct rig *rig, enum sw_verdict verdict);
 /* The QP has failed, with this event or (-1) none. */
 void rig_is_dead(struct rig *rig, int event);

@@ -371,7 +371,7 @@ static bool follow_peer(struct sw_qp *qp, struct sw_direct_qp *d)
     d->tx = NULL;
     d->access_seq = d->send.request_at = d->send.bounce_at = d->send.recv_posted =
         d->send.answers_due = 0;
-    d->serve.answer_at = d->serve.answer_bounce_at = 0;
+    d->serve.answer_at = d->serve.answer_bounce_at = d->serve.acknowledged = 0;
     d->send.in_doubt = false;
     d->send.request_limit = SW_REQUEST_SLOTS - 1;
     lose_begun(qp);

@@ -23,6 +23,7 @@ struct sw_direct_send {
     uint32_t reads_due;     /* of these READs and atomics */
     uint32_t response_at;   /* next answer to read */
     uint32_t response_told; /* what the peer was told of it */
+    uint32_t acknowledged;  /* of what the peer says it has done, that is applied */
     uint32_t stall_looks;   /* without reading the clock */
     uint32_t stall_turn;    /* of the engine, at the last one */
     uint64_t stalled_ns;    /* since when the target owes progress; 0: not */

@@ -17,7 +17,8 @@ struct sw_direct_serve {
     uint32_t told;         /* what the peer was told of `at` */
     uint32_t answer_at;    /* next answer to write */
     uint32_t answer_limit; /* first position that may not be written yet */
-    uint32_t acks_due;     /* requests done since the last answer */
+    uint32_t acks_due;     /* requests done that the peer was not told of */
+    uint32_t acknowledged; /* what it was told */
     bool wake_due;         /* something was answered: a peer that sleeps is to be rung */
     uint32_t answer_bounce_at;
     uint32_t read_bytes;         /* of the READ at the head, sent already */

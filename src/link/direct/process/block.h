@@ -34,8 +34,8 @@ enum sw_record_kind {
     SW_REC_READ,            /* answered with DATA */
     SW_REC_ATOMIC,          /* answered with the original value */
     SW_REC_FATAL,           /* the client was refused: the owner's QP fails with `verdict` */
-    SW_REC_ANSWER,          /* to SEND, WRITE, ATOMIC and refused READs; an ACK may answer several
-                               requests: imm says how many more */
+    SW_REC_ANSWER,          /* to SEND, WRITE, ATOMIC and refused READs, where more is to be said
+                               than that it was done */
     SW_REC_DATA,            /* to READ: a piece of it */
     SW_REC_HELLO,           /* the client has begun to use the QP */
     SW_REC_FLUSH,       /* of persistence: compare_add bytes, swap as in the request; answered */
@@ -63,7 +63,8 @@ struct sw_record {
     uint8_t verdict;    /* enum sw_verdict */
     uint32_t len_bytes; /* of the payload that comes with this record; for PLACED, PARTLY and
                            WRITE_IMM of the message */
-    uint32_t imm;       /* as in the work request, or the key to invalidate */
+    uint32_t imm;       /* as in the work request, or the key to invalidate; of ANSWER and DATA:
+                           what `acknowledged` was before it */
     union {
         uint8_t payload[48];
         struct {
@@ -139,6 +140,9 @@ struct sw_block {
     _Atomic uint32_t response_bounce_consumed;
     /* The client sleeps until the owner's QP has posted so many receives. It is to be rung then. */
     _Alignas(64) _Atomic uint32_t awaits_posted;
+    /* How many of the owner's requests the client has done of which nothing else is to be said. A
+     * word, as each record is a line more that both have to fetch. */
+    _Alignas(64) _Atomic uint32_t acknowledged;
     _Alignas(4096) struct sw_record requests[SW_REQUEST_SLOTS];
     struct sw_record responses[SW_RESPONSE_SLOTS];
     uint8_t request_bounce[SW_REQUEST_BOUNCE];

@@ -304,9 +304,9 @@ static bool apply_answer(struct sw_qp *qp, struct sw_direct_qp *d, const struct 
     return true;
 }
 
-/* Of the oldest requests, those that an answer which says nothing else has completed, at most so
- * many: plain messages, until another request is next. Returns how many. */
-static uint32_t apply_plain_acks(struct sw_qp *qp, struct sw_direct_qp *d, uint64_t most,
+/* Of the oldest requests, those that are done, at most so many: plain messages, until another
+ * request is next. Returns how many. */
+static uint32_t apply_plain_acks(struct sw_qp *qp, struct sw_direct_qp *d, uint32_t most,
                                  uint32_t *position)
 {
     enum { PLAIN = 1u << IBV_WR_SEND | 1u << IBV_WR_SEND_WITH_IMM };
@@ -324,22 +324,21 @@ static uint32_t apply_plain_acks(struct sw_qp *qp, struct sw_direct_qp *d, uint6
     return count;
 }
 
-/* Applies an answer to all the requests that it is for, from `position` on; false: one failed. */
-static bool apply_to_all(struct sw_qp *qp, struct sw_direct_qp *d, const struct sw_record *answer,
-                         uint32_t *position)
+/* The target says that it has done so many requests, ever, of which nothing else is to be said.
+ * False: one of them failed. */
+static bool apply_acks(struct sw_qp *qp, struct sw_direct_qp *d, uint32_t acknowledged,
+                       uint32_t *position)
 {
-    const bool is_ack = answer->kind == SW_REC_ANSWER && answer->verdict == SW_ACK;
-    const bool several = is_ack && answer->imm;
-    uint64_t left = is_ack ? answer->imm + 1ull : 1;
-    if (is_ack)
-        left -= apply_plain_acks(qp, d, left, position);
-    for (; left; left--) {
+    static const struct sw_record ack = {.kind = SW_REC_ANSWER, .verdict = SW_ACK};
+    uint32_t left = acknowledged - d->send.acknowledged;
+    d->send.acknowledged = acknowledged;
+    for (left -= apply_plain_acks(qp, d, left, position); left; left--) {
         struct sw_wqe *wqe = next_answered(qp, position);
-        if (!wqe || (several && is_atomic(wqe))) { /* more than were sent, or without its value */
+        if (!wqe || is_atomic(wqe)) { /* more than were sent, or without its value */
             sw_step_local_error(d, IBV_WC_BAD_RESP_ERR);
             return false;
         }
-        if (!apply_answer(qp, d, answer, wqe, *position))
+        if (!apply_answer(qp, d, &ack, wqe, *position))
             return false;
     }
     return true;
@@ -360,31 +359,59 @@ static void tell_consumed(struct sw_qp *qp, struct sw_direct_qp *d, const uint32
     sw_bind_leave(d);
 }
 
+static bool is_answered(const struct sw_direct_qp *d)
+{
+    const struct sw_record *slot = &d->rx->responses[d->send.response_at % SW_RESPONSE_SLOTS];
+    return atomic_load_explicit(&slot->seq, memory_order_acquire) == d->send.response_at + 1;
+}
+
+/* Applies the next answer. *consumed: it was for a request. */
+static bool apply_next(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_record *answer,
+                       uint32_t *position, bool *consumed)
+{
+    const struct sw_record *slot = &d->rx->responses[d->send.response_at % SW_RESPONSE_SLOTS];
+    memcpy((void *)answer, (const void *)slot, sizeof(*answer));
+    atomic_signal_fence(memory_order_seq_cst); /* what was checked must not be read again */
+    if (!apply_acks(qp, d, answer->imm, position))
+        return false;
+    struct sw_wqe *wqe = next_answered(qp, position);
+    *consumed = wqe;
+    return !wqe || apply_answer(qp, d, answer, wqe, *position);
+}
+
+/* Where a record and a count have come, the count may be of requests before it or behind it. The
+ * record says how much is before. One that comes after it was looked for is there once a count is
+ * seen that was told behind it. */
 bool sw_bounce_collect(struct sw_qp *qp, struct sw_direct_qp *d)
 {
-    uint32_t before = d->send.response_at, bounce_end = 0, position = qp->sq.head;
+    const uint32_t before = d->send.response_at, acknowledged = d->send.acknowledged;
+    uint32_t bounce_end = 0, position = qp->sq.head;
     bool good = true, bounced = false;
     /* A bound, should the peer write answers as fast as they are read. */
     while (good && (d->send.answers_due || sw_bounce_sending(qp)) &&
            d->send.response_at - before < SW_RESPONSE_SLOTS) {
-        const struct sw_record *slot = &d->rx->responses[d->send.response_at % SW_RESPONSE_SLOTS];
-        if (atomic_load_explicit(&slot->seq, memory_order_acquire) != d->send.response_at + 1)
-            break;
+        if (!is_answered(d)) {
+            const uint32_t count = atomic_load_explicit(&d->rx->acknowledged, memory_order_acquire);
+            if (count == d->send.acknowledged)
+                break;
+            if (!is_answered(d))
+                good = apply_acks(qp, d, count, &position);
+            continue;
+        }
         struct sw_record answer;
-        memcpy((void *)&answer, (const void *)slot, sizeof(answer));
-        atomic_signal_fence(memory_order_seq_cst); /* what was checked must not be read again */
-        if (!next_answered(qp, &position))
+        bool consumed = true;
+        good = apply_next(qp, d, &answer, &position, &consumed);
+        if (!consumed)
             break;
-        good = apply_to_all(qp, d, &answer, &position);
         if (answer.kind == SW_REC_DATA) {
             bounce_end = answer.bounce_end;
             bounced = true;
         }
         d->send.response_at++;
     }
-    if (d->send.response_at != before) {
+    if (d->send.response_at != before || d->send.acknowledged != acknowledged)
         d->send.stalled_ns = 0;
+    if (d->send.response_at != before)
         tell_consumed(qp, d, bounced ? &bounce_end : NULL);
-    }
     return good;
 }

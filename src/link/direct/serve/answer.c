@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The response ring: what the target says of the requests that it executes. */
+/* What the target says of the requests that it executes: how many were done, and the rest in the
+ * response ring. */
 #include "link/direct/serve/answer.h"
 
 #include "link/direct/bind/bind.h"
@@ -16,34 +17,28 @@
 static_assert(TELL_BYTES + 2 * SW_BOUNCE_CHUNK <= SW_REQUEST_BOUNCE, "a piece always fits");
 
 /* What a peer says it has consumed of more than was written is no room. */
-static bool is_room(uint32_t room, uint32_t slots)
+static bool is_room(uint32_t room)
 {
-    return room >= slots && room <= SW_RESPONSE_SLOTS;
-}
-
-static bool answer_has_room(struct sw_direct_qp *d, uint32_t slots)
-{
-    if (__builtin_expect(!is_room(d->serve.answer_limit - d->serve.answer_at, slots), 0))
-        d->serve.answer_limit = SW_RESPONSE_SLOTS + atomic_load_explicit(&d->rx->responses_consumed,
-                                                                         memory_order_acquire);
-    return is_room(d->serve.answer_limit - d->serve.answer_at, slots);
+    return room - 1 < SW_RESPONSE_SLOTS;
 }
 
 bool sw_answer_has_room(struct sw_direct_qp *d)
 {
-    return answer_has_room(d, d->serve.acks_due ? 2 : 1);
+    if (__builtin_expect(!is_room(d->serve.answer_limit - d->serve.answer_at), 0))
+        d->serve.answer_limit = SW_RESPONSE_SLOTS + atomic_load_explicit(&d->rx->responses_consumed,
+                                                                         memory_order_acquire);
+    return is_room(d->serve.answer_limit - d->serve.answer_at);
 }
 
 struct sw_record *sw_answer_reserve(struct sw_direct_qp *d, uint32_t len_bytes)
 {
-    if (!answer_has_room(d, 1))
+    if (!sw_answer_has_room(d))
         return NULL;
     struct sw_record *record = &d->tx->responses[d->serve.answer_at % SW_RESPONSE_SLOTS];
     record->flags = 0;
     record->slots = 1;
     record->verdict = SW_ACK;
     record->len_bytes = len_bytes;
-    record->imm = 0;
     if (len_bytes) {
         uint32_t end,
             used = atomic_load_explicit(&d->rx->response_bounce_consumed, memory_order_acquire);
@@ -60,6 +55,7 @@ struct sw_record *sw_answer_reserve(struct sw_direct_qp *d, uint32_t len_bytes)
 
 void sw_answer_publish(struct sw_direct_qp *d, struct sw_record *record)
 {
+    record->imm = d->serve.acknowledged;
     atomic_store_explicit(&record->seq, d->serve.answer_at + 1, memory_order_release);
     d->serve.answer_at++;
     d->serve.wake_due = true;
@@ -76,18 +72,15 @@ void sw_answer_wake(struct sw_direct_qp *d)
         sw_peer_ring(d->peer);
 }
 
-bool sw_answer_acks(struct sw_direct_qp *d)
+void sw_answer_acks(struct sw_direct_qp *d)
 {
     if (!d->serve.acks_due)
-        return true;
-    struct sw_record *record = sw_answer_reserve(d, 0);
-    if (!record)
-        return false;
-    record->kind = SW_REC_ANSWER;
-    record->imm = d->serve.acks_due - 1;
+        return;
+    d->serve.acknowledged += d->serve.acks_due;
     d->serve.acks_due = 0;
-    sw_answer_publish(d, record);
-    return true;
+    /* Pairs with the acquire of who collects: the answers before it are there. */
+    atomic_store_explicit(&d->tx->acknowledged, d->serve.acknowledged, memory_order_release);
+    d->serve.wake_due = true;
 }
 
 /* Room is given back now and then, as each time costs the peer a cache line; and where an answer is
@@ -104,7 +97,8 @@ void sw_answer_tell(struct sw_qp *qp, struct sw_direct_qp *d)
     const bool answers = d->serve.acks_due;
     bool due = answers || owes_room(d);
     if (due && sw_bind_enter(qp, d)) {
-        due = !sw_answer_acks(d);
+        due = false;
+        sw_answer_acks(d);
         if (owes_room(d) || (answers && d->serve.bounce_end != d->serve.bounce_told)) {
             atomic_store_explicit(&d->tx->requests_consumed, d->serve.at, memory_order_release);
             atomic_store_explicit(&d->tx->request_bounce_consumed, d->serve.bounce_end,

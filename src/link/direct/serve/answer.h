@@ -17,10 +17,10 @@ struct sw_qp;
 struct sw_record *sw_answer_reserve(struct sw_direct_qp *d, uint32_t len_bytes);
 void sw_answer_publish(struct sw_direct_qp *d, struct sw_record *record);
 
-/* Requests that were done (d->serve.acks_due) are answered together: by one record for all since
- * the last answer, and before any other answer. false: no room for it. */
-bool sw_answer_acks(struct sw_direct_qp *d);
-/* Whether there is room for that and one more answer. */
+/* Tells the peer how many requests were done (d->serve.acks_due), all in one word. Before any other
+ * answer. */
+void sw_answer_acks(struct sw_direct_qp *d);
+/* Whether there is room for one more answer. */
 bool sw_answer_has_room(struct sw_direct_qp *d);
 
 /* Wakes a peer that sleeps until its requests are answered, if any were since the last call.

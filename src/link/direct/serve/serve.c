@@ -27,7 +27,8 @@ enum sw_serve sw_serve_answer(struct sw_qp *qp, struct sw_direct_qp *d, enum sw_
     sw_lock_assert_held(&qp->lock);
     bool answered = false;
     if (sw_bind_enter(qp, d)) {
-        struct sw_record *record = sw_answer_acks(d) ? sw_answer_reserve(d, 0) : NULL;
+        sw_answer_acks(d);
+        struct sw_record *record = sw_answer_reserve(d, 0);
         answered = record;
         if (record) {
             record->kind = SW_REC_ANSWER;

@@ -45,6 +45,13 @@ static bool collect(struct rig *rig, struct sw_record *record)
     return sw_bounce_collect(rig->qp, rig->d);
 }
 
+/* The target says that it has done so many requests, ever. */
+static bool collect_acks(struct rig *rig, uint32_t count)
+{
+    atomic_store(&rig->block->acknowledged, count);
+    return sw_bounce_collect(rig->qp, rig->d);
+}
+
 static void sw_bounce_start__send_in_pieces(void **state)
 {
     struct rig *rig = *state;
@@ -287,25 +294,68 @@ static void sw_bounce_collect__past_the_wrap(void **state)
     assert_int_equal(rig->d->send.response_at, 2);
 }
 
-/* One answer for three requests, of which none may be answered twice. */
-static void sw_bounce_collect__one_answer_for_several(void **state)
+/* Three requests are done, of which none may be answered twice. */
+static void sw_bounce_collect__acks(void **state)
 {
     struct rig *rig = *state;
     struct sw_wqe *wqes[4];
     for (int i = 0; i < 4; i++)
         wqes[i] = ask(rig, IBV_WR_SEND, 0, 8);
+    for (int again = 0; again < 2; again++) {
+        assert_true(collect_acks(rig, 3));
+        for (int i = 0; i < 3; i++)
+            assert_int_equal(wqes[i]->state, SW_WQE_DONE);
+        assert_int_equal(wqes[3]->state, SW_WQE_SENT);
+        assert_int_equal(rig->d->send.answers_due, 1);
+    }
+    assert_int_equal(rig->d->send.response_at, 0);
+}
+
+static void sw_bounce_collect__acks_past_the_wrap(void **state)
+{
+    struct rig *rig = *state;
+    rig->d->send.acknowledged = UINT32_MAX;
+    struct sw_wqe *first = ask(rig, IBV_WR_SEND, 0, 8), *second = ask(rig, IBV_WR_SEND, 0, 8);
+    assert_true(collect_acks(rig, 1));
+    assert_int_equal(first->state, SW_WQE_DONE);
+    assert_int_equal(second->state, SW_WQE_DONE);
+}
+
+/* A record says how much was done before it; the rest of the count comes behind it. */
+static void sw_bounce_collect__a_record_among_acks(void **state)
+{
+    static const enum ibv_wr_opcode opcodes[] = {IBV_WR_SEND, IBV_WR_ATOMIC_FETCH_AND_ADD,
+                                                 IBV_WR_SEND, IBV_WR_SEND};
+    struct rig *rig = *state;
+    struct sw_wqe *wqes[4];
+    for (int i = 0; i < 4; i++)
+        wqes[i] = ask(rig, opcodes[i], 0, 8);
     struct sw_record *record = next_answer(rig, SW_REC_ANSWER);
-    record->imm = 2;
-    assert_true(collect(rig, record));
+    record->imm = 1;
+    record->compare_add = 0x1122334455667788;
+    atomic_store(&record->seq, 1);
+    assert_true(collect_acks(rig, 2));
     for (int i = 0; i < 3; i++)
         assert_int_equal(wqes[i]->state, SW_WQE_DONE);
     assert_int_equal(wqes[3]->state, SW_WQE_SENT);
+    const uint64_t original = 0x1122334455667788;
+    assert_memory_equal(rig->bytes, &original, 8);
     assert_int_equal(rig->d->send.answers_due, 1);
-    assert_int_equal(rig->d->send.response_at, 1);
+    assert_int_equal(rig->d->send.acknowledged, 2);
+}
+
+static void sw_bounce_collect__a_record_from_before(void **state)
+{
+    struct rig *rig = *state;
+    for (int i = 0; i < 3; i++)
+        ask(rig, IBV_WR_SEND, 0, 8);
+    assert_true(collect_acks(rig, 1));
+    assert_false(collect(rig, next_answer(rig, SW_REC_ANSWER))); /* none was done before it? */
+    assert_int_equal(rig->d->send.fail_status, IBV_WC_BAD_RESP_ERR);
 }
 
 /* Messages are done at once, and what is between them by its own rules. */
-static void sw_bounce_collect__one_answer_for_several_kinds(void **state)
+static void sw_bounce_collect__acks_of_several_kinds(void **state)
 {
     static const enum ibv_wr_opcode opcodes[] = {IBV_WR_SEND, IBV_WR_SEND_WITH_IMM,
                                                  IBV_WR_RDMA_WRITE, IBV_WR_SEND, IBV_WR_SEND};
@@ -313,9 +363,7 @@ static void sw_bounce_collect__one_answer_for_several_kinds(void **state)
     struct sw_wqe *wqes[5];
     for (int i = 0; i < 5; i++)
         wqes[i] = ask(rig, opcodes[i], 0, 8);
-    struct sw_record *record = next_answer(rig, SW_REC_ANSWER);
-    record->imm = 3;
-    assert_true(collect(rig, record));
+    assert_true(collect_acks(rig, 4));
     for (int i = 0; i < 4; i++)
         assert_int_equal(wqes[i]->state, SW_WQE_DONE);
     assert_int_equal(wqes[4]->state, SW_WQE_SENT);
@@ -327,22 +375,18 @@ static void sw_bounce_collect__answers_more_than_was_asked(void **state)
     struct rig *rig = *state;
     for (int i = 0; i < 2; i++)
         ask(rig, IBV_WR_SEND, 0, 8);
-    struct sw_record *record = next_answer(rig, SW_REC_ANSWER);
-    record->imm = UINT32_MAX;
-    assert_false(collect(rig, record));
+    assert_false(collect_acks(rig, UINT32_MAX));
     assert_int_equal(rig->d->send.fail_status, IBV_WC_BAD_RESP_ERR);
     assert_int_equal(rig->d->send.answers_due, 0);
 }
 
 /* An atomic has an answer of its own, for it returns a value. */
-static void sw_bounce_collect__atomic_among_several(void **state)
+static void sw_bounce_collect__an_atomic_among_acks(void **state)
 {
     struct rig *rig = *state;
     ask(rig, IBV_WR_SEND, 0, 8);
     struct sw_wqe *wqe = ask(rig, IBV_WR_ATOMIC_FETCH_AND_ADD, 0, 8);
-    struct sw_record *record = next_answer(rig, SW_REC_ANSWER);
-    record->imm = 1;
-    assert_false(collect(rig, record));
+    assert_false(collect_acks(rig, 2));
     assert_int_equal(wqe->state, SW_WQE_SENT);
     assert_int_equal(rig->d->send.fail_status, IBV_WC_BAD_RESP_ERR);
 }
@@ -383,27 +427,24 @@ static void sw_answer_reserve__ring_and_area(void **state)
     assert_null(sw_answer_reserve(rig->d, 0));
 }
 
-static void sw_answer_acks__one_record_before_any_other(void **state)
+static void sw_answer_acks__before_any_other_answer(void **state)
 {
     struct rig *rig = *state;
-    assert_true(sw_answer_acks(rig->d));
-    assert_int_equal(rig->d->serve.answer_at, 0);
+    sw_answer_acks(rig->d);
+    assert_int_equal(rig_acknowledged(rig), 0);
+    assert_false(rig->d->serve.wake_due);
     rig->d->serve.acks_due = 3;
-    assert_true(sw_answer_acks(rig->d));
-    assert_true(sw_answer_acks(rig->d));
-    assert_int_equal(rig->d->serve.answer_at, 1);
-    const struct sw_record *record = rig_answer(rig, 0);
-    assert_int_equal(record->kind, SW_REC_ANSWER);
-    assert_int_equal(record->verdict, SW_ACK);
-    assert_int_equal(record->imm, 2);
-    rig->d->serve.acks_due = 1;
-    rig->d->serve.answer_at += SW_RESPONSE_SLOTS - 2;
-    assert_false(sw_answer_has_room(rig->d));
-    assert_true(sw_answer_acks(rig->d));
-    assert_false(sw_answer_has_room(rig->d));
-    rig->d->serve.acks_due = 1;
-    assert_false(sw_answer_acks(rig->d));
-    assert_int_equal(rig->d->serve.acks_due, 1);
+    sw_answer_acks(rig->d);
+    sw_answer_acks(rig->d);
+    assert_int_equal(rig_acknowledged(rig), 3);
+    assert_true(rig->d->serve.wake_due);
+    assert_int_equal(rig->d->serve.answer_at, 0);
+    sw_answer_publish(rig->d, sw_answer_reserve(rig->d, 0));
+    assert_int_equal(rig_answer(rig, 0)->imm, 3);
+    rig->d->serve.acknowledged = UINT32_MAX;
+    rig->d->serve.acks_due = 2;
+    sw_answer_acks(rig->d);
+    assert_int_equal(rig_acknowledged(rig), 1);
 }
 
 static void sw_answer_reserve__area_wraps_whole_pieces(void **state)
@@ -446,14 +487,17 @@ int main(void)
         rig_test(sw_bounce_collect__atomic_result),
         rig_test(sw_bounce_collect__answers_to_nothing),
         rig_test(sw_bounce_collect__past_the_wrap),
-        rig_test(sw_bounce_collect__one_answer_for_several),
-        rig_test(sw_bounce_collect__one_answer_for_several_kinds),
+        rig_test(sw_bounce_collect__acks),
+        rig_test(sw_bounce_collect__acks_past_the_wrap),
+        rig_test(sw_bounce_collect__a_record_among_acks),
+        rig_test(sw_bounce_collect__a_record_from_before),
+        rig_test(sw_bounce_collect__acks_of_several_kinds),
         rig_test(sw_bounce_collect__answers_more_than_was_asked),
-        rig_test(sw_bounce_collect__atomic_among_several),
+        rig_test(sw_bounce_collect__an_atomic_among_acks),
         rig_test(sw_bounce_collect__tells_room_now_and_then),
         rig_test(sw_answer_reserve__ring_and_area),
         rig_test(sw_answer_reserve__area_wraps_whole_pieces),
-        rig_test(sw_answer_acks__one_record_before_any_other),
+        rig_test(sw_answer_acks__before_any_other_answer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

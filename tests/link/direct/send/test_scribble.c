@@ -90,6 +90,7 @@ static void *scribble_block(void *arg)
             atomic_store(&block->responses[i].seq, i + 1);
         }
         atomic_store(&block->responses_consumed, next_random(&s->random) % 64);
+        atomic_store(&block->acknowledged, (uint32_t)next_random(&s->random) % 4);
         atomic_fetch_add(&s->passes, 1);
     }
     return NULL;
