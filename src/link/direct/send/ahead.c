@@ -51,39 +51,47 @@ static inline uint8_t ahead_flags_of(const struct ibv_send_wr *wr)
                      (wr->opcode == IBV_WR_SEND_WITH_IMM ? SW_REC_IMM : 0));
 }
 
-/* Into a record, where a receive waits that has room for it. */
+static inline uint32_t ahead_imm_of(const struct ibv_send_wr *wr)
+{
+    return wr->opcode == IBV_WR_SEND_WITH_IMM ? wr->imm_data : 0;
+}
+
+/* Into a record, where the receive that waits has room for it. */
 static inline bool send_short(struct sw_qp *qp, struct sw_direct_qp *d,
                               const struct ibv_send_wr *wr)
 {
     const uint32_t len_bytes = wr->sg_list->length;
-    if (!sw_receive_is_there(d) ||
-        len_bytes > atomic_load_explicit(&d->remote.entry->rq_len_min_bytes, memory_order_acquire))
+    if (len_bytes > atomic_load_explicit(&d->remote.entry->rq_len_min_bytes, memory_order_acquire))
         return false;
     const struct sw_gather gather = sw_gather_posted(qp, wr);
     if (!gather.inline_bytes)
         return false;
     const uint8_t flags = ahead_flags_of(wr);
-    return sw_send_inline(d, &gather, len_bytes, flags, flags & SW_REC_IMM ? wr->imm_data : 0) ==
-           SW_STEP_DONE;
+    return sw_send_inline(d, &gather, len_bytes, flags, ahead_imm_of(wr)) == SW_STEP_DONE;
 }
 
-/* Into the receive that waits for it, where that is mapped. What is wrong with it, the queue says.
- */
+/* Into the receive itself, where that is mapped. What is wrong with it, the queue says. */
 static bool send_placed(struct sw_qp *qp, struct sw_direct_qp *d, const struct ibv_send_wr *wr)
 {
     const uint32_t len_bytes = wr->sg_list->length;
     struct sw_peer_receive receive;
     struct sw_placing placing;
-    if (!sw_receive_is_there(d))
-        return false;
     const struct sw_gather gather = sw_gather_posted(qp, wr);
     sw_peer_receive_read(d, &receive);
     if (!gather.inline_bytes || sw_peer_receive_judge(d, &receive, len_bytes, &placing) != SW_ACK ||
         !sw_placing_suits(d, &placing))
         return false;
     const uint8_t flags = ahead_flags_of(wr);
-    const struct sw_placed message = {len_bytes, flags & SW_REC_IMM ? wr->imm_data : 0, flags};
+    const struct sw_placed message = {len_bytes, ahead_imm_of(wr), flags};
     return sw_placing_send(d, &gather, &placing, &message) == SW_STEP_DONE;
+}
+
+/* To a queue of the peer's own, where a receive waits. */
+static inline bool send_own(struct sw_qp *qp, struct sw_direct_qp *d, const struct ibv_send_wr *wr)
+{
+    if (!sw_receive_is_there(d))
+        return false;
+    return wr->sg_list->length > SW_INLINE_BYTES ? send_placed(qp, d, wr) : send_short(qp, d, wr);
 }
 
 /* Into a record, where the target takes a receive of a shared queue for it. */
@@ -99,7 +107,7 @@ static inline bool send_shared(struct sw_qp *qp, struct sw_direct_qp *d,
     const uint8_t flags = ahead_flags_of(wr);
     const struct sw_whole whole = {
         .flags = flags,
-        .imm = flags & SW_REC_IMM ? wr->imm_data : 0,
+        .imm = ahead_imm_of(wr),
         .srq_num = qp->type == IBV_QPT_XRC_SEND ? wr->qp_type.xrc.remote_srqn : 0};
     return sw_send_whole(qp, d, &gather, len_bytes, &whole) == SW_STEP_SENT;
 }
@@ -116,11 +124,9 @@ static inline enum sw_step execute_one(struct sw_qp *qp, struct sw_direct_qp *d,
         (!sw_lane_leads_to(d, wr->qp_type.xrc.remote_srqn) ||
          !sw_bind_name_srq(d, wr->qp_type.xrc.remote_srqn)))
         return SW_STEP_BLOCKED;
-    const bool is_long = wr->sg_list->length > SW_INLINE_BYTES;
-    const bool good = is_shared          ? send_shared(qp, d, wr)
-                      : sends && is_long ? send_placed(qp, d, wr)
-                      : sends            ? send_short(qp, d, wr)
-                                         : write_or_read(qp, d, wr, wr->opcode == IBV_WR_RDMA_READ);
+    const bool good = is_shared ? send_shared(qp, d, wr)
+                      : sends   ? send_own(qp, d, wr)
+                                : write_or_read(qp, d, wr, wr->opcode == IBV_WR_RDMA_READ);
     if (!good)
         return SW_STEP_BLOCKED;
     sw_account_request(qp, d, wr->opcode, wr->sg_list->length);

@@ -365,23 +365,20 @@ static bool is_answered(const struct sw_direct_qp *d)
     return atomic_load_explicit(&slot->seq, memory_order_acquire) == d->send.response_at + 1;
 }
 
-/* Applies the next answer. *consumed: it was for a request. */
-static bool apply_next(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_record *answer,
-                       uint32_t *position, bool *consumed)
+/* A copy of the next answer, if it has come. */
+static bool copy_answer(const struct sw_direct_qp *d, struct sw_record *out)
 {
-    const struct sw_record *slot = &d->rx->responses[d->send.response_at % SW_RESPONSE_SLOTS];
-    memcpy((void *)answer, (const void *)slot, sizeof(*answer));
-    atomic_signal_fence(memory_order_seq_cst); /* what was checked must not be read again */
-    if (!apply_acks(qp, d, answer->imm, position))
+    if (!is_answered(d))
         return false;
-    struct sw_wqe *wqe = next_answered(qp, position);
-    *consumed = wqe;
-    return !wqe || apply_answer(qp, d, answer, wqe, *position);
+    memcpy((void *)out, (const void *)&d->rx->responses[d->send.response_at % SW_RESPONSE_SLOTS],
+           sizeof(*out));
+    atomic_signal_fence(memory_order_seq_cst); /* what was checked must not be read again */
+    return true;
 }
 
-/* Where a record and a count have come, the count may be of requests before it or behind it. The
- * record says how much is before. One that comes after it was looked for is there once a count is
- * seen that was told behind it. */
+/* A record says how many requests were done before it, so these end first. Where none has come, the
+ * count says it. A record that comes meanwhile may belong before a part of that count: whoever sees
+ * the count sees the record, too. */
 bool sw_bounce_collect(struct sw_qp *qp, struct sw_direct_qp *d)
 {
     const uint32_t before = d->send.response_at, acknowledged = d->send.acknowledged;
@@ -390,19 +387,20 @@ bool sw_bounce_collect(struct sw_qp *qp, struct sw_direct_qp *d)
     /* A bound, should the peer write answers as fast as they are read. */
     while (good && (d->send.answers_due || sw_bounce_sending(qp)) &&
            d->send.response_at - before < SW_RESPONSE_SLOTS) {
-        if (!is_answered(d)) {
-            const uint32_t count = atomic_load_explicit(&d->rx->acknowledged, memory_order_acquire);
-            if (count == d->send.acknowledged)
-                break;
-            if (!is_answered(d))
+        struct sw_record answer;
+        const bool has_come = copy_answer(d, &answer);
+        const uint32_t count =
+            has_come ? answer.imm
+                     : atomic_load_explicit(&d->rx->acknowledged, memory_order_acquire);
+        if (count != d->send.acknowledged) {
+            if (has_come || !is_answered(d))
                 good = apply_acks(qp, d, count, &position);
             continue;
         }
-        struct sw_record answer;
-        bool consumed = true;
-        good = apply_next(qp, d, &answer, &position, &consumed);
-        if (!consumed)
+        struct sw_wqe *wqe = has_come ? next_answered(qp, &position) : NULL;
+        if (!wqe)
             break;
+        good = apply_answer(qp, d, &answer, wqe, position);
         if (answer.kind == SW_REC_DATA) {
             bounce_end = answer.bounce_end;
             bounced = true;

@@ -125,7 +125,7 @@ static void sw_ahead_run__stops(void **state)
     assert_int_equal(rig->qp->state, IBV_QPS_RTS);
 }
 
-/* Longer than what a SEND may have; and up to what is worth it, be the memory there or not. */
+/* One of many pages; and how long one may be. */
 static void sw_ahead_run__a_long_write(void **state)
 {
     enum { HALF = RIG_BYTES / 2 };
@@ -215,6 +215,12 @@ static void sw_ahead_run__answers_due(void **state)
     rig->d->send.answers_due = 0;
 }
 
+static void post_at_peer(struct rig *rig, struct ibv_sge *sges, int count)
+{
+    struct ibv_recv_wr recv = {.sg_list = sges, .num_sge = count}, *bad;
+    assert_int_equal(sw_qp_post_recv(rig->other, &recv, &bad), 0);
+}
+
 static void sw_ahead_run__sends(void **state)
 {
     struct rig *rig = *state;
@@ -226,9 +232,8 @@ static void sw_ahead_run__sends(void **state)
     memset(rig->bytes + 512, 0x5a, 200);
     assert_int_equal(run(rig, list.wrs), 0); /* no receive */
     struct ibv_sge room = rig_sge(rig, 16384, 200);
-    struct ibv_recv_wr recv = {.sg_list = &room, .num_sge = 1}, *bad;
     for (int i = 0; i < 3; i++)
-        assert_int_equal(sw_qp_post_recv(rig->other, &recv, &bad), 0);
+        post_at_peer(rig, &room, 1);
     rig->d->send.recv_posted = 2; /* as last read: the third is looked for */
     uint32_t at = rig->d->send.request_at;
     assert_int_equal(run(rig, list.wrs), 3);
@@ -242,12 +247,6 @@ static void sw_ahead_run__sends(void **state)
     assert_int_equal(record->len_bytes, 200);
     assert_int_equal(record->slots, sw_record_slots(200, SW_INLINE_FIRST));
     assert_int_equal(rig->d->send.recv_used, 3);
-}
-
-static void post_at_peer(struct rig *rig, struct ibv_sge *sges, int count)
-{
-    struct ibv_recv_wr recv = {.sg_list = sges, .num_sge = count}, *bad;
-    assert_int_equal(sw_qp_post_recv(rig->other, &recv, &bad), 0);
 }
 
 /* One that no record has room for goes into the receive, be that in several elements. */
@@ -309,8 +308,7 @@ static void sw_ahead_run__short_receive(void **state)
     struct list list;
     make(rig, &list, IBV_WR_SEND);
     struct ibv_sge room = rig_sge(rig, 16384, 7);
-    struct ibv_recv_wr recv = {.sg_list = &room, .num_sge = 1}, *bad;
-    assert_int_equal(sw_qp_post_recv(rig->other, &recv, &bad), 0);
+    post_at_peer(rig, &room, 1);
     rig->d->send.recv_posted = 1;
     assert_int_equal(run(rig, list.wrs), 0);
 }
