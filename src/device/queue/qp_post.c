@@ -152,8 +152,9 @@ void sw_qp_batch_name_srq(struct sw_qp *qp, uint32_t srq_num)
         sw_sq_at(&qp->sq, qp->sq.tail - 1)->srq_num = srq_num;
 }
 
-/* Once for each number that it asks for. No fence comes between, so what it has asked for a moment
- * ago may be missed: it looks again by itself. */
+/* Rings a peer that sleeps until so many receives are posted, once for each number that it asks
+ * for. There is no fence between the post and this look, so a number that was written a moment ago
+ * may be missed. The peer looks again by itself then. */
 static void wake_sender(struct sw_qp *qp, uint32_t posted)
 {
     const _Atomic uint32_t *awaited = atomic_load_explicit(&qp->awaited, memory_order_relaxed);
