@@ -66,7 +66,7 @@ static void check_data(const struct nvt_request *request)
 static void fetch(struct nvt_request *request)
 {
     check_data(request);
-    demand(fetching_count < QUEUES * DEPTH);
+    demand(!request->queue->is_gone && fetching_count < QUEUES * DEPTH);
     fetching[fetching_count++] = request;
 }
 
@@ -316,8 +316,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         connect_queue(n);
     if (take() % 4)
         get_in();
-    while (input.at < input.end)
+    while (input.at < input.end) {
         run_step();
+        nvt_thread_feed(&target.threads[0], true);
+    }
     for (unsigned n = 0; n < QUEUES; n++)
         end_queue(n);
     demand(!outstanding && !target.ctrl_count);

@@ -217,10 +217,9 @@ static uint16_t compare_measure(struct nvt_request *request, uint64_t *bytes)
 static void compare_done(struct nvt_io *io, uint16_t status)
 {
     struct nvt_request *request = io->user;
-    struct nvt_pool *pool = &request->queue->thread->pool;
     if (!status && memcmp(io->data, request->data, io->len_bytes) != 0)
         status = io_final_status(NVF_MEDIA(NVME_SC_COMPARE_FAILED));
-    nvt_pool_give(pool, io->data);
+    nvt_thread_take_back(request->queue->thread, io->data);
     nvt_request_finish(request, status);
 }
 
@@ -250,6 +249,8 @@ static void dsm_done(struct nvt_io *io, uint16_t status)
     struct nvt_request *request = io->user;
     if (status && (status & 0xff) != NVME_SC_INVALID_OPCODE) /* a hint that cannot be followed */
         return nvt_request_finish(request, status);
+    if (request->queue->is_gone) /* nobody waits for the other ranges */
+        return nvt_request_finish(request, NVME_SC_ABORT_REQ);
     dsm_next(request);
 }
 

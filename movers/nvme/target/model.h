@@ -67,6 +67,8 @@ struct nvt_thread {
     uint32_t number; /* in the target's */
     struct nvt_pool pool;
     struct list starved;       /* requests that wait for memory of the pool */
+    bool has_freed;            /* memory, since they were fed */
+    bool is_fed_alone;         /* the first of them is for when the other threads stand still */
     struct nvt_uring *uring;   /* of backends; NULL where no backend needs it */
     uint64_t now_ns;           /* as of its loop's last turn */
     uint64_t commands, errors; /* counted */
@@ -266,7 +268,7 @@ void nvt_request_response(struct nvt_request *request, struct nvf_cqe *out);
 void nvt_request_put(struct nvt_request *request, const void *from, size_t len_bytes,
                      uint64_t offset);
 
-/* Its data is not needed any more. */
+/* Its data is not needed any more. Others that wait for it are served by nvt_thread_feed(). */
 void nvt_request_give_memory(struct nvt_request *request);
 /* Is done with its namespace. */
 void nvt_request_leave(struct nvt_request *request);
@@ -350,8 +352,13 @@ int nvt_target_add_thread(struct nvt_target *target, size_t pool_bytes);
 void nvt_target_free(struct nvt_target *target);
 /* Time has passed: keep-alive. Returns when to call again at the latest. */
 uint64_t nvt_target_tick(struct nvt_target *target, uint64_t now_ns);
-/* Memory has become free: goes on with requests that wait for it. */
-void nvt_thread_feed(struct nvt_thread *thread);
+/* Goes on with requests that wait for memory, if some has become free. Only whoever runs the thread
+ * calls it, between other things: what gives memory back may be ending a queue, and must not find
+ * that its requests have begun again meanwhile. `is_alone`: the other threads stand still. Whether
+ * there were any. */
+bool nvt_thread_feed(struct nvt_thread *thread, bool is_alone);
+/* A piece of its pool that no request has any more. */
+void nvt_thread_take_back(struct nvt_thread *thread, uint8_t *piece);
 
 /* NULL: there is one of that name, or no memory. Its namespaces are added one by one. */
 struct nvt_subsystem *nvt_subsystem_add(struct nvt_target *target,

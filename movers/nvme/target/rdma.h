@@ -72,8 +72,9 @@ struct nvr_listener {
     struct nvt_port *port;
 };
 
-/* NVR_LATER: its command is for when the other threads stand still. */
-enum nvr_slot_state { NVR_FREE, NVR_LATER, NVR_SERVED, NVR_FETCHING, NVR_ANSWERING };
+/* NVR_LATER: its command is for when the other threads stand still. NVR_FETCHED: the same, and its
+ * data has come. */
+enum nvr_slot_state { NVR_FREE, NVR_LATER, NVR_SERVED, NVR_FETCHING, NVR_FETCHED, NVR_ANSWERING };
 
 /* A command under way. */
 struct nvr_slot {
@@ -141,7 +142,7 @@ struct nvr_thread {
     uint32_t device_count, io_queues;
     struct nvr_device devices[NVT_REGION_DEVICES];
     struct list ending; /* queues */
-    struct list later;  /* slots: NVR_LATER */
+    struct list later;  /* slots: NVR_LATER and NVR_FETCHED */
     bool wants_wake;    /* there is something new for it */
     bool has_stopped;   /* the others, for a turn */
     bool is_pool_known; /* to io_uring, or it was refused */
@@ -241,6 +242,8 @@ bool nvr_queue_drain(struct nvr_queue *queue, uint64_t now_ns);
 void nvr_queue_free(struct nvr_queue *queue);
 /* It has broken: ends at the end of this turn of the loop. */
 void nvr_queue_fail(struct nvr_queue *queue);
+/* Now, or when the other threads stand still. */
+bool nvr_slot_is_for_now(const struct nvr_slot *slot);
 /* Serves the commands that wait for the other threads to stand still: they do. */
 void nvr_queue_run_later(struct nvr_thread *thread);
 /* For the next command; perhaps one that waits for a slot. */

@@ -39,6 +39,12 @@ const struct nvt_transport nvr_transport = {.fetch = nvr_send_fetch,
 
 /* ---- completions ---- */
 
+bool nvr_slot_is_for_now(const struct nvr_slot *slot)
+{
+    const struct nvr_queue *queue = (const struct nvr_queue *)slot->request.queue;
+    return queue->server->is_alone || nvt_request_is_shared(&queue->queue, &slot->request.sqe);
+}
+
 static void begin_capsule(struct nvr_queue *queue, uint16_t receive, uint32_t len_bytes)
 {
     struct nvr_slot *slot = LIST_MEMBER(list_first(&queue->free_slots), struct nvr_slot, node);
@@ -54,10 +60,10 @@ static void begin_capsule(struct nvr_queue *queue, uint16_t receive, uint32_t le
         slot->request.in_capsule_region = &receives->data_region;
         slot->request.in_capsule_bytes = len_bytes - NVF_SQE_BYTES;
     }
-    if (queue->server->is_alone || nvt_request_is_shared(&queue->queue, &slot->request.sqe))
+    slot->request.queue = &queue->queue;
+    if (nvr_slot_is_for_now(slot))
         return nvt_request_begin(&queue->queue, &slot->request);
     slot->state = NVR_LATER;
-    slot->request.queue = &queue->queue;
     list_append(&queue->thread->later, &slot->node);
 }
 
@@ -66,9 +72,13 @@ void nvr_queue_run_later(struct nvr_thread *thread)
     struct list_node *node;
     while ((node = list_first(&thread->later))) {
         struct nvr_slot *slot = LIST_MEMBER(node, struct nvr_slot, node);
+        const bool has_begun = slot->state == NVR_FETCHED;
         list_remove(node);
         slot->state = NVR_SERVED;
-        nvt_request_begin(slot->request.queue, &slot->request);
+        if (has_begun)
+            nvt_request_fetched(&slot->request, true);
+        else
+            nvt_request_begin(slot->request.queue, &slot->request);
     }
 }
 
@@ -373,6 +383,22 @@ bool nvr_queue_drain(struct nvr_queue *queue, uint64_t now_ns)
     return true;
 }
 
+/* What waits for its host ends; what a backend has, and what waits for memory or an event, is the
+ * model's. None begins meanwhile: memory that is given back feeds requests later. */
+static void end_slot(struct nvr_slot *slot)
+{
+    const enum nvr_slot_state state = slot->state;
+    if (state == NVR_FREE || state == NVR_SERVED)
+        return;
+    slot->state = NVR_FREE;
+    if (state == NVR_LATER || state == NVR_FETCHED)
+        list_remove(&slot->node);
+    if (state == NVR_FETCHING || state == NVR_FETCHED)
+        nvt_request_fetched(&slot->request, false);
+    else if (state == NVR_ANSWERING)
+        nvt_request_end(&slot->request);
+}
+
 void nvr_queue_end(struct nvr_queue *queue)
 {
     if (queue->is_over)
@@ -388,17 +414,8 @@ void nvr_queue_end(struct nvr_queue *queue)
         rdma_destroy_id(queue->id);
         queue->id = NULL;
     }
-    for (uint32_t i = 0; queue->slots && i < queue->slot_count; i++) {
-        struct nvr_slot *slot = &queue->slots[i];
-        if (slot->state == NVR_FETCHING)
-            nvt_request_fetched(&slot->request, false);
-        else if (slot->state == NVR_ANSWERING)
-            nvt_request_end(&slot->request);
-        else if (slot->state == NVR_LATER)
-            list_remove(&slot->node);
-        if (slot->state == NVR_LATER || slot->state == NVR_FETCHING || slot->state == NVR_ANSWERING)
-            slot->state = NVR_FREE;
-    }
+    for (uint32_t i = 0; queue->slots && i < queue->slot_count; i++)
+        end_slot(&queue->slots[i]);
     if (nvt_queue_gone(&queue->queue))
         return nvr_queue_free(queue);
     if (!queue->is_listed) /* backends have something under way: looked at again by the loop */

@@ -5,6 +5,7 @@
  * handled all that came. The device then has one call for many answers, and only the last of a list
  * is signaled: it tells that those before it are done, too.
  */
+#include <assert.h>
 #include <string.h>
 
 #include "common/minmax.h"
@@ -209,9 +210,8 @@ void nvr_send_fetch(struct nvt_request *request)
 {
     struct nvr_queue *queue = queue_of(request);
     struct nvr_slot *slot = rdma_send_slot_of(request);
+    assert(!queue->is_over); /* such a queue has no requests that could begin */
     slot->state = NVR_FETCHING;
-    if (queue->is_over)
-        return nvt_request_fetched(request, false);
     add_or_block(queue, slot);
 }
 
@@ -243,6 +243,16 @@ static void end_answers(struct nvr_queue *queue, uint32_t sent)
     }
 }
 
+static void fetch_done(struct nvr_queue *queue, struct nvr_slot *slot)
+{
+    const bool is_for_now = nvr_slot_is_for_now(slot);
+    slot->state = is_for_now ? NVR_SERVED : NVR_FETCHED;
+    if (is_for_now)
+        nvt_request_fetched(&slot->request, true);
+    else
+        list_append(&queue->thread->later, &slot->node);
+}
+
 void nvr_send_done(struct nvr_queue *queue, enum nvr_wr_kind kind, uint16_t index)
 {
     struct nvr_slot *slot = &queue->slots[index];
@@ -250,8 +260,7 @@ void nvr_send_done(struct nvr_queue *queue, enum nvr_wr_kind kind, uint16_t inde
     if (kind == NVR_WR_FETCH) {
         queue->sends_free += slot->sends;
         slot->sends = 0;
-        slot->state = NVR_SERVED;
-        nvt_request_fetched(&slot->request, true);
+        fetch_done(queue, slot);
     }
     if (!list_is_empty(&queue->blocked))
         unblock_queue(queue);

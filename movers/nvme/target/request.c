@@ -40,38 +40,47 @@ static void request_go_on(struct nvt_request *request)
         target_run_request(request);
 }
 
-/* Whether there is more of it now. */
-static bool give_memory(struct nvt_request *request)
+void nvt_thread_take_back(struct nvt_thread *thread, uint8_t *piece)
 {
-    const bool had_memory = request->pool_bytes > 0;
-    if (request->is_starved) {
-        list_remove(&request->wait);
-        request->is_starved = false;
-    }
-    if (had_memory)
-        nvt_pool_give(&request->queue->thread->pool, request->data);
-    request->pool_bytes = 0;
-    request->data = NULL;
-    return had_memory;
+    nvt_pool_give(&thread->pool, piece);
+    thread->has_freed = true;
 }
 
 void nvt_request_give_memory(struct nvt_request *request)
 {
-    if (give_memory(request))
-        nvt_thread_feed(request->queue->thread);
+    struct nvt_thread *thread = request->queue->thread;
+    if (request->is_starved) { /* the next one may want less */
+        list_remove(&request->wait);
+        thread->has_freed = true;
+    }
+    if (request->pool_bytes)
+        nvt_thread_take_back(thread, request->data);
+    request->is_starved = false;
+    request->pool_bytes = 0;
+    request->data = NULL;
 }
 
-void nvt_thread_feed(struct nvt_thread *thread)
+bool nvt_thread_feed(struct nvt_thread *thread, bool is_alone)
 {
     struct list_node *node;
+    bool any = false;
+    if (!thread->has_freed)
+        return false;
+    thread->has_freed = thread->is_fed_alone = false;
     while ((node = list_first(&thread->starved))) {
         struct nvt_request *request = LIST_MEMBER(node, struct nvt_request, wait);
+        if (!is_alone && !nvt_request_is_shared(request->queue, &request->sqe)) {
+            thread->has_freed = thread->is_fed_alone = true;
+            break;
+        }
         if (!get_memory(request))
-            return;
+            break;
         list_remove(&request->wait);
         request->is_starved = false;
+        any = true;
         request_go_on(request);
     }
+    return any;
 }
 
 /* ---- beginning ---- */
@@ -207,13 +216,11 @@ void nvt_request_finish(struct nvt_request *request, uint16_t status)
 void nvt_request_end(struct nvt_request *request)
 {
     struct nvt_queue *queue = request->queue;
-    const bool had_memory = give_memory(request);
+    nvt_request_give_memory(request);
     list_remove(&request->node);
     if (request->ns) /* not before: its memory may have been on the wire until now */
         nvt_request_leave(request);
     queue->under_way--;
-    if (had_memory)
-        nvt_thread_feed(queue->thread);
 }
 
 void nvt_request_leave(struct nvt_request *request)
@@ -262,7 +269,7 @@ bool nvt_queue_gone(struct nvt_queue *queue)
 {
     struct nvt_request *request;
     queue->is_gone = true;
-    while ((request = find_waiting(queue))) /* anew each time: memory feeds others */
+    while ((request = find_waiting(queue))) /* anew each time: its end may end others */
         nvt_request_finish(request, NVME_SC_ABORT_REQ);
     if (queue->ctrl)
         nvt_ctrl_lose_queue(queue->ctrl, queue);

@@ -49,6 +49,7 @@ void nvr_thread_let_others_go(struct nvr_thread *thread)
 {
     struct nvr_server *server = thread->server;
     for (uint32_t i = 0; i < server->thread_count; i++) {
+        (void)nvt_thread_feed(server->threads[i].base, true);
         nvr_sends_post(&server->threads[i]);
         (void)nvt_uring_submit(&server->threads[i].uring);
     }
@@ -114,6 +115,7 @@ static bool poll_once(struct nvr_thread *thread)
     bool any = false;
     for (uint32_t i = 0; i < thread->device_count; i++)
         any = nvr_device_poll(thread->server, &thread->devices[i]) || any;
+    any = nvt_thread_feed(thread->base, thread->server->is_alone) || any;
     nvr_sends_post(thread);
     any = nvt_uring_submit(&thread->uring) || any;
     return end_io(thread) || any;
@@ -145,6 +147,12 @@ static bool is_over(const struct nvr_thread *thread, uint64_t now_ns)
     return server->stop_ns && (!server->queue_count || now_ns >= server->stop_ns);
 }
 
+/* Commands for when the others stand still. */
+static bool has_later(const struct nvr_thread *thread)
+{
+    return !list_is_empty(&thread->later) || thread->base->is_fed_alone;
+}
+
 /* What a turn has found; all of it may be others' business as soon as it is over. */
 struct turn {
     bool any, is_over, has_ending, wants_quiet;
@@ -159,13 +167,13 @@ static void take_turn(struct nvr_thread *thread, uint64_t now_ns, struct turn *t
     turn->any = false;
     for (int i = 0; i < TURNS; i++) {
         turn->any = poll_once(thread) || turn->any;
-        if (!list_is_empty(&thread->later) || nvt_gate_is_wanted(&server->gate))
+        if (has_later(thread) || nvt_gate_is_wanted(&server->gate))
             break;
     }
     turn->is_over = is_over(thread, now_ns);
     turn->has_ending = !list_is_empty(&thread->ending);
     turn->wants_quiet =
-        !list_is_empty(&thread->later) || (turn->has_ending && any_is_due(thread, now_ns)) ||
+        has_later(thread) || (turn->has_ending && any_is_due(thread, now_ns)) ||
         (is_first(thread) && (now_ns >= thread->tick_ns || nvt_worker_has_done(&server->worker)));
     turn->under_way = nvt_uring_under_way(&thread->uring);
     turn->spin_ns = nvt_pace_spin_ns(&thread->pace, turn->under_way, now_ns);
@@ -264,8 +272,8 @@ static void sleep_until(struct nvr_thread *thread, uint64_t now_ns, uint64_t unt
     begin_turn(thread, now_ns);
     const bool is_armed = arm_all(thread);
     /* What came before the request to be woken keeps it awake. */
-    const bool may_sleep = is_armed && !poll_once(thread) && list_is_empty(&thread->later) &&
-                           list_is_empty(&thread->ending);
+    const bool may_sleep =
+        is_armed && !poll_once(thread) && !has_later(thread) && list_is_empty(&thread->ending);
     end_turn(thread);
     if (may_sleep)
         thread_look_around(thread,

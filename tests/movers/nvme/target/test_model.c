@@ -306,14 +306,13 @@ static void keep_alive__what_came_by_a_queue_that_has_ended_counts(void **state)
     assert_int_equal(cuts, 1);
 }
 
-static void memory__who_finds_none_waits_for_it(void **state)
+enum { TRANSFERS = 4 }; /* of 1 MiB, that have all of the pool */
+
+/* Writes of 1 MiB to a namespace that does not lie in memory: their data is on its way. */
+static void hold_the_pool(struct nvt_request *held[TRANSFERS])
 {
-    (void)state;
-    enum { TRANSFERS = 4 };
-    begin();
     const struct nvt_backend_setup backing = {.size_bytes = 8 << 20};
     struct nvt_backend *backend;
-    struct nvt_request *held[TRANSFERS];
     char error[128];
     assert_int_equal(nvt_backend_find("null")->open(&backing, &backend, error, sizeof(error)), 0);
     const struct nvt_config_namespace second = {.nsid = 2};
@@ -326,16 +325,63 @@ static void memory__who_finds_none_waits_for_it(void **state)
         held[i] = fetching;
     }
     fetching = NULL;
-    assert_int_equal(say(&io_queue, &sqe), WAITS); /* the pool has four pieces of 1 MiB */
+    assert_int_equal(say(&io_queue, &sqe), WAITS);
     assert_null(fetching);
+}
+
+static void memory__who_finds_none_waits_for_it(void **state)
+{
+    (void)state;
+    struct nvt_request *held[TRANSFERS];
+    begin();
+    hold_the_pool(held);
     const int before = answers;
     nvt_request_fetched(held[0], true);
     assert_int_equal(answers, before + 1);
+    assert_true(nvt_thread_feed(&target.threads[0], true));
     assert_non_null(fetching); /* it has the memory of the first */
+    assert_false(nvt_thread_feed(&target.threads[0], true));
     nvt_request_fetched(fetching, true);
     for (int i = 1; i < TRANSFERS; i++)
         nvt_request_fetched(held[i], true);
     assert_int_equal(answers, before + 1 + TRANSFERS);
+}
+
+/* As the transport ends it: what is on its way first. fetch() fails if it is asked meanwhile. */
+static void memory__of_a_queue_that_ends_feeds_none_of_its_requests(void **state)
+{
+    (void)state;
+    struct nvt_request *held[TRANSFERS];
+    begin();
+    hold_the_pool(held);
+    io_queue.is_gone = true;
+    for (int i = 0; i < TRANSFERS; i++)
+        nvt_request_fetched(held[i], false);
+    assert_true(nvt_queue_gone(&io_queue));
+    assert_false(nvt_thread_feed(&target.threads[0], true));
+    assert_int_equal(target.threads[0].pool.free_bytes, TRANSFERS << 20);
+}
+
+/* While other threads serve, one that is not for them is left to when they stand still. */
+static void memory__feeds_admin_commands_alone(void **state)
+{
+    (void)state;
+    struct nvt_request *held[TRANSFERS];
+    struct nvf_sqe sqe = command(nvme_admin_identify, 0, 0, 4096);
+    begin();
+    hold_the_pool(held);
+    sqe.cdw10 = htole32(NVME_IDENTIFY_CNS_CTRL);
+    assert_int_equal(say(&admin, &sqe), WAITS);
+    const int before = answers;
+    for (int i = 0; i < TRANSFERS; i++)
+        nvt_request_fetched(held[i], true);
+    assert_true(nvt_thread_feed(&target.threads[0], false));
+    assert_true(target.threads[0].is_fed_alone);
+    assert_int_equal(answers, before + TRANSFERS);
+    assert_true(nvt_thread_feed(&target.threads[0], true));
+    assert_false(target.threads[0].is_fed_alone);
+    assert_int_equal(answers, before + TRANSFERS + 1);
+    nvt_request_fetched(fetching, true);
 }
 
 int main(void)
@@ -359,6 +405,8 @@ int main(void)
         CASE(keep_alive__silence_ends_the_controller),
         CASE(keep_alive__what_came_by_a_queue_that_has_ended_counts),
         CASE(memory__who_finds_none_waits_for_it),
+        CASE(memory__of_a_queue_that_ends_feeds_none_of_its_requests),
+        CASE(memory__feeds_admin_commands_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

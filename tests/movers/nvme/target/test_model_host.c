@@ -27,6 +27,7 @@ static struct nvt_region capsule_region = {.base = capsule, .len_bytes = sizeof(
 /* Moves as a NIC would: host addresses are offsets into `host`. */
 static void fetch(struct nvt_request *request)
 {
+    assert_false(request->queue->is_gone);
     if (holds) {
         fetching = request;
         return;
