@@ -28,23 +28,23 @@ static void run_async_event(struct nvt_request *request)
     struct nvt_ctrl *ctrl = request->queue->ctrl;
     if (ctrl->aer_count == NVT_AER_MAX)
         return nvt_request_finish(request, NVF_SPECIFIC(NVME_SC_ASYNC_LIMIT) | NVME_SC_DNR);
-    request->is_parked = true;
-    ctrl->aers[ctrl->aer_count++] = request;
+    nvt_ctrl_park(ctrl, request);
     nvt_ctrl_tell(ctrl);
 }
 
 /* Only what waits can be aborted; the response says by bit 0 whether it was. */
 static void run_abort(struct nvt_request *request)
 {
-    struct nvt_ctrl *ctrl = request->queue->ctrl;
+    const struct nvt_ctrl *ctrl = request->queue->ctrl;
     const uint32_t cdw10 = le32toh(request->sqe.cdw10);
     const uint16_t qid = (uint16_t)(cdw10 & 0xffff), cid = (uint16_t)(cdw10 >> 16);
     struct nvt_request *found = NULL;
-    for (uint32_t i = 0; i < ctrl->aer_count && !qid && !found; i++)
-        if (le16toh(ctrl->aers[i]->sqe.cid) == cid) {
-            found = ctrl->aers[i];
-            ctrl->aers[i] = ctrl->aers[--ctrl->aer_count];
-        }
+    for (struct list_node *node = list_first(&ctrl->aers); node && !qid && !found;
+         node = list_after(&ctrl->aers, node)) {
+        struct nvt_request *aer = LIST_MEMBER(node, struct nvt_request, wait);
+        if (le16toh(aer->sqe.cid) == cid)
+            found = aer;
+    }
     if (found)
         nvt_request_finish(found, NVME_SC_ABORT_REQ);
     request->result = found ? 0 : 1;

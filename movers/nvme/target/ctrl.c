@@ -50,6 +50,7 @@ struct nvt_ctrl *nvt_ctrl_create(struct nvt_subsystem *subsystem, struct nvt_que
     nvt_port_hold(ctrl->port);
     ctrl->cntlid = cntlid;
     ctrl->heard_ns = target->now_ns;
+    list_init(&ctrl->aers);
     list_append(&subsystem->ctrls, &ctrl->node);
     target->ctrl_count++;
     return ctrl;
@@ -119,6 +120,14 @@ static bool is_config_valid(uint32_t cc)
     return sq_shift == 6 && cq_shift == 4 && !page && !css && !arbitration;
 }
 
+/* The host may use their places again. */
+static void abort_aers(struct nvt_ctrl *ctrl)
+{
+    struct list_node *node;
+    while ((node = list_first(&ctrl->aers)))
+        nvt_request_finish(LIST_MEMBER(node, struct nvt_request, wait), NVME_SC_ABORT_REQ);
+}
+
 void nvt_ctrl_set_config(struct nvt_ctrl *ctrl, uint32_t cc)
 {
     const uint32_t old = ctrl->cc;
@@ -131,7 +140,7 @@ void nvt_ctrl_set_config(struct nvt_ctrl *ctrl, uint32_t cc)
     if (!(cc & NVF_CC_ENABLE) &&
         (old & NVF_CC_ENABLE)) { /* reset: I/O queues end, this one stays */
         ctrl->csts = 0;
-        ctrl->aer_count = 0;
+        abort_aers(ctrl);
         cut_queues(ctrl, 1);
     }
     if ((cc & NVF_CC_SHUTDOWN) && !(old & NVF_CC_SHUTDOWN)) {
@@ -159,6 +168,20 @@ static const struct {
     {NVT_EVENT_RESERVATION, 0, TYPE_IO_COMMAND_SET, 0, NVME_LOG_LID_RESERVATION},
 };
 
+void nvt_ctrl_park(struct nvt_ctrl *ctrl, struct nvt_request *request)
+{
+    request->is_parked = true;
+    list_append(&ctrl->aers, &request->wait);
+    ctrl->aer_count++;
+}
+
+void nvt_ctrl_unpark(struct nvt_request *request)
+{
+    request->is_parked = false;
+    list_remove(&request->wait);
+    request->queue->ctrl->aer_count--;
+}
+
 void nvt_ctrl_tell(struct nvt_ctrl *ctrl)
 {
     for (size_t i = 0; i < sizeof(events) / sizeof(*events) && ctrl->aer_count; i++) {
@@ -166,7 +189,7 @@ void nvt_ctrl_tell(struct nvt_ctrl *ctrl)
             continue;
         ctrl->events &= ~(uint32_t)events[i].event;
         ctrl->unread |= events[i].event; /* told once, until the host has read the page */
-        struct nvt_request *aer = ctrl->aers[--ctrl->aer_count];
+        struct nvt_request *aer = LIST_MEMBER(list_first(&ctrl->aers), struct nvt_request, wait);
         aer->result =
             events[i].type | (uint32_t)events[i].info << 8 | (uint32_t)events[i].log << 16;
         nvt_request_finish(aer, 0);

@@ -177,7 +177,8 @@ struct nvt_ctrl {
     uint8_t reservation_masks[NVT_NSID_MAX + 1]; /* feature 0x82, by nsid */
     struct nvt_reservation_log reservation_log;
     uint32_t events, unread; /* enum nvt_event: to be told, told and not read */
-    struct nvt_request *aers[NVT_AER_MAX];
+    struct list
+        aers; /* asynchronous event requests: they end with the admin queue, not with this */
     uint32_t aer_count;
     uint32_t changed_count; /* > NVT_NSID_MAX: all */
     uint32_t changed[NVT_NSID_MAX];
@@ -210,9 +211,9 @@ enum nvt_direction { NVT_NO_DATA, NVT_FROM_HOST, NVT_TO_HOST };
 
 struct nvt_request {
     struct list_node node; /* of the queue */
-    struct list_node wait; /* of those that wait for memory, or of the namespace's preemptors */
-    bool is_starved, is_parked;
-    bool is_preempted; /* a preemption ends it: it changes nothing any more */
+    struct list_node wait; /* of those that wait: for memory, for an event, or to have preempted */
+    bool is_starved, is_parked; /* on the list for memory; on that for events */
+    bool is_preempted;          /* a preemption ends it: it changes nothing any more */
     struct nvt_queue *queue;
     struct nvf_sqe sqe;
     uint8_t *in_capsule; /* the data area that came with the SQE */
@@ -334,6 +335,9 @@ void nvt_ctrl_cut_queue(struct nvt_queue *queue);
 /* Ends those whose authentication takes too long. */
 void nvt_ctrl_cut_late(struct nvt_ctrl *ctrl, uint64_t now_ns);
 void nvt_ctrl_set_config(struct nvt_ctrl *ctrl, uint32_t cc);
+/* An asynchronous event request waits until nvt_request_finish(). */
+void nvt_ctrl_park(struct nvt_ctrl *ctrl, struct nvt_request *request);
+void nvt_ctrl_unpark(struct nvt_request *request);
 uint64_t nvt_ctrl_capabilities(void);
 /* Tells the host of an event, now or when it asks next. */
 void nvt_ctrl_notify(struct nvt_ctrl *ctrl, enum nvt_event event);

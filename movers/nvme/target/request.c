@@ -203,7 +203,8 @@ void nvt_request_fetched(struct nvt_request *request, bool is_ok)
 void nvt_request_finish(struct nvt_request *request, uint16_t status)
 {
     request->status = status;
-    request->is_parked = false;
+    if (request->is_parked)
+        nvt_ctrl_unpark(request);
     if (request->queue->is_gone)
         return nvt_request_end(request);
     if (status) {

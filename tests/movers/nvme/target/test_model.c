@@ -127,6 +127,39 @@ static void event__is_told_once_until_it_is_read(void **state)
     assert_int_equal(host[0] + host[4], 2 + 3);
 }
 
+/* The controller lives on by its I/O queue, and events come; the memory of those requests is gone. */
+static void event__has_no_request_of_a_queue_that_has_ended(void **state)
+{
+    (void)state;
+    struct nvf_sqe sqe = command(nvme_admin_async_event, 0, 0, 0);
+    begin();
+    struct nvt_ctrl *ctrl = io_queue.ctrl;
+    ctrl->async_config = 1 << 8;
+    assert_int_equal(say(&admin, &sqe), WAITS);
+    assert_true(nvt_queue_gone(&admin));
+    free_unanswered();
+    const int before = answers;
+    add_ram(8192);
+    assert_int_equal(answers, before);
+    assert_int_equal(ctrl->events, NVT_EVENT_NAMESPACES);
+}
+
+static void event__requests_end_with_a_reset(void **state)
+{
+    (void)state;
+    struct nvf_sqe sqe = command(nvme_admin_async_event, 0, 0, 0);
+    begin();
+    for (int i = 0; i < 2 * NVT_AER_MAX; i++) {
+        assert_int_equal(say(&admin, &sqe), WAITS);
+        const int before = answers;
+        assert_int_equal(set_config(&admin, 0), NVME_SC_ABORT_REQ); /* the last answer */
+        assert_int_equal(answers, before + 2);
+        assert_int_equal(status_before(1), 0);
+        assert_int_equal(admin.under_way, 0);
+        assert_int_equal(set_config(&admin, CC_ENABLED), 0);
+    }
+}
+
 static void namespace__removed_goes_after_its_last_request(void **state)
 {
     (void)state;
@@ -394,6 +427,8 @@ int main(void)
         CASE(io__what_is_written_is_read),
         CASE(io__out_of_range_is_refused),
         CASE(event__is_told_once_until_it_is_read),
+        CASE(event__has_no_request_of_a_queue_that_has_ended),
+        CASE(event__requests_end_with_a_reset),
         CASE(namespace__removed_goes_after_its_last_request),
         CASE(subsystem__a_host_that_is_no_longer_allowed_is_cut),
         CASE(subsystem__removed_goes_with_its_last_controller),

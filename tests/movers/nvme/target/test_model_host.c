@@ -111,6 +111,14 @@ int setup(void **state)
     return 0;
 }
 
+void free_unanswered(void)
+{
+    for (int i = 0; i < REQUESTS_MAX; i++) {
+        free(requests[i]);
+        requests[i] = NULL;
+    }
+}
+
 int teardown(void **state)
 {
     (void)state;
@@ -118,10 +126,7 @@ int teardown(void **state)
     assert_true(nvt_queue_gone(&io_queue));
     assert_true(nvt_queue_gone(&admin));
     nvt_target_free(&target);
-    for (int i = 0; i < REQUESTS_MAX; i++) {
-        free(requests[i]);
-        requests[i] = NULL;
-    }
+    free_unanswered();
     return 0;
 }
 

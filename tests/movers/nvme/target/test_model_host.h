@@ -23,6 +23,8 @@ extern struct nvt_request *fetching;
 /* A target with a subsystem, which has a namespace in memory; no host is connected. */
 int setup(void **state);
 int teardown(void **state);
+/* Those of a connection that has ended. */
+void free_unanswered(void);
 
 void add_ram(uint64_t bytes);
 void make_queue(struct nvt_queue *queue, uint16_t qid);
