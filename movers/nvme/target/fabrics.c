@@ -19,17 +19,25 @@ static uint16_t invalid_param(struct nvt_request *request, uint32_t offset, bool
 
 #define DATA_FAULT(field) invalid_param(request, offsetof(struct nvmf_connect_data, field), true)
 
-static uint16_t connect_measure(struct nvt_request *request, uint64_t *bytes)
+/* A queue is connected once. */
+static uint16_t connect_again(const struct nvt_queue *queue)
 {
-    (void)request;
-    *bytes = sizeof(struct nvmf_connect_data);
-    return 0;
+    if (!queue->ctrl)
+        return 0;
+    return (queue->qid ? NVME_SC_INVALID_OPCODE : NVME_SC_CMD_SEQ_ERROR) | NVME_SC_DNR;
 }
 
-static bool fabrics_is_nqn(const char *text, size_t size)
+static uint16_t connect_measure(struct nvt_request *request, uint64_t *bytes)
+{
+    *bytes = sizeof(struct nvmf_connect_data);
+    return connect_again(request->queue);
+}
+
+/* Empty is none: a subsystem that takes any host takes one without a name. */
+static bool fabrics_is_name(const char *text, size_t size)
 {
     const size_t len = strnlen(text, size);
-    return len > 0 && len < size && len <= NVF_NQN_MAX;
+    return len < size && len <= NVF_NQN_MAX;
 }
 
 static void admit_queue(struct nvt_queue *queue, struct nvt_ctrl *ctrl, uint16_t attributes)
@@ -86,8 +94,8 @@ static uint16_t connect_queue(struct nvt_request *request)
     memcpy(&data, request->data, sizeof(data));
     const uint32_t cdw10 = le32toh(request->sqe.cdw10), cdw11 = le32toh(request->sqe.cdw11);
     const uint16_t qid = (uint16_t)(cdw10 >> 16), entries = (uint16_t)(cdw11 & 0xffff);
-    if (queue->ctrl)
-        return NVME_SC_CMD_SEQ_ERROR | NVME_SC_DNR;
+    if (queue->ctrl) /* by a Connect that came before, and whose data came later */
+        return connect_again(queue);
     if (cdw10 & 0xffff) {
         request->result = nvf_connect_fault(40, false);
         return NVF_SPECIFIC(NVME_SC_CONNECT_FORMAT) | NVME_SC_DNR;
@@ -96,9 +104,9 @@ static uint16_t connect_queue(struct nvt_request *request)
         return invalid_param(request, 42, false);
     if (!entries || entries >= queue->depth + 1u) /* 0's based */
         return invalid_param(request, 44, false);
-    if (!fabrics_is_nqn(data.subsysnqn, sizeof(data.subsysnqn)))
+    if (!*data.subsysnqn || !fabrics_is_name(data.subsysnqn, sizeof(data.subsysnqn)))
         return DATA_FAULT(subsysnqn);
-    if (!fabrics_is_nqn(data.hostnqn, sizeof(data.hostnqn)))
+    if (!fabrics_is_name(data.hostnqn, sizeof(data.hostnqn)))
         return DATA_FAULT(hostnqn);
     struct nvt_subsystem *subsystem = nvt_subsystem_find(queue->target, data.subsysnqn);
     if (!subsystem || !nvt_port_serves(queue->port, subsystem))

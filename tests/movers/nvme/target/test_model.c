@@ -37,6 +37,37 @@ static void connect__names_what_is_wrong(void **state)
     assert_int_equal(connect_as_host(&admin, NQN, 0xffff), NVME_SC_CMD_SEQ_ERROR | NVME_SC_DNR);
 }
 
+static void connect__again_is_refused(void **state)
+{
+    (void)state;
+    begin();
+    const uint16_t cntlid = admin.ctrl->cntlid;
+    assert_int_equal(connect_as_host(&admin, NQN, 0xffff), NVME_SC_CMD_SEQ_ERROR | NVME_SC_DNR);
+    assert_int_equal(connect_as_host(&io_queue, NQN, cntlid), NVME_SC_INVALID_OPCODE | NVME_SC_DNR);
+    struct nvf_sqe sqe = transfer(nvme_cmd_read, 0, 1, 0); /* it stays what it was */
+    assert_int_equal(say(&io_queue, &sqe), 0);
+}
+
+/* SPDK's programs have none by default. */
+static void connect__needs_no_host_nqn(void **state)
+{
+    (void)state;
+    assert_int_equal(connect_named(&admin, NQN, 0xffff, 1, ""), 0);
+    const uint16_t cntlid = (uint16_t)le64toh(response.result);
+    assert_int_equal(set_config(&admin, CC_ENABLED), 0);
+    assert_int_equal(connect_named(&io_queue, NQN, cntlid, 1, ""), 0);
+    assert_true(nvt_queue_gone(&io_queue));
+    assert_true(nvt_queue_gone(&admin));
+    make_queue(&admin, 0);
+    make_queue(&io_queue, 1);
+    struct nvt_nqn allowed = {HOST_NQN};
+    const struct nvt_config_subsystem config = {
+        .nqn.text = NQN, .hosts = &allowed, .host_count = 1};
+    assert_int_equal(nvt_subsystem_update(subsystem, &config), 0);
+    assert_int_equal(connect_named(&admin, NQN, 0xffff, 1, ""),
+                     NVF_SPECIFIC(NVME_SC_CONNECT_INVALID_HOST) | NVME_SC_DNR);
+}
+
 static void io__needs_a_ready_controller(void **state)
 {
     (void)state;
@@ -423,6 +454,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(command__before_connect_is_out_of_sequence),
         CASE(connect__names_what_is_wrong),
+        CASE(connect__again_is_refused),
+        CASE(connect__needs_no_host_nqn),
         CASE(io__needs_a_ready_controller),
         CASE(io__what_is_written_is_read),
         CASE(io__out_of_range_is_refused),
