@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "common/served.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+enum {
+    FILE_NAME_BYTES = 64, /* "fe:00:5423147" */
+    TRIES = 200,
+    PROBES = 5,
+    PAUSE_US = 10000,
+    FLAG_EXITING = 4 /* PF_EXITING, proc(5) */
+};
+
+/* Far behind what programs lock in parts. */
+static const int64_t mark_offset = 1ll << 61;
+
+struct served_holder {
+    int pid; /* 0: not found */
+    bool is_shared, is_ending, has_ended;
+    char program[32];
+};
+
+/* The kernel's name of the file. fstat() has another one on overlays and btrfs. So a lock of
+ * another kind, which flock() does not meet, is taken: it is shown in our own descriptor's list. */
+static bool read_marked_name(int fd, char name[FILE_NAME_BYTES])
+{
+    char path[64], line[256];
+    bool found = false;
+    struct flock mark = {.l_type = F_RDLCK, .l_start = mark_offset, .l_len = 1};
+    if (fcntl(fd, F_OFD_SETLK, &mark))
+        return false;
+    snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
+    FILE *list = fopen(path, "re");
+    while (list && !found && fgets(line, sizeof(line), list))
+        found = sscanf(line, "lock: %*s OFDLCK %*s %*s %*s %63s", name) == 1;
+    if (list)
+        fclose(list);
+    mark.l_type = F_UNLCK;
+    fcntl(fd, F_OFD_SETLK, &mark);
+    return found;
+}
+
+static void served_name_file(int fd, char name[FILE_NAME_BYTES])
+{
+    struct stat st;
+    if (read_marked_name(fd, name))
+        return;
+    name[0] = 0;
+    if (!fstat(fd, &st))
+        snprintf(name, FILE_NAME_BYTES, "%02x:%02x:%llu", major(st.st_dev), minor(st.st_dev),
+                 (unsigned long long)st.st_ino);
+}
+
+static void describe_process(struct served_holder *holder)
+{
+    char path[64], text[512] = "";
+    unsigned flags = 0;
+    snprintf(path, sizeof(path), "/proc/%d/stat", holder->pid);
+    FILE *file = fopen(path, "re");
+    holder->has_ended = !file && errno == ENOENT;
+    if (!file)
+        return;
+    if (!fgets(text, sizeof(text), file))
+        text[0] = 0;
+    fclose(file);
+    /* "4711 (sidewire-pmem) S 1 2 3 4 5 FLAGS": a name may have parentheses. */
+    char *start = strchr(text, '('), *end = strrchr(text, ')'), state = 0;
+    if (!start || !end)
+        return;
+    *end = 0;
+    snprintf(holder->program, sizeof(holder->program), "%.31s", start + 1);
+    if (sscanf(end + 1, " %c %*d %*d %*d %*d %*d %u", &state, &flags) == 2)
+        holder->is_ending = state == 'Z' || flags & FLAG_EXITING;
+}
+
+static struct served_holder find_holder(int fd)
+{
+    struct served_holder holder = {0};
+    char name[FILE_NAME_BYTES], line[256], mode[16], of[FILE_NAME_BYTES];
+    served_name_file(fd, name);
+    FILE *locks = fopen("/proc/locks", "re");
+    while (locks && !holder.pid && fgets(line, sizeof(line), locks)) {
+        int pid;
+        if (sscanf(line, "%*s FLOCK %*s %15s %d %63s", mode, &pid, of) != 3 || strcmp(of, name))
+            continue;
+        holder.pid = pid;
+        holder.is_shared = !strcmp(mode, "READ");
+    }
+    if (locks)
+        fclose(locks);
+    if (holder.pid)
+        describe_process(&holder);
+    return holder;
+}
+
+/* What waits for a moment: a killed process whose files are not closed yet (io_uring closes them
+ * behind its end), and udev, which reads block devices that have been written. */
+static bool leaves_soon(const struct served_holder *holder)
+{
+    return holder->pid &&
+           (holder->is_ending || holder->has_ended || strstr(holder->program, "udev") != NULL);
+}
+
+static void say_who(const struct served_holder *holder, char *who, size_t who_bytes)
+{
+    if (!holder->pid)
+        snprintf(who, who_bytes, "a process that is not seen from here (another container's?)");
+    else if (holder->pid == getpid())
+        snprintf(who, who_bytes, "this process (PID %d)", holder->pid);
+    else if (holder->has_ended)
+        snprintf(who, who_bytes, "a child that process %d, which has ended, left behind",
+                 holder->pid);
+    else
+        snprintf(who, who_bytes, "%s (PID %d)", *holder->program ? holder->program : "a process",
+                 holder->pid);
+}
+
+static int refuse_served(const struct served_holder *holder, const char *path,
+                         const struct mover_serving *how, char *error, size_t error_bytes)
+{
+    char who[128], help[128] = "";
+    say_who(holder, who, sizeof(who));
+    if (how->share_option && !how->is_shared)
+        snprintf(help, sizeof(help),
+                 holder->is_shared ? ", or share it: %s" : ", or start both with %s",
+                 how->share_option);
+    snprintf(error, error_bytes, "%.150s: %s has it locked%s; stop that one%s", path, who,
+             holder->is_shared ? ", shared" : "", help);
+    return -EBUSY;
+}
+
+static int try_lock(int fd, bool is_shared)
+{
+    if (!flock(fd, (is_shared ? LOCK_SH : LOCK_EX) | LOCK_NB))
+        return 0;
+    /* An NFS locks for one alone by writing descriptors only. */
+    if (errno == EBADF && !is_shared)
+        return try_lock(fd, true);
+    return -errno;
+}
+
+static bool lacks_locks(int code)
+{
+    return code == -ENOLCK || code == -EOPNOTSUPP || code == -ENOSYS;
+}
+
+int mover_served_lock(int fd, const char *path, const struct mover_serving *how, char *error,
+                      size_t error_bytes)
+{
+    struct served_holder holder = {0};
+    int code = try_lock(fd, how->is_shared);
+    for (uint32_t i = 0; code == -EWOULDBLOCK && i < TRIES; i++) {
+        holder = find_holder(fd);
+        if (!leaves_soon(&holder))
+            return refuse_served(&holder, path, how, error, error_bytes);
+        usleep(PAUSE_US);
+        code = try_lock(fd, how->is_shared);
+    }
+    if (code == -EWOULDBLOCK)
+        return refuse_served(&holder, path, how, error, error_bytes);
+    if (!code || (how->is_shared && lacks_locks(code)))
+        return 0;
+    snprintf(error, error_bytes, "%.150s: cannot be locked: %s%s%s", path, strerror(-code),
+             how->share_option && lacks_locks(code) ? "; without a lock: " : "",
+             how->share_option && lacks_locks(code) ? how->share_option : "");
+    return code;
+}
+
+/* ---- block devices ---- */
+
+static bool find_mount(const struct stat *st, char *where, size_t where_bytes)
+{
+    char line[1024], point[256];
+    unsigned a, b;
+    bool found = false;
+    FILE *mounts = fopen("/proc/self/mountinfo", "re");
+    while (mounts && !found && fgets(line, sizeof(line), mounts))
+        found = sscanf(line, "%*d %*d %u:%u %*s %255s", &a, &b, point) == 3 &&
+                makedev(a, b) == st->st_rdev;
+    if (mounts)
+        fclose(mounts);
+    if (found)
+        snprintf(where, where_bytes, "it is mounted at %s; umount it first", point);
+    return found;
+}
+
+/* EBUSY of an open for us alone. */
+static int refuse_claimed(const char *path, const struct stat *st, const struct mover_serving *how,
+                          char *error, size_t error_bytes)
+{
+    char where[320];
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd >= 0 && try_lock(fd, how->is_shared) == -EWOULDBLOCK) {
+        const struct served_holder holder = find_holder(fd);
+        close(fd);
+        return refuse_served(&holder, path, how, error, error_bytes);
+    }
+    if (fd >= 0)
+        close(fd);
+    if (!find_mount(st, where, sizeof(where)))
+        snprintf(where, sizeof(where),
+                 "it, or a partition of it, is mounted, swap, part of a RAID "
+                 "or a volume, or another program's alone; lsblk shows it");
+    snprintf(error, error_bytes, "%.100s: in use: %s", path, where);
+    return -EBUSY;
+}
+
+static int open_claimed(const char *path, int flags)
+{
+    const int fd = open(path, flags | O_EXCL | O_CLOEXEC);
+    return fd < 0 ? -errno : fd;
+}
+
+/* Shared by several servers it cannot be claimed, but looked at: who mounts it has it claimed. That
+ * claim is ours for a moment, in which another one's look fails. */
+static int open_shared_device(const char *path, int flags)
+{
+    int probe = open_claimed(path, flags);
+    for (uint32_t i = 0; probe == -EBUSY && i < PROBES; i++) {
+        usleep(PAUSE_US);
+        probe = open_claimed(path, flags);
+    }
+    if (probe < 0)
+        return probe;
+    const int fd = open(path, flags | O_CLOEXEC);
+    const int code = fd < 0 ? -errno : fd;
+    close(probe);
+    return code;
+}
+
+static int open_to_serve(const char *path, int flags, const struct mover_serving *how, char *error,
+                         size_t error_bytes)
+{
+    struct stat st;
+    int fd;
+    const bool is_block = !stat(path, &st) && S_ISBLK(st.st_mode);
+    if (!is_block) {
+        fd = open(path, flags | O_CLOEXEC);
+        fd = fd < 0 ? -errno : fd;
+    } else {
+        fd = how->is_shared ? open_shared_device(path, flags) : open_claimed(path, flags);
+    }
+    if (fd == -EBUSY && is_block)
+        return refuse_claimed(path, &st, how, error, error_bytes);
+    if (fd < 0)
+        snprintf(error, error_bytes, "%.150s: %s", path, strerror(-fd));
+    return fd;
+}
+
+int mover_served_open(const char *path, int flags, const struct mover_serving *how, char *error,
+                      size_t error_bytes)
+{
+    const int fd = open_to_serve(path, flags, how, error, error_bytes);
+    if (fd < 0)
+        return fd;
+    const int code = mover_served_lock(fd, path, how, error, error_bytes);
+    if (!code)
+        return fd;
+    close(fd);
+    return code;
+}

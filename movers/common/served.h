@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The lock on what is served, so that two servers never give out one file without being told to.
+ *
+ * It is the kernel's flock(): of the whole file, by reading descriptors too, on files, tmpfs, block
+ * devices, DAX devices and BARs. /proc/locks says who holds it, of other users too. It goes when
+ * the last copy of the descriptor does, so with the process, also by SIGKILL. Programs that are
+ * executed do not get it (O_CLOEXEC). A child by fork() alone keeps it as long as it lives: the
+ * refusal then says that its process has ended.
+ *
+ * What it does not see:
+ * - on an NFS, who serves is known within the host alone where it is mounted with `local_lock`;
+ * - two device nodes of one character device are two files. Block devices are claimed besides
+ *   (O_EXCL), which holds for all nodes, partitions, mounts, RAIDs;
+ * - programs that lock otherwise, or not at all.
+ *
+ * Not F_OFD_SETLK: writing descriptors alone can lock for themselves, and nobody tells the PID.
+ * Not F_SETLK: it is lost as soon as the process closes any descriptor of the file.
+ */
+#ifndef SW_MOVERS_SERVED_H
+#define SW_MOVERS_SERVED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct mover_serving {
+    bool is_shared; /* beside others that share it, too; else alone */
+    /* The option that shares it, "--shared", for the text of a refusal. NULL: it cannot be. */
+    const char *share_option;
+};
+
+/* open() of what is to be served, locked; of a block device claimed, too. The lock lasts until the
+ * descriptor is closed. Returns it, or a negative errno (-EBUSY: served already, or in use) and
+ * what is wrong: the path, who has it, what helps. Waits 2 s at most, and only for a process that
+ * is ending or for udev. */
+int mover_served_open(const char *path, int flags, const struct mover_serving *how, char *error,
+                      size_t error_bytes);
+/* The same of a file that is open; no claim on block devices. `path` is for the error. */
+int mover_served_lock(int fd, const char *path, const struct mover_serving *how, char *error,
+                      size_t error_bytes);
+
+#endif

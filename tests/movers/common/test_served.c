@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The lock on what is served: between processes, in all the ways in which they end. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/loop.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/served.h"
+
+static const struct mover_serving alone = {.share_option = "--shared"};
+static const struct mover_serving shared = {.is_shared = true, .share_option = "--shared"};
+static const struct mover_serving only_alone = {0};
+static char path[64], error[512];
+
+/* Another process that serves `what`, or its status if it cannot. */
+struct server {
+    pid_t pid;
+    int code, stop_fd;
+};
+
+static struct server start_server(const char *what, const struct mover_serving *how, bool forks)
+{
+    int answer[2], stop[2];
+    struct server server = {.code = -EIO};
+    assert_int_equal(pipe2(answer, O_CLOEXEC) | pipe2(stop, O_CLOEXEC), 0);
+    server.pid = fork();
+    assert_true(server.pid >= 0);
+    if (!server.pid) {
+        char byte;
+        close(stop[1]);
+        const int fd = mover_served_open(what, O_RDWR, how, error, sizeof(error));
+        if (forks && fork())
+            _exit(write(answer[1], &fd, sizeof(fd)) != sizeof(fd));
+        _exit((!forks && write(answer[1], &fd, sizeof(fd)) != sizeof(fd)) ||
+              read(stop[0], &byte, 1) < 0);
+    }
+    close(answer[1]);
+    close(stop[0]);
+    server.stop_fd = stop[1];
+    assert_int_equal(read(answer[0], &server.code, sizeof(server.code)), sizeof(server.code));
+    close(answer[0]);
+    return server;
+}
+
+static void end_server(struct server *server, int signal)
+{
+    if (signal)
+        kill(server->pid, signal);
+    close(server->stop_fd);
+    waitpid(server->pid, NULL, 0);
+}
+
+static int try_to_serve(int flags, const struct mover_serving *how)
+{
+    error[0] = 0;
+    const int fd = mover_served_open(path, flags, how, error, sizeof(error));
+    if (fd >= 0)
+        close(fd);
+    return fd < 0 ? fd : 0;
+}
+
+static void says(const char *word)
+{
+    if (!strstr(error, word))
+        fail_msg("\"%s\" is not said in \"%s\"", word, error);
+}
+
+static void served_open__once(void **state)
+{
+    (void)state;
+    char pid[32];
+    struct server other = start_server(path, &alone, false);
+    assert_true(other.code >= 0);
+    assert_int_equal(try_to_serve(O_RDWR, &alone), -EBUSY);
+    snprintf(pid, sizeof(pid), "(PID %d)", other.pid);
+    says(path);
+    says(pid);
+    says("test_movers_ser"); /* the kernel keeps 15 characters */
+    says("--shared");
+    assert_int_equal(try_to_serve(O_RDWR, &only_alone), -EBUSY);
+    assert_null(strstr(error, "--shared"));
+    assert_int_equal(try_to_serve(O_RDONLY, &alone), -EBUSY);
+    assert_int_equal(try_to_serve(O_RDONLY, &shared), -EBUSY);
+    end_server(&other, 0);
+    assert_int_equal(try_to_serve(O_RDONLY, &alone), 0);
+}
+
+static void served_open__once_in_a_process(void **state)
+{
+    (void)state;
+    const int fd = mover_served_open(path, O_RDWR, &alone, error, sizeof(error));
+    assert_true(fd >= 0);
+    assert_int_equal(try_to_serve(O_RDWR, &alone), -EBUSY);
+    says("this process");
+    close(open(path, O_RDWR)); /* which loses locks of fcntl() */
+    assert_int_equal(try_to_serve(O_RDWR, &alone), -EBUSY);
+    close(fd);
+    assert_int_equal(try_to_serve(O_RDWR, &alone), 0);
+}
+
+static void served_open__again_after_a_kill(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        struct server other = start_server(path, &alone, false);
+        assert_true(other.code >= 0);
+        kill(other.pid, SIGKILL); /* not waited for yet */
+        int code = -EBUSY;
+        for (int tries = 0; code == -EBUSY && tries < 1000; tries++)
+            code = try_to_serve(O_RDWR, &alone);
+        assert_int_equal(code, 0);
+        end_server(&other, 0);
+    }
+}
+
+static void served_open__shared(void **state)
+{
+    (void)state;
+    struct server one = start_server(path, &shared, false);
+    struct server two = start_server(path, &shared, false);
+    assert_true(one.code >= 0 && two.code >= 0);
+    assert_int_equal(try_to_serve(O_RDONLY, &shared), 0);
+    assert_int_equal(try_to_serve(O_RDWR, &alone), -EBUSY);
+    says("shared");
+    end_server(&one, SIGKILL);
+    assert_int_equal(try_to_serve(O_RDWR, &alone), -EBUSY);
+    end_server(&two, SIGKILL);
+    assert_int_equal(try_to_serve(O_RDWR, &alone), 0);
+}
+
+/* A copy of the descriptor lives on in it. What is executed has none. */
+static void served_open__a_child_keeps_it(void **state)
+{
+    (void)state;
+    struct server other = start_server(path, &alone, true);
+    assert_true(other.code >= 0);
+    waitpid(other.pid, NULL, 0);
+    assert_int_equal(try_to_serve(O_RDWR, &alone), -EBUSY);
+    says("a child");
+    close(other.stop_fd);
+    int code = -EBUSY;
+    for (int tries = 0; code == -EBUSY && tries < 100; tries++)
+        code = try_to_serve(O_RDWR, &alone);
+    assert_int_equal(code, 0);
+    const int fd = mover_served_open(path, O_RDWR, &alone, error, sizeof(error));
+    assert_true(fd >= 0 && fcntl(fd, F_GETFD) & FD_CLOEXEC);
+    close(fd);
+}
+
+static void served_open__not_there(void **state)
+{
+    (void)state;
+    assert_int_equal(mover_served_open("/nowhere/at/all", O_RDWR, &alone, error, sizeof(error)),
+                     -ENOENT);
+    says("/nowhere/at/all");
+}
+
+/* ---- a block device: its loop device ---- */
+
+static bool make_loop(char name[32], int *loop)
+{
+    const int control = open("/dev/loop-control", O_RDWR | O_CLOEXEC);
+    const int number = control < 0 ? -1 : ioctl(control, LOOP_CTL_GET_FREE);
+    const int file = open(path, O_RDWR | O_CLOEXEC);
+    struct loop_config config = {.fd = (uint32_t)file, .info.lo_flags = LO_FLAGS_AUTOCLEAR};
+    snprintf(name, 32, "/dev/loop%d", number);
+    *loop = number < 0 ? -1 : open(name, O_RDWR | O_CLOEXEC);
+    const bool is_made = *loop >= 0 && !ioctl(*loop, LOOP_CONFIGURE, &config);
+    if (*loop >= 0 && !is_made)
+        close(*loop);
+    close(file);
+    if (control >= 0)
+        close(control);
+    return is_made;
+}
+
+static void served_open__a_device_once(void **state)
+{
+    (void)state;
+    char name[32], node[64];
+    struct stat st;
+    int loop;
+    if (!make_loop(name, &loop)) {
+        print_message("no loop device here\n");
+        skip();
+    }
+    struct server other = start_server(name, &alone, false);
+    assert_true(other.code >= 0);
+    assert_true(mover_served_open(name, O_RDWR, &shared, error, sizeof(error)) == -EBUSY);
+    says("(PID ");
+    /* Another node of the device, which has no lock to be seen. */
+    snprintf(node, sizeof(node), "%.50s-node", path);
+    assert_int_equal(fstat(loop, &st), 0);
+    if (!mknod(node, S_IFBLK | 0600, st.st_rdev)) {
+        const int fd = mover_served_open(node, O_RDWR, &alone, error, sizeof(error));
+        unlink(node);
+        if (fd != -EACCES && fd != -EPERM) {
+            assert_int_equal(fd, -EBUSY);
+            says("in use");
+        }
+    }
+    end_server(&other, SIGKILL);
+    struct server one = start_server(name, &shared, false);
+    struct server two = start_server(name, &shared, false);
+    assert_true(one.code >= 0 && two.code >= 0);
+    assert_true(mover_served_open(name, O_RDWR, &alone, error, sizeof(error)) == -EBUSY);
+    end_server(&one, SIGKILL);
+    end_server(&two, SIGKILL);
+    close(loop);
+}
+
+static int make_file(void **state)
+{
+    (void)state;
+    snprintf(path, sizeof(path), "/var/tmp/served-XXXXXX");
+    const int fd = mkstemp(path);
+    const int code = fd < 0 || ftruncate(fd, 1 << 20);
+    close(fd);
+    return code;
+}
+
+static int remove_file(void **state)
+{
+    (void)state;
+    return unlink(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(served_open__once),
+        cmocka_unit_test(served_open__once_in_a_process),
+        cmocka_unit_test(served_open__again_after_a_kill),
+        cmocka_unit_test(served_open__shared),
+        cmocka_unit_test(served_open__a_child_keeps_it),
+        cmocka_unit_test(served_open__not_there),
+        cmocka_unit_test(served_open__a_device_once),
+    };
+    return cmocka_run_group_tests(tests, make_file, remove_file);
+}
