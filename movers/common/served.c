@@ -128,7 +128,7 @@ static int refuse_served(const struct served_holder *holder, const char *path,
 {
     char who[128], help[128] = "";
     say_who(holder, who, sizeof(who));
-    if (how->share_option && !how->is_shared)
+    if (how->share_option)
         snprintf(help, sizeof(help),
                  holder->is_shared ? ", or share it: %s" : ", or start both with %s",
                  how->share_option);

@@ -222,6 +222,11 @@ static void refuse_region(struct pmc_client *c, uint8_t status)
     if (status == PMF_NO_RIGHTS)
         return pmc_lost(p, SW_PMEM_REFUSED, "%s gives this client no %s on the region", p->where,
                         p->options.alone ? "right to write" : "rights");
+    if (status == PMF_SHARED)
+        return pmc_lost(p, SW_PMEM_REFUSED,
+                        "%s serves the region --shared, where nobody can be its only writer: start "
+                        "it without --shared",
+                        p->where);
     pmc_lost(p, SW_PMEM_REFUSED, "%s refuses the request (status %u)", p->where, status);
 }
 

@@ -12,11 +12,13 @@
 #include "pmem/command/command.h"
 #include "pmem/server/server.h"
 
+enum { KEY_SHARED = 0x2000 };
+
 struct serve {
     const char *whats[PMS_REGIONS_MAX], *names[PMS_REGIONS_MAX];
     uint32_t whats_count, names_count;
     const char *listen, *port;
-    uint64_t create_bytes;
+    struct pms_memory_setup setup;
     struct pms_server server;
     struct pms_region regions[PMS_REGIONS_MAX];
 };
@@ -27,6 +29,8 @@ static const struct argp_option options[] = {
     {"name", 'n', "NAME", 0,
      "Name of a region (the last part of its path); once for each, in their order", 1},
     {"size", 'S', "BYTES", 0, "Creates files with this size if they are not there", 1},
+    {"shared", KEY_SHARED, NULL, 0,
+     "Serves what other servers serve with --shared, too. A log needs a server alone", 1},
     {"allow", 'A', "CLIENT:RANGE:RIGHTS[@REGION]", 0,
      "Gives rights: 192.0.2.1:0-64M:rw; may be repeated. Without it, everybody has all", 2},
     {"verbose", 'v', NULL, 0, "Says who connects and leaves", 3},
@@ -51,7 +55,10 @@ static error_t pmem_parse_serve(int key, char *value, struct argp_state *state)
         serve->names[serve->names_count++] = value;
         return 0;
     case 'S':
-        serve->create_bytes = mover_parse_bytes(state, value);
+        serve->setup.create_bytes = mover_parse_bytes(state, value);
+        return 0;
+    case KEY_SHARED:
+        serve->setup.is_shared = serve->server.is_shared = true;
         return 0;
     case 'A':
         if (pms_rules_add(&serve->server.rules, value, error, sizeof(error)))
@@ -131,8 +138,7 @@ static int open_regions(struct serve *serve, char *error, size_t error_bytes)
         return -1;
     for (uint32_t i = 0; i < serve->whats_count; i++) {
         struct pms_region *region = &serve->regions[i];
-        if (pms_memory_open(serve->whats[i], serve->create_bytes, &region->memory, error,
-                            error_bytes) ||
+        if (pms_memory_open(serve->whats[i], &serve->setup, &region->memory, error, error_bytes) ||
             pms_rules_fit(&serve->server.rules, region->name, region->memory.bytes, error,
                           error_bytes))
             return -1;
@@ -185,7 +191,7 @@ int pm_serve(int argc, char **argv)
                                      .args_doc = "PATH|DAXDEV|pci:ADDRESS/BAR...",
                                      .doc = "Serves memory that keeps its contents."};
     static struct serve serve = {.port = "4430", .server = {.epoll_fd = -1}};
-    char error[300];
+    char error[400];
     sigset_t set;
     argp_parse(&argp, argc, argv, 0, NULL, &serve);
     sigemptyset(&set);

@@ -87,6 +87,8 @@ static enum pmf_status open_region(struct pms_server *server, struct pms_client 
     const uint32_t rights = answer_rights_of(server, client, region);
     if (!rights || (request->wishes && !(rights & SW_PMEM_WRITE)))
         return PMF_NO_RIGHTS;
+    if (request->wishes && server->is_shared)
+        return PMF_SHARED;
     const struct pms_share *share = pms_share_of(server, client->grant, region);
     if (!share)
         return PMF_NO_MEMORY;

@@ -3,12 +3,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -107,27 +109,26 @@ static int open_dax(int fd, const struct stat *st, struct pms_memory *memory)
 
 static int open_pci(const char *what, struct pms_memory *memory)
 {
-    char path[128];
+    struct stat st;
+    if (fstat(memory->fd, &st))
+        return -errno;
+    memory->bytes = (uint64_t)st.st_size;
+    memory->kind = SW_PMEM_PCI;
+    start_identity(memory->identity);
+    mix_identity(memory->identity, what, strlen(what));
+    return map_fd(memory->fd, memory, MAP_SHARED);
+}
+
+/* "0000:01:00.0/2": false if it is none. */
+static bool name_bar(const char *what, char *path, size_t path_bytes)
+{
     const char *slash = strchr(what, '/');
     if (!slash || slash - what > 31 || slash[1] < '0' || slash[1] > '5' || slash[2] ||
         strstr(what, ".."))
-        return -EINVAL;
-    snprintf(path, sizeof(path), "/sys/bus/pci/devices/%.*s/resource%s", (int)(slash - what), what,
+        return false;
+    snprintf(path, path_bytes, "/sys/bus/pci/devices/%.*s/resource%s", (int)(slash - what), what,
              slash + 1);
-    struct stat st;
-    const int fd = open(path, O_RDWR | O_SYNC | O_CLOEXEC);
-    if (fd < 0)
-        return -errno;
-    int code = fstat(fd, &st) ? -errno : 0;
-    if (!code) {
-        memory->bytes = (uint64_t)st.st_size;
-        memory->kind = SW_PMEM_PCI;
-        start_identity(memory->identity);
-        mix_identity(memory->identity, what, strlen(what));
-        code = map_fd(fd, memory, MAP_SHARED);
-    }
-    close(fd);
-    return code;
+    return true;
 }
 
 static int create_file(const char *path, uint64_t bytes)
@@ -135,7 +136,6 @@ static int create_file(const char *path, uint64_t bytes)
     const int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0)
         return -1;
-    /* Blocks now: a full disk found later would be a SIGBUS. */
     const int code = posix_fallocate(fd, 0, (off_t)bytes);
     if (!code && !fsync(fd))
         return fd;
@@ -146,41 +146,97 @@ static int create_file(const char *path, uint64_t bytes)
     return -1;
 }
 
-int pms_memory_open(const char *what, uint64_t create_bytes, struct pms_memory *memory, char *error,
-                    size_t error_bytes)
+/* Where there is not enough room nothing is taken: a call that fails keeps what it got. */
+static int fill_holes(int fd, const struct stat *st, bool is_shared)
 {
-    *memory = (struct pms_memory){0};
-    errno = 0;
-    if (!strncmp(what, "pci:", 4)) {
-        const int code = open_pci(what + 4, memory);
-        errno = -code;
-        return code ? fail_open(error, error_bytes, what,
-                                code == -EINVAL ? "write pci:0000:01:00.0/2" : NULL)
-                    : 0;
-    }
-    int fd = open(what, O_RDWR | O_CLOEXEC);
-    if (fd < 0 && errno == ENOENT && create_bytes)
-        fd = create_file(what, create_bytes);
-    if (fd < 0)
-        return fail_open(error, error_bytes, what,
-                         errno == ENOENT ? "there is no such file; --size creates it" : NULL);
+    struct statvfs fs;
+    const uint64_t has = (uint64_t)st->st_blocks * 512, wants = (uint64_t)st->st_size;
+    if (has >= wants)
+        return 0;
+    if (!fstatvfs(fd, &fs) && fs.f_bavail < (wants - has) / fs.f_frsize)
+        return -ENOSPC;
+    if (!fallocate(fd, 0, 0, st->st_size))
+        return 0;
+    if (errno != EOPNOTSUPP)
+        return -errno;
+    /* Block by block, by reads and writes: only where nobody else writes. */
+    return is_shared ? 0 : -posix_fallocate(fd, 0, st->st_size);
+}
+
+static int fail_holes(const char *what, const struct stat *st, int code, char *error,
+                      size_t error_bytes)
+{
+    const int64_t missing = st->st_size - (int64_t)st->st_blocks * 512;
+    snprintf(error, error_bytes,
+             "%.150s: %" PRId64 " KiB of it are holes, which its file system cannot fill: %s; make "
+             "room there, or serve a smaller file",
+             what, missing >> 10, strerror(-code));
+    return code;
+}
+
+static int open_by_kind(const char *what, const struct pms_memory_setup *setup,
+                        struct pms_memory *memory, char *error, size_t error_bytes)
+{
     struct stat st;
-    int code = fstat(fd, &st) ? -errno : -EINVAL;
+    int code = fstat(memory->fd, &st) ? -errno : -EINVAL;
     const char *why = NULL;
-    if (code == -EINVAL && S_ISREG(st.st_mode) && st.st_size)
-        code = memory_open_file(fd, &st, memory);
-    else if (code == -EINVAL && S_ISCHR(st.st_mode))
-        code = open_dax(fd, &st, memory);
-    else
+    if (code == -EINVAL && !strncmp(what, "pci:", 4)) {
+        code = open_pci(what + 4, memory);
+    } else if (code == -EINVAL && S_ISREG(st.st_mode) && st.st_size) {
+        code = fill_holes(memory->fd, &st, setup->is_shared);
+        if (code)
+            return fail_holes(what, &st, code, error, error_bytes);
+        code = memory_open_file(memory->fd, &st, memory);
+    } else if (code == -EINVAL && S_ISCHR(st.st_mode)) {
+        code = open_dax(memory->fd, &st, memory);
+    } else {
         why = "it is no file with bytes in it, no DAX device and no BAR";
-    close(fd);
+    }
     errno = -code;
     return code ? fail_open(error, error_bytes, what, why) : 0;
 }
 
+/* Its descriptor, locked. */
+static int open_locked(const char *what, const struct pms_memory_setup *setup, char *error,
+                       size_t error_bytes)
+{
+    const struct mover_serving how = {.is_shared = setup->is_shared, .share_option = "--shared"};
+    char path[128];
+    errno = EINVAL;
+    if (!strncmp(what, "pci:", 4))
+        return name_bar(what + 4, path, sizeof(path))
+                   ? mover_served_open(path, O_RDWR | O_SYNC, &how, error, error_bytes)
+                   : fail_open(error, error_bytes, what, "write pci:0000:01:00.0/2");
+    if (!access(what, F_OK) || errno != ENOENT)
+        return mover_served_open(what, O_RDWR, &how, error, error_bytes);
+    if (!setup->create_bytes)
+        return fail_open(error, error_bytes, what, "there is no such file; --size creates it");
+    const int fd = create_file(what, setup->create_bytes);
+    if (fd < 0)
+        return fail_open(error, error_bytes, what, NULL);
+    const int code = mover_served_lock(fd, what, &how, error, error_bytes);
+    if (code)
+        close(fd);
+    return code ? code : fd;
+}
+
+int pms_memory_open(const char *what, const struct pms_memory_setup *setup,
+                    struct pms_memory *memory, char *error, size_t error_bytes)
+{
+    *memory = (struct pms_memory){.fd = open_locked(what, setup, error, error_bytes)};
+    if (memory->fd < 0)
+        return memory->fd;
+    const int code = open_by_kind(what, setup, memory, error, error_bytes);
+    if (code)
+        close(memory->fd);
+    return code;
+}
+
 void pms_memory_close(struct pms_memory *memory)
 {
-    if (memory->base)
-        munmap(memory->base, memory->bytes);
+    if (!memory->base)
+        return;
+    munmap(memory->base, memory->bytes);
+    close(memory->fd);
     memory->base = NULL;
 }

@@ -77,6 +77,7 @@ struct pms_server {
     /* Connections; of these refused, and ended for another one's wish; messages. */
     uint64_t connections, refused, ended, malformed;
     bool is_verbose;
+    bool is_shared; /* others serve the regions, too: nobody is alone here */
 };
 
 /* 0, or a negative errno and what is wrong. The rules fit the regions. */

@@ -311,7 +311,7 @@ bool pmf_get_answer(const uint8_t *in, size_t bytes, struct pmf_answer *out)
     out->type = in[4] & 0x7f;
     out->status = in[5];
     out->tag = get_le32(in + 8);
-    if (!(in[4] & PMF_IS_ANSWER) || out->status > PMF_NO_MEMORY)
+    if (!(in[4] & PMF_IS_ANSWER) || out->status > PMF_STATUS_MAX)
         return false;
     if (out->status)
         return bytes == HEADER_BYTES;

@@ -36,6 +36,8 @@ enum pmf_status {
     PMF_NO_REGION,
     PMF_NO_RIGHTS,
     PMF_NO_MEMORY, /* the server's device has no room for its ranges */
+    PMF_SHARED,    /* other servers serve it, too: nobody can be alone */
+    PMF_STATUS_MAX = PMF_SHARED
 };
 enum pmf_flags { PMF_VISIBLE = 1, PMF_PERSISTENT = 2 };
 enum pmf_wish { PMF_ALONE = 1 }; /* of OPEN: no other client writes any more */

@@ -18,7 +18,7 @@ sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../
 import ports  # noqa: E402
 
 SIDEWIRE, STRANGER, LINK = sys.argv[1:]
-PORT = ports.claim()
+PORT = ports.claim(2)  # the second one for another server
 MIB = 1 << 20
 MAGIC = 0x314D5053
 HELLO = struct.pack('<IHH48s', MAGIC, 1, 0, b'stranger')
@@ -98,6 +98,19 @@ class Server:
             return self.process.wait(timeout=10)
         finally:
             self.process.stdout.close()
+
+
+def refused(path, *words):
+    """What a server says that does not start."""
+    done = subprocess.run(
+        [SIDEWIRE, 'pmem', 'serve', path, '--listen', '127.0.0.1', *words],
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
+    )
+    assert done.returncode == 1, done
+    return done.stderr
 
 
 class Pmem(unittest.TestCase):
@@ -216,6 +229,45 @@ class Pmem(unittest.TestCase):
         self.assertIn(b'not served', refused('--allow', '*:*:r@zork'))
         self.assertIn(b'more names', refused('--name', 'a', '--name', 'b'))
         self.assertIn(b'does not lie within', refused('--allow', '*:0-2M:r'))
+
+    def test_served__once(self):
+        server = self.serve('--size', '1M')
+        other = refused(self.path, '--port', str(PORT + 1))
+        for word in self.path, 'sidewire-pmem (PID ', '--shared':
+            self.assertIn(word, other)
+        self.assertIn('--shared', refused(self.path, '--port', str(PORT + 1), '--shared'))
+        server.kill()
+        self.serve()
+
+    def test_served__shared_by_those_who_mean_to(self):
+        self.serve('--size', '1M', '--shared')
+        self.assertIn('shared', refused(self.path, '--port', str(PORT + 1)))
+        other = Server(self.path, '--port', str(PORT + 1), '--shared')
+        self.addCleanup(other.kill)
+        self.assertEqual(client('put', '-', data=b'for both').returncode, 0)
+        got = client('get', '-s', str(PORT + 1), '--bytes', '8', '-')
+        self.assertEqual(got.stdout, b'for both')
+        # A log would have two writers, each of whom believes to be alone.
+        done = client_of_log('create', '--ring', '64K', '--visible-only')
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b'without --shared', done.stderr)
+
+    def test_holes__are_filled_or_refused(self):
+        with open(self.path, 'wb') as file:
+            file.truncate(MIB)
+        self.serve()
+        self.assertGreaterEqual(os.stat(self.path).st_blocks * 512, MIB)
+        large = os.path.join(self.folder.name, 'large')
+        stat = os.statvfs(self.folder.name)
+        with open(large, 'wb') as file:
+            try:
+                file.truncate(stat.f_bavail * stat.f_frsize + (1 << 30))
+            except OSError:
+                self.skipTest('no file may be as large')
+        said = refused(large, '--port', str(PORT + 1))
+        self.assertIn('No space left', said)
+        self.assertIn('make room', said)
+        self.assertEqual(os.stat(large).st_blocks, 0)
 
     def test_status__counts(self):
         other = os.path.join(self.folder.name, 'other')
