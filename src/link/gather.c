@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "link/gather.h"
 
-#include "base/fault.h"
-#include "base/payload.h"
+#include "base/guarded_copy.h"
 
 struct sw_gather sw_gather_of(struct sw_qp *qp, uint32_t position)
 {
@@ -56,8 +55,7 @@ bool sw_gather_out(const struct sw_gather *gather, uint64_t offset, uint8_t *to,
         const uint8_t *from = sw_gather_at(gather, offset, 0, &run);
         if (!from)
             return false;
-        sw_payload_copy(to, from, run);
-        if (sw_fault_hit(from))
+        if (!sw_guarded_copy(to, from, run, from))
             return false;
         to += run;
         offset += run;
@@ -74,8 +72,7 @@ bool sw_gather_in(const struct sw_gather *gather, uint64_t offset, const uint8_t
         uint8_t *to = sw_gather_at(gather, offset, IBV_ACCESS_LOCAL_WRITE, &run);
         if (!to)
             return false;
-        sw_payload_copy(to, from, run);
-        if (sw_fault_hit(to))
+        if (!sw_guarded_copy(to, from, run, to))
             return false;
         from += run;
         offset += run;

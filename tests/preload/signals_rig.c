@@ -48,8 +48,9 @@ void lose(void)
         return;
     uint8_t *base = map_lost(true);
     sw_sigbus_enter();
+    const uint64_t mark = sw_fault_mark();
     memset(base, 1, BYTES);
-    if (!sw_fault_hit(base))
+    if (sw_fault_judge(mark, base, BYTES) != SW_FAULT_LOST)
         abort();
     sw_fault_unguard(base);
     munmap(base, BYTES);

@@ -2,13 +2,16 @@
 /* sem.h: memory that is taken away: B makes the file of its region shorter, or A that of its own.
  * Whoever executes a request on it lives, whatever it does with signals, and A is told of an error.
  */
+#include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <unistd.h>
 
 #include "sem.h"
@@ -25,6 +28,7 @@ enum {
     BLOCKS_BEFORE = 1 << 11, /* all signals, before anything else */
     BLOCKS_AFTER = 1 << 12,  /* after the memory was mapped */
     BY_THE_ENGINE = 1 << 13, /* the program sleeps meanwhile */
+    GROWS_AGAIN = 1 << 14,   /* the file was made shorter, instead of a full file system */
 };
 
 enum road { MAPPED, CMA, EXECUTED };
@@ -32,7 +36,7 @@ enum road { MAPPED, CMA, EXECUTED };
 static enum road road_of(void)
 {
     const char *rung = getenv("SIDEWIRE_DIRECT"), *link = getenv("SIDEWIRE_LINK");
-    if ((link && !strcmp(link, "roce")) || (rung && !strcmp(rung, "ring")))
+    if ((link && strcmp(link, "direct") != 0) || (rung && !strcmp(rung, "ring")))
         return EXECUTED;
     return rung && !strcmp(rung, "cma") ? CMA : MAPPED;
 }
@@ -274,6 +278,133 @@ static void own_b(int sock, int param)
     rig_close(&rig);
 }
 
+/* ---- pages that are missing for a while ---- */
+
+#define HOLE_AT (2u << 20)
+#define FULL_BYTES (64u << 10) /* of the file system */
+
+/* With a hole at HOLE_AT for which there is no room. `filler` takes the room. */
+static int open_in_full_fs(int *filler)
+{
+    char top[] = "/tmp/sidewire-full-XXXXXX", path[64], size[32], block[4096] = {0};
+    snprintf(size, sizeof(size), "size=%u", FULL_BYTES);
+    if (!mkdtemp(top) || unshare(CLONE_NEWNS) ||
+        mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+        mount("sidewire-full", top, "tmpfs", 0, size)) {
+        rmdir(top);
+        vu_skip("no file system can be mounted here");
+    }
+    snprintf(path, sizeof(path), "%s/sidewire-lost-hole", top);
+    const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    snprintf(path, sizeof(path), "%s/filler", top);
+    *filler = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    VU_TRUE(fd >= 0 && *filler >= 0 && ftruncate(fd, LOST_BYTES) == 0);
+    for (int i = 0; i < 4; i++)
+        VU_EQ(pwrite(fd, block, sizeof(block), i * 4096), 4096);
+    while (write(*filler, block, sizeof(block)) > 0)
+        ;
+    umount2(top, MNT_DETACH);
+    rmdir(top);
+    return fd;
+}
+
+static struct vu_send hole_send(struct rig *rig, const struct vu_key *key, int param, uint64_t at)
+{
+    const enum ibv_wr_opcode opcode = (enum ibv_wr_opcode)(param & OPCODE);
+    struct vu_send send =
+        rig_send(rig, opcode, 1, 0, opcode == IBV_WR_ATOMIC_FETCH_AND_ADD ? 8 : SHORT_BYTES);
+    send.remote = key->addr + at;
+    send.rkey = key->rkey;
+    send.compare_add = 0xa1;
+    return send;
+}
+
+/* By a queue pair that nothing may happen to. */
+static void serve_elsewhere(struct vu_ep *good, struct rig *rig, const struct vu_key *key)
+{
+    static const enum ibv_wr_opcode opcodes[] = {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ,
+                                                 IBV_WR_ATOMIC_FETCH_AND_ADD};
+    const int count = vu_is_iwarp(&rig->dev) ? 2 : 3;
+    for (int i = 0; i < count; i++) {
+        const struct vu_send send = hole_send(rig, key, (int)opcodes[i], 4096);
+        VU_EQ(vu_post_send(good->qp, &send), 0);
+        vu_expect(good->scq, 1, IBV_WC_SUCCESS);
+    }
+}
+
+/* Two queue pairs: one fails at pages that are missing, the other one notices nothing, and finds
+ * these pages once they are there. */
+static void hole_a(int sock, int param)
+{
+    struct rig rig;
+    struct vu_ep good;
+    rig_open(&rig, sock, NULL);
+    rig_second(&rig, &good);
+    memset(rig.buf, 0xa1, SHORT_BYTES);
+    const struct vu_key key = vu_trade_keys(sock, rig.mr);
+    serve_elsewhere(&good, &rig, &key);
+    if (road_of() == MAPPED)
+        await_mapping();
+    serve_elsewhere(&good, &rig, &key);
+    vu_barrier(sock);
+    vu_barrier(sock);
+    const struct vu_send send = hole_send(&rig, &key, param, HOLE_AT);
+    VU_EQ(vu_post_send(rig.ep.qp, &send), 0);
+    serve_elsewhere(&good, &rig, &key);
+    vu_expect(rig.ep.scq, 1, expected(param));
+    serve_elsewhere(&good, &rig, &key);
+    vu_barrier(sock);
+    vu_barrier(sock);
+    memset(rig.buf, 0xa1, SHORT_BYTES);
+    VU_EQ(vu_post_send(good.qp, &send), 0);
+    vu_expect(good.scq, 1, IBV_WC_SUCCESS);
+    if (send.opcode != IBV_WR_RDMA_WRITE)
+        rig_bytes(&rig, 0, send.len_bytes, 0);
+    serve_elsewhere(&good, &rig, &key);
+    vu_barrier(sock);
+    vu_ep_destroy(&good);
+    rig_close(&rig);
+}
+
+static void hole_b(int sock, int param)
+{
+    struct rig rig;
+    struct vu_ep good;
+    int filler = -1;
+    const int fd = param & GROWS_AGAIN ? open_file(param) : open_in_full_fs(&filler);
+    rig_open(&rig, sock, NULL);
+    rig_second(&rig, &good);
+    uint8_t *bytes = mmap(NULL, LOST_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    struct ibv_mr *mr = ibv_reg_mr(rig.ep.qp->pd, bytes, LOST_BYTES, VU_ACCESS_ALL);
+    VU_TRUE(bytes != MAP_FAILED && mr);
+    vu_trade_keys(sock, mr);
+    vu_barrier(sock);
+    if (param & GROWS_AGAIN)
+        VU_EQ(ftruncate(fd, 16384), 0);
+    vu_barrier(sock);
+    vu_barrier(sock);
+    VU_EQ(param & GROWS_AGAIN ? ftruncate(fd, LOST_BYTES) : ftruncate(filler, 0), 0);
+    vu_barrier(sock);
+    vu_barrier(sock);
+    const enum ibv_wr_opcode opcode = (enum ibv_wr_opcode)(param & OPCODE);
+    const uint32_t changed =
+        opcode == IBV_WR_RDMA_WRITE ? SHORT_BYTES : opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+    static uint8_t is[SHORT_BYTES];
+    VU_EQ(pread(fd, is, sizeof(is), HOLE_AT), SHORT_BYTES);
+    for (uint32_t i = 0; i < SHORT_BYTES; i++)
+        VU_EQ(is[i], i < changed ? 0xa1 : 0);
+    vu_ep_destroy(&good);
+    close(fd);
+    close(filler);
+    ibv_dereg_mr(mr);
+    munmap(bytes, LOST_BYTES);
+    rig_close(&rig);
+}
+
+#define HOLE(name, param)                                               \
+    {                                                                   \
+        "missing_pages__" name, hole_a, hole_b, SEM_PROCESSES | (param) \
+    }
 #define OWN(name, param)                                                   \
     {                                                                      \
         "own_memory__lost_to_" name, own_a, own_b, SEM_PROCESSES | (param) \
@@ -299,6 +430,11 @@ const struct sem_case sem_lost[] = {
     LOST("who_does_all_of_that", IBV_WR_SEND | BLOCKS_BEFORE | SETS_HANDLER | BLOCKS_AFTER),
     {"peer_memory__lost_to_a_shared_queue", shared_a, shared_b, SEM_PROCESSES | SHORT_BYTES},
     {"peer_memory__lost_to_a_shared_queue_in_short", shared_a, shared_b, SEM_PROCESSES | 64},
+    HOLE("write_to_a_full_fs", IBV_WR_RDMA_WRITE),
+    HOLE("read_of_a_full_fs", IBV_WR_RDMA_READ),
+    HOLE("atomic_in_a_full_fs", IBV_WR_ATOMIC_FETCH_AND_ADD),
+    HOLE("write_until_it_grows", IBV_WR_RDMA_WRITE | GROWS_AGAIN),
+    HOLE("read_until_it_grows", IBV_WR_RDMA_READ | GROWS_AGAIN | NAMED_FILE),
     OWN("a_write", IBV_WR_RDMA_WRITE),
     OWN("a_read", IBV_WR_RDMA_READ | NAMED_FILE),
     OWN("an_atomic", IBV_WR_ATOMIC_FETCH_AND_ADD),

@@ -4,9 +4,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/fault.h"
+#include "base/guarded_copy.h"
 #include "base/minmax.h"
-#include "base/payload.h"
 #include "device/memory/mr_impl.h"
 
 struct sw_rq_shape sw_rq_shape(uint32_t wr_max, uint32_t sge_max)
@@ -74,8 +73,7 @@ enum ibv_wc_status sw_recv_scatter(uint32_t pd, const struct ibv_sge *sges, uint
             return IBV_WC_LOC_PROT_ERR;
         uint32_t room = sges[i].length - (uint32_t)offset;
         uint32_t step = sw_min_u32(len_bytes, room);
-        sw_payload_copy(va + offset, source, step);
-        if (sw_fault_hit(va))
+        if (!sw_guarded_copy(va + offset, source, step, va + offset))
             return IBV_WC_LOC_PROT_ERR;
         source += step;
         len_bytes -= step;

@@ -133,9 +133,10 @@ static bool deliver_next(struct sw_datagram_batch *batch, const struct sw_datagr
     uint8_t *to = sw_receive_run_at(&batch->receives, SW_GRH_BYTES + datagram->len_bytes);
     if (!to)
         return false;
+    const uint64_t mark = sw_fault_mark();
     sw_payload_copy(to, datagram->grh, SW_GRH_BYTES);
     sw_payload_copy(to + SW_GRH_BYTES, datagram->payload, datagram->len_bytes);
-    if (sw_fault_hit(to))
+    if (sw_fault_judge(mark, to, SW_GRH_BYTES + datagram->len_bytes) != SW_FAULT_NONE)
         return false;
     account_datagram(qp, datagram);
     uint64_t wr_id;

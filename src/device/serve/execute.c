@@ -155,17 +155,9 @@ enum sw_access_fault sw_execute_fault_of(const struct sw_qp *qp, const struct sw
                            own);
 }
 
-enum sw_verdict sw_execute_write(struct sw_qp *qp, const struct sw_inbound *message, uint32_t rkey,
-                                 uint64_t addr, const struct sw_pieces *pieces, bool last)
+static void copy_pieces(uint8_t *to, const struct sw_pieces *pieces, bool last)
 {
-    const uint64_t total = (uint64_t)pieces->len_bytes * pieces->count;
     const uint8_t *from = pieces->from;
-    uint8_t *base;
-    enum sw_verdict verdict =
-        sw_execute_check(qp, message, IBV_ACCESS_REMOTE_WRITE, rkey, addr, total, &base);
-    if (verdict != SW_ACK || !total)
-        return verdict;
-    uint8_t *to = base;
     for (uint32_t i = 0; i < pieces->count; i++) {
         if (last)
             sw_copy_ordered(to, from, pieces->len_bytes);
@@ -174,7 +166,25 @@ enum sw_verdict sw_execute_write(struct sw_qp *qp, const struct sw_inbound *mess
         to += pieces->len_bytes;
         from += pieces->stride_bytes;
     }
-    return sw_fault_hit(base) ? SW_NAK_ACCESS : SW_ACK;
+}
+
+enum sw_verdict sw_execute_write(struct sw_qp *qp, const struct sw_inbound *message, uint32_t rkey,
+                                 uint64_t addr, const struct sw_pieces *pieces, bool last)
+{
+    const uint64_t total = (uint64_t)pieces->len_bytes * pieces->count;
+    uint8_t *base;
+    enum sw_verdict verdict =
+        sw_execute_check(qp, message, IBV_ACCESS_REMOTE_WRITE, rkey, addr, total, &base);
+    if (verdict != SW_ACK || !total)
+        return verdict;
+    for (int i = 0; i < SW_FAULT_TRIES; i++) {
+        const uint64_t mark = sw_fault_mark();
+        copy_pieces(base, pieces, last);
+        const enum sw_fault fault = sw_fault_judge(mark, base, total);
+        if (__builtin_expect(fault != SW_FAULT_AGAIN, 1))
+            return fault == SW_FAULT_NONE ? SW_ACK : SW_NAK_ACCESS;
+    }
+    return SW_NAK_ACCESS;
 }
 
 enum sw_verdict sw_execute_atomic(struct sw_qp *qp, const struct sw_inbound *message,
@@ -192,6 +202,8 @@ enum sw_verdict sw_execute_atomic(struct sw_qp *qp, const struct sw_inbound *mes
         verdict = SW_NAK_INVALID; /* its iova is aligned, the memory is not */
     if (verdict != SW_ACK)
         return verdict;
+    const uint64_t mark = sw_fault_mark();
     *original = sw_target_atomic((uint64_t *)(void *)at, opcode, compare_add, swap);
-    return sw_fault_hit(at) ? SW_NAK_ACCESS : SW_ACK;
+    /* One that may have happened is not made again. */
+    return sw_fault_judge(mark, at, 8) == SW_FAULT_NONE ? SW_ACK : SW_NAK_ACCESS;
 }

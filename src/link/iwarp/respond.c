@@ -143,6 +143,8 @@ void sw_iwarp_carry_out(struct sw_iwarp_connection *c, const struct sw_demand *d
             sw_iwarp_establish(c);
     } else if (verdict != SW_RNR || !c->is_paired) {
         outcome.why = (uint8_t)sw_execute_fault_of(c->qp, demand);
+        if (verdict == SW_NAK_ACCESS && outcome.why == SW_ACCESS_FAULT_NONE)
+            outcome.why = SW_ACCESS_FAULT_BOUNDS; /* a good key, whose file lacks the page */
         c->was_refused = true;
         c->end_event = sw_verdict_rules[verdict].responder_event;
     }

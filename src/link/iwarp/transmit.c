@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
+#include "base/guarded_copy.h"
 #include "base/minmax.h"
 #include "base/payload.h"
 #include "device/memory/mr_impl.h"
@@ -83,8 +84,7 @@ static bool copy_payload(struct sw_iwarp_connection *c, const struct sw_iwarp_em
             sw_iwarp_readable(c, emission->addr, emission->payload_len, emission->rkey);
         if (!from)
             return false;
-        sw_payload_copy(to, from, emission->payload_len);
-        return !sw_fault_hit(from);
+        return sw_guarded_copy(to, from, emission->payload_len, from);
     }
     struct sw_gather gather = sw_gather_of(c->qp, sw_iwarp_sq_position(c, emission->position));
     return sw_gather_out(&gather, emission->offset, to, emission->payload_len);

@@ -26,13 +26,14 @@ static const uint8_t *payload_at(const struct sw_direct_qp *d, uint32_t index)
 bool sw_record_copy(const struct sw_direct_qp *d, uint8_t *to, uint32_t len_bytes,
                     uint32_t first_bytes)
 {
+    const uint64_t mark = sw_fault_mark();
     uint32_t piece = sw_min_u32(len_bytes, first_bytes);
     for (uint32_t at = 0, index = 0; at < len_bytes; at += piece, index++) {
         if (index)
             piece = sw_min_u32(len_bytes - at, SW_MORE_BYTES);
         sw_payload_copy(to + at, payload_at(d, index), piece);
     }
-    return !sw_fault_hit(to);
+    return sw_fault_judge(mark, to, len_bytes) == SW_FAULT_NONE;
 }
 
 /* To the first element of a receive. False: left to sw_record_scatter(), which finds out why. */

@@ -13,10 +13,8 @@
 #include "link/direct/process/block.h"
 #include "link/gather.h"
 
-/* Sender: a whole message, which lies in one place, into a record that was reserved, and the ones
- * behind it. false: that was lost meanwhile. */
-static inline bool sw_record_put(struct sw_direct_qp *d, struct sw_record *record,
-                                 const uint8_t *from, uint32_t len_bytes, uint32_t first_bytes)
+static inline void sw_record_store(struct sw_direct_qp *d, struct sw_record *record,
+                                   const uint8_t *from, uint32_t len_bytes, uint32_t first_bytes)
 {
     uint32_t at = first_bytes, index = d->send.request_at + 1;
     sw_payload_copy(record->payload, from, sw_min_u32(len_bytes, first_bytes));
@@ -27,7 +25,21 @@ static inline bool sw_record_put(struct sw_direct_qp *d, struct sw_record *recor
         /* Its position, not one more: never taken for a record, in no round of the ring. */
         atomic_store_explicit(&more->seq, index, memory_order_relaxed);
     }
-    return !sw_fault_hit(from);
+}
+
+/* Sender: a whole message, which lies in one place, into a record that was reserved, and the ones
+ * behind it. false: that was lost meanwhile. */
+static inline bool sw_record_put(struct sw_direct_qp *d, struct sw_record *record,
+                                 const uint8_t *from, uint32_t len_bytes, uint32_t first_bytes)
+{
+    for (int i = 0; i < SW_FAULT_TRIES; i++) {
+        const uint64_t mark = sw_fault_mark();
+        sw_record_store(d, record, from, len_bytes, first_bytes);
+        const enum sw_fault fault = sw_fault_judge(mark, from, len_bytes);
+        if (__builtin_expect(fault != SW_FAULT_AGAIN, 1))
+            return fault == SW_FAULT_NONE;
+    }
+    return false;
 }
 
 /* The same of one of several elements. false: a key does not allow it. */

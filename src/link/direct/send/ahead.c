@@ -40,9 +40,11 @@ write_or_read(struct sw_qp *qp, struct sw_direct_qp *d, const struct ibv_send_wr
     uint8_t *local = sw_gather_local(qp, wr, reads ? IBV_ACCESS_LOCAL_WRITE : 0);
     if (!local)
         return false;
+    const uint64_t mark = sw_fault_mark();
     sw_move_bytes(d, reads ? local : remote, reads ? remote : local, len_bytes, reads);
-    /* By the queue it ends with an error. */
-    return !sw_fault_any() || (!sw_fault_lost_at(remote) && !sw_fault_lost_at(local));
+    /* By the queue it is made again, and ends with an error if it faults again. */
+    return sw_fault_quiet(mark) || (sw_fault_judge(mark, remote, len_bytes) == SW_FAULT_NONE &&
+                                    sw_fault_judge(mark, local, len_bytes) == SW_FAULT_NONE);
 }
 
 static inline uint8_t ahead_flags_of(const struct ibv_send_wr *wr)

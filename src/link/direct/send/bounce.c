@@ -6,8 +6,7 @@
 #include <sidewire/flush.h>
 #include <string.h>
 
-#include "base/fault.h"
-#include "base/payload.h"
+#include "base/guarded_copy.h"
 #include "device/memory/mr_impl.h"
 #include "device/queue/qp_impl.h"
 #include "link/direct/bind/bind.h"
@@ -100,9 +99,8 @@ static enum sw_step bounce_send_piece(struct sw_qp *qp, struct sw_direct_qp *d, 
     for (uint32_t done = 0; done < len;) {
         uint64_t run = len - done;
         const uint8_t *from = sw_gather_at(&gather, wqe->done_bytes + done, 0, &run);
-        if (from)
-            sw_payload_copy(d->tx->request_bounce + record->bounce_at + done, from, run);
-        if (!from || sw_fault_hit(from)) {
+        if (!from ||
+            !sw_guarded_copy(d->tx->request_bounce + record->bounce_at + done, from, run, from)) {
             d->send.bounce_at =
                 bounce_at; /* found again and again while earlier requests are out */
             return sw_step_local_error(d, IBV_WC_LOC_PROT_ERR);

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/fault.h"
-#include "base/payload.h"
+#include "base/guarded_copy.h"
 #include "device/memory/mr_impl.h"
 #include "device/queue/qp_impl.h"
 #include "link/direct/bind/account.h"
@@ -80,8 +80,7 @@ static bool gather_word(struct sw_qp *qp, struct sw_wqe *wqe, uint32_t position)
         const uint8_t *from = sw_gather_at(&gather, got, 0, &run);
         if (!from)
             return false;
-        memcpy((uint8_t *)&wqe->compare_add + got, from, run);
-        if (sw_fault_hit(from))
+        if (!sw_guarded_copy((uint8_t *)&wqe->compare_add + got, from, run, from))
             return false;
         got += run;
     }
@@ -115,9 +114,10 @@ static enum sw_step onesided_do_atomic(struct sw_qp *qp, struct sw_direct_qp *d,
         return sw_step_refused(d, SW_NAK_INVALID); /* its iova is aligned, the memory is not */
     if (d->send.answers_due)
         return SW_STEP_BLOCKED;
+    const uint64_t mark = sw_fault_mark();
     if (is_write) {
         sw_target_atomic((uint64_t *)remote, wqe->opcode, wqe->compare_add, 0);
-        return sw_fault_hit(remote) ? sw_reach_lost(d) : SW_STEP_DONE;
+        return sw_reach_judge(d, mark, remote, &wqe->compare_add, 8);
     }
     struct sw_gather gather = sw_gather_of(qp, position);
     uint8_t *local[8];
@@ -132,12 +132,10 @@ static enum sw_step onesided_do_atomic(struct sw_qp *qp, struct sw_direct_qp *d,
     }
     uint64_t before =
         sw_target_atomic((uint64_t *)remote, wqe->opcode, wqe->compare_add, wqe->swap);
-    if (sw_fault_hit(remote))
+    if (sw_fault_judge(mark, remote, 8) != SW_FAULT_NONE) /* it may have happened: never again */
         return sw_reach_lost(d);
     for (int i = 0; i < 8; i++)
-        sw_payload_copy(local[i], (uint8_t *)&before + i, 1);
-    for (int i = 0; i < 8 && sw_fault_any(); i++)
-        if (sw_fault_lost_at(local[i]))
+        if (!sw_guarded_copy(local[i], (uint8_t *)&before + i, 1, local[i]))
             return sw_step_local_error(d, IBV_WC_LOC_PROT_ERR);
     return SW_STEP_DONE;
 }
@@ -155,9 +153,10 @@ static enum sw_step do_mapped(struct sw_qp *qp, struct sw_direct_qp *d, struct s
             return sw_step_local_error(d, IBV_WC_LOC_PROT_ERR);
     }
     const bool reads = wqe->opcode == IBV_WR_RDMA_READ;
+    const uint64_t mark = sw_fault_mark();
     sw_move_bytes(d, reads ? local : remote, reads ? remote : local, wqe->len_bytes, reads);
-    if (sw_fault_any()) {
-        enum sw_step step = sw_reach_judge(d, remote, local);
+    if (!sw_fault_quiet(mark)) {
+        enum sw_step step = sw_reach_judge(d, mark, remote, local, wqe->len_bytes);
         if (step != SW_STEP_DONE)
             return step;
     }

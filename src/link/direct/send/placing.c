@@ -47,10 +47,12 @@ static enum sw_step copy_runs(struct sw_direct_qp *d, const struct sw_gather *ga
             to = along + sizeof(head);
             along = to + run->len_bytes;
         }
+        const uint64_t mark = sw_fault_mark();
         if (!sw_gather_out(gather, at, to, run->len_bytes))
             return sw_step_local_error(d, IBV_WC_LOC_PROT_ERR);
-        if (sw_fault_hit(to))
-            return sw_reach_lost(d);
+        const enum sw_fault fault = sw_fault_judge(mark, to, run->len_bytes);
+        if (__builtin_expect(fault != SW_FAULT_NONE, 0))
+            return fault == SW_FAULT_LOST ? sw_reach_lost(d) : SW_STEP_BLOCKED;
         at += run->len_bytes;
     }
     return SW_STEP_DONE;

@@ -208,11 +208,16 @@ enum sw_step sw_reach_lost(struct sw_direct_qp *d)
     return sw_step_refused(d, SW_NAK_ACCESS);
 }
 
-enum sw_step sw_reach_judge(struct sw_direct_qp *d, const void *remote, const void *local)
+enum sw_step sw_reach_judge(struct sw_direct_qp *d, uint64_t mark, const void *remote,
+                            const void *local, uint64_t len_bytes)
 {
-    if (sw_fault_lost_at(local))
+    const enum sw_fault here = sw_fault_judge(mark, local, len_bytes);
+    const enum sw_fault there = sw_fault_judge(mark, remote, len_bytes);
+    if (here == SW_FAULT_LOST)
         return sw_step_local_error(d, IBV_WC_LOC_PROT_ERR);
-    return sw_fault_lost_at(remote) ? sw_reach_lost(d) : SW_STEP_DONE;
+    if (there == SW_FAULT_LOST)
+        return sw_reach_lost(d);
+    return here == SW_FAULT_NONE && there == SW_FAULT_NONE ? SW_STEP_DONE : SW_STEP_BLOCKED;
 }
 
 /* How long memory of a region may be out of reach before that is an error. */
@@ -274,13 +279,14 @@ enum sw_step sw_reach_move(struct sw_direct_qp *d, const struct sw_gather *gathe
             if (step != SW_STEP_DONE)
                 return step;
         } else {
+            const uint64_t mark = sw_fault_mark();
             sw_move_bytes(d, to_local ? local : piece.at, to_local ? piece.at : local, moved,
                           to_local);
-        }
-        if (piece.kind == PIECE_MAPPED && sw_fault_any()) {
-            enum sw_step step = sw_reach_judge(d, piece.at, local);
-            if (step != SW_STEP_DONE)
-                return step;
+            if (!sw_fault_quiet(mark)) {
+                enum sw_step step = sw_reach_judge(d, mark, piece.at, local, moved);
+                if (step != SW_STEP_DONE)
+                    return step;
+            }
         }
         *done += (uint32_t)moved;
         d->send.budget_bytes -= moved;

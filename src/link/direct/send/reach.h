@@ -33,10 +33,11 @@ enum sw_step sw_reach_move(struct sw_direct_qp *d, const struct sw_gather *gathe
 /* Mapped address of a range, or NULL. */
 uint8_t *sw_reach_mapped(struct sw_peer *peer, const struct sw_pub_mr *mr, uint64_t addr,
                          uint64_t len_bytes, bool *wait);
-/* The bytes of an access went to nowhere: the peer has made its file shorter (base/fault.h). */
+/* The bytes of an access went to nowhere: the peer's file has no such pages (base/fault.h). */
 enum sw_step sw_reach_lost(struct sw_direct_qp *d);
-/* After a copy between the two, where something was lost at some time. */
-enum sw_step sw_reach_judge(struct sw_direct_qp *d, const void *remote, const void *local);
+/* After a copy between the two since `mark`. BLOCKED: it is to be made again. */
+enum sw_step sw_reach_judge(struct sw_direct_qp *d, uint64_t mark, const void *remote,
+                            const void *local, uint64_t len_bytes);
 /* Fast path: the remembered mapping of a region, if it covers the access and is still valid. */
 uint8_t *sw_reach_remembered(struct sw_direct_qp *d, uint32_t rkey, uint64_t addr,
                              uint64_t len_bytes, uint32_t need);

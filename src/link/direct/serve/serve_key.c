@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "link/direct/serve/serve_key.h"
 
-#include "base/fault.h"
+#include "base/guarded_copy.h"
 #include "base/minmax.h"
-#include "base/payload.h"
 #include "device/memory/mr_impl.h"
-#include "device/memory/view.h"
 #include "device/queue/qp_impl.h"
 #include "device/serve/execute.h"
 #include "link/direct/bind/bind.h"
@@ -51,16 +49,17 @@ static enum sw_serve serve_read(struct sw_qp *qp, struct sw_direct_qp *d,
     sw_answer_acks(d);
     while (d->serve.read_bytes < total) {
         uint32_t len = sw_min_u32(total - d->serve.read_bytes, SW_BOUNCE_CHUNK);
-        if (sw_view_is_of(asked.rkey) && !sw_fault_probe(from + d->serve.read_bytes, len)) {
+        const uint32_t bounce_at = d->serve.answer_bounce_at;
+        struct sw_record *record = sw_answer_reserve(d, len);
+        if (!record)
+            break;
+        if (!sw_guarded_copy(d->tx->response_bounce + record->bounce_at, from + d->serve.read_bytes,
+                             len, from + d->serve.read_bytes)) {
+            d->serve.answer_bounce_at = bounce_at;
             sw_bind_leave(d);
             d->serve.read_bytes = 0;
             return sw_serve_answer(qp, d, SW_NAK_ACCESS, 0);
         }
-        struct sw_record *record = sw_answer_reserve(d, len);
-        if (!record)
-            break;
-        sw_payload_copy(d->tx->response_bounce + record->bounce_at, from + d->serve.read_bytes,
-                        len);
         record->kind = SW_REC_DATA;
         sw_answer_publish(d, record);
         d->serve.read_bytes += len;
