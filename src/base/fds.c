@@ -14,6 +14,7 @@
 /* From three quarters of what the program may have, but not so high that the kernel's table of
  * descriptors grows for it. */
 #define LOWEST_MAX 3072
+#define SHARE_LEAST 4u
 
 static atomic_bool own[SW_FDS_MAX];
 static struct identity {
@@ -96,6 +97,14 @@ bool sw_fd_is_anonymous(int fd)
 {
     struct stat st;
     return !fstat(fd, &st) && !(st.st_mode & S_IFMT);
+}
+
+uint32_t sw_fds_share(uint32_t parts, uint32_t most)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur / parts >= most)
+        return most;
+    return sw_max_u32((uint32_t)(limit.rlim_cur / parts), SHARE_LEAST);
 }
 
 void sw_fd_lose(int fd)

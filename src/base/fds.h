@@ -12,6 +12,7 @@
 #define SW_BASE_FDS_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #define SW_FDS_MAX 8192 /* higher numbers are not known */
 
@@ -27,6 +28,9 @@ bool sw_fd_is_intact(int fd);
 /* Whether a number that the program knows, too, may still be the eventfd that it was: a file, pipe
  * or socket is not. A system call. */
 bool sw_fd_is_anonymous(int fd);
+/* One of so many parts of the descriptors that the process may have; `most` at most. At least a
+ * few. A system call: the program may change its limit. */
+uint32_t sw_fds_share(uint32_t parts, uint32_t most);
 /* The program has got a number of ours by a raw system call: it is not ours any more. */
 void sw_fd_lose(int fd);
 

@@ -26,6 +26,7 @@
 #include "device/queue/srq_impl.h"
 #include "device/queue/xrc_impl.h"
 #include "link/engine_cpus.h"
+#include "link/engine_pause.h"
 #include "link/spin.h"
 
 #define TICK_NS SW_NS_PER_MS          /* between looks at sends that nobody may be polling for */
@@ -127,6 +128,7 @@ void sw_engine_watch_nothing(int fd, enum sw_watch_kind kind)
 
 void sw_engine_unwatch(int fd)
 {
+    sw_engine_pause_forget(fd);
     epoll_ctl(sw_engine.epoll, EPOLL_CTL_DEL, fd, NULL);
 }
 
@@ -490,7 +492,7 @@ static void *engine_main(void *arg)
     enum look look = LOOK_WHEN_RUNG;
     for (;;) {
         uint64_t now_ns = sw_clock_ns();
-        uint64_t next_ns = step_parts(now_ns);
+        uint64_t next_ns = sw_min_u64(step_parts(now_ns), sw_engine_pause_step(now_ns));
         if (now_ns >= look_ns) {
             look = drive_all(now_ns);
             look_ns = 0;
@@ -540,6 +542,7 @@ void sw_engine_close(void)
     if (sw_engine.epoll >= 0)
         close(sw_engine.epoll);
     sw_engine.doorbell = sw_engine.epoll = -1;
+    sw_engine_pause_clear();
     atomic_store(&sw_engine.idle, false);
     sw_engine.running = false;
 }

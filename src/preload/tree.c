@@ -161,6 +161,7 @@ static const struct sw_tree_row rows[] = {
     FILE_OF(PORT "/hw_counters/lifespan", "10"),
     HW_COUNTER("ack_timeouts_excused"),
     HW_COUNTER("duplicate_request"),
+    HW_COUNTER("iwarp_strangers"),
     HW_COUNTER("iwarp_terminates_received"),
     HW_COUNTER("iwarp_terminates_sent"),
     HW_COUNTER("liveness_refused"),

@@ -42,6 +42,7 @@ static const char *const names[SW_COUNTER_COUNT] = {
     [SW_LIVENESS_REFUSALS] = "liveness_refused",
     [SW_TERMINATES_SENT] = "iwarp_terminates_sent",
     [SW_TERMINATES_RECEIVED] = "iwarp_terminates_received",
+    [SW_IWARP_STRANGERS] = "iwarp_strangers",
     [SW_TCP_CONNECTIONS] = "tcp_connections",
     [SW_TCP_FALLBACKS] = "tcp_fallbacks",
     [SW_TCP_RESETS] = "tcp_resets",

@@ -45,6 +45,7 @@ enum sw_counter {
     SW_LIVENESS_REFUSALS,   /* who called by TCP and was not told to */
     SW_TERMINATES_SENT,     /* iWARP: connections ended for what their peers did, ... */
     SW_TERMINATES_RECEIVED, /* ... or what they said this side did */
+    SW_IWARP_STRANGERS,     /* callers of listeners that were let go before they were told of */
     SW_TCP_CONNECTIONS,     /* RoCE over TCP: begun, by either side's call; ... */
     SW_TCP_FALLBACKS,       /* ... for want of an answer by UDP; ... */
     SW_TCP_RESETS,          /* ... that ended without a word */

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fds.h"
 #include "base/lock.h"
 #include "link/engine.h"
 #include "link/iwarp/socket.h"
@@ -15,6 +16,8 @@
 #define LOOK_NS (2 * SW_NS_PER_MS)
 #define DROP_BYTES 4096u
 #define DROPS_MAX 64
+#define ENDS_MAX 1024u
+#define ENDS_PARTS 16u /* and of the descriptors one in so many */
 
 struct socket_end {
     struct socket_end *next;
@@ -73,6 +76,20 @@ static void free_end(struct socket_end *end)
     free(end);
 }
 
+/* A peer that does not end keeps a descriptor: the oldest of too many goes. */
+static void bound_ends(void)
+{
+    const uint32_t most = sw_fds_share(ENDS_PARTS, ENDS_MAX);
+    struct socket_end **at = &ends.list;
+    for (uint32_t i = 0; *at && i < most; i++)
+        at = &(*at)->next;
+    struct socket_end *end = *at;
+    if (!end)
+        return;
+    *at = end->next;
+    free_end(end);
+}
+
 void sw_iwarp_linger(int fd, uint8_t *bytes, size_t len, bool waits)
 {
     struct socket_end *end = calloc(1, sizeof(*end));
@@ -93,6 +110,7 @@ void sw_iwarp_linger(int fd, uint8_t *bytes, size_t len, bool waits)
     sw_lock_acquire(&ends.lock);
     end->next = ends.list;
     ends.list = end;
+    bound_ends();
     atomic_store_explicit(&ends.any, true, memory_order_relaxed);
     sw_lock_release(&ends.lock);
     if (!sw_engine_is_self())

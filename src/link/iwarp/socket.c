@@ -174,3 +174,10 @@ void sw_iwarp_socket_end(int fd)
 {
     syscall(SYS_shutdown, fd, SHUT_WR);
 }
+
+void sw_iwarp_socket_abort(int fd)
+{
+    const struct linger at_once = {.l_onoff = 1};
+    syscall(SYS_setsockopt, fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+    close(fd);
+}

@@ -35,5 +35,7 @@ ssize_t sw_iwarp_socket_receive(int fd, void *bytes, size_t room);
 ssize_t sw_iwarp_socket_receive_pieces(int fd, struct iovec *pieces, uint32_t count);
 /* Nothing more will be sent. */
 void sw_iwarp_socket_end(int fd);
+/* Closes it with a reset: neither side keeps anything of it. */
+void sw_iwarp_socket_abort(int fd);
 
 #endif

@@ -4,9 +4,10 @@
  * gives a call to any of them. Who gets it reads the request, which names the queue pair, and hands
  * the connection to the process that has it. So there is no process that the others depend on.
  *
- * A caller has 5 s to ask, asks in one frame of MPA, and takes one of a bounded number of places.
- * What it says is believed when address, queue pairs and PSNs agree with what the program has set.
- * The engine's thread alone.
+ * A caller has 5 s to ask, asks in one frame of MPA, and takes one of a bounded number of places
+ * (link/callers.h). Whoever is put off is told so and closed at once: it has sent one frame, which
+ * was read, so the kernel brings it our answer. What a caller says is believed when address, queue
+ * pairs and PSNs agree with what the program has set. The engine's thread alone.
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -21,10 +22,11 @@
 #include "base/log.h"
 #include "base/minmax.h"
 #include "device/queue/counters.h"
+#include "link/callers.h"
 #include "link/direct/process/names.h"
 #include "link/direct/process/registry.h"
 #include "link/engine.h"
-#include "link/iwarp/linger.h"
+#include "link/engine_pause.h"
 #include "link/iwarp/socket.h"
 #include "link/paired/hosts.h"
 #include "link/paired/paired.h"
@@ -33,12 +35,15 @@
 #include "link/roce/port/stream.h"
 #include "link/roce/roce.h"
 
-#define CALLERS 64u
-#define ACCEPTS 16 /* in one step */
+#define CALLERS 256u
+#define CALLERS_PARTS 16u /* and of the descriptors one in so many */
+#define ADDRESS_PARTS 2u  /* of these an address has one in so many */
+#define ACCEPTS 16        /* in one step */
 #define OWN_NAME "tcp"
 
 struct caller {
-    int fd; /* -1: the place is free */
+    struct sw_caller place; /* the first member */
+    int fd;                 /* -1: free */
     bool was_handed_on;
     struct in6_addr own, peer;
     struct sw_iwarp_start start;
@@ -57,7 +62,19 @@ static struct {
     atomic_bool is_open;
     int socket, handover; /* of TCP; what other processes hand on */
     struct caller *callers;
+    struct sw_callers unproven;
 } listening = {.lock = PTHREAD_MUTEX_INITIALIZER, .socket = -1, .handover = -1};
+
+static bool callers_hear(struct sw_caller *place);
+static void callers_refuse(struct sw_caller *place);
+static const struct sw_callers_rule unproven_rule = {
+    .places_max = CALLERS,
+    .fds_parts = CALLERS_PARTS,
+    .address_parts = ADDRESS_PARTS,
+    .patience_ns = SW_IWARP_REQUEST_NS,
+    .hear = callers_hear,
+    .turn_away = callers_refuse,
+};
 
 /* ---- opening ---- */
 
@@ -80,7 +97,7 @@ static void close_sockets(void)
     listening.is_open = false;
 }
 
-static int open_locked(bool is_needed)
+static int callers_open_locked(bool is_needed)
 {
     char name[SW_NAME_BYTES];
     const int on = 1;
@@ -88,6 +105,7 @@ static int open_locked(bool is_needed)
     listening.callers = calloc(CALLERS, sizeof(*listening.callers));
     if (!listening.callers)
         return -ENOMEM;
+    listening.unproven = (struct sw_callers){.rule = &unproven_rule};
     for (uint32_t i = 0; i < CALLERS; i++)
         listening.callers[i].fd = -1;
     listening.handover = sw_name_bind(SOCK_DGRAM, name);
@@ -112,7 +130,7 @@ int sw_paired_listen_start(bool is_needed)
     int rc = 0;
     pthread_mutex_lock(&listening.lock);
     if (!listening.is_open) {
-        rc = open_locked(is_needed);
+        rc = callers_open_locked(is_needed);
         if (rc)
             close_sockets();
     }
@@ -135,6 +153,7 @@ static int take_fd(struct caller *caller)
 {
     const int fd = caller->fd;
     sw_engine_unwatch(fd);
+    sw_callers_remove(&listening.unproven, &caller->place);
     caller->fd = -1;
     return fd;
 }
@@ -142,6 +161,14 @@ static int take_fd(struct caller *caller)
 static void drop_caller(struct caller *caller)
 {
     close(take_fd(caller));
+}
+
+/* It has asked for nothing: nothing of it shall stay in the kernel, either. */
+static void callers_refuse(struct sw_caller *place)
+{
+    struct caller *caller = (struct caller *)place;
+    sw_counter_add(NULL, SW_TCP_STRANGERS);
+    sw_iwarp_socket_abort(take_fd(caller));
 }
 
 /* It may call again, or be called. */
@@ -158,7 +185,7 @@ static void put_off(struct caller *caller, const struct sw_pairing *request,
     sw_pairing_encode(&later, private_data);
     sw_iwarp_start_reject(&caller->start, private_data, sizeof(private_data));
     sw_iwarp_socket_send(caller->fd, caller->start.out, caller->start.out_len);
-    sw_iwarp_linger(take_fd(caller), NULL, 0, true);
+    drop_caller(caller);
 }
 
 /* ---- a queue pair of this process ---- */
@@ -409,21 +436,30 @@ void sw_paired_caller_ready(uint32_t which)
         callers_take_bytes(caller, bytes, (size_t)got);
 }
 
-/* NULL: all places are taken; the socket is closed. */
+static bool callers_hear(struct sw_caller *place)
+{
+    struct caller *caller = (struct caller *)place;
+    sw_paired_caller_ready((uint32_t)(caller - listening.callers));
+    return caller->fd >= 0;
+}
+
+/* NULL: the socket is none of TCP, and is closed. */
 static struct caller *add_caller(int fd)
 {
     const struct sw_iwarp_start_config config = {.revision = 2};
-    struct caller *caller = NULL;
-    for (uint32_t i = 0; i < CALLERS && !caller; i++)
-        if (listening.callers[i].fd < 0)
-            caller = &listening.callers[i];
-    if (!caller || !sw_paired_ends(fd, &caller->own, &caller->peer)) {
+    struct in6_addr own, peer;
+    if (!sw_paired_ends(fd, &own, &peer)) {
         close(fd);
         return NULL;
     }
-    caller->fd = fd;
-    caller->was_handed_on = false;
-    sw_iwarp_start_listen(&caller->start, &config, sw_clock_ns());
+    sw_callers_make_room(&listening.unproven, &peer);
+    struct caller *caller = listening.callers;
+    while (caller->fd >= 0)
+        caller++;
+    const uint64_t now_ns = sw_clock_ns();
+    *caller = (struct caller){.fd = fd, .own = own, .peer = peer};
+    sw_callers_add(&listening.unproven, &caller->place, &peer, now_ns);
+    sw_iwarp_start_listen(&caller->start, &config, now_ns);
     sw_engine_watch(fd, sw_paired_tag(SW_PAIRED_CALLER, (uint32_t)(caller - listening.callers)),
                     SW_WATCH_PAIRED);
     return caller;
@@ -477,6 +513,9 @@ void sw_paired_listen_ready(uint32_t which)
     }
     for (int i = 0; i < ACCEPTS; i++) {
         const int fd = sw_paired_accept(listening.socket);
+        if (sw_accept_is_short(fd))
+            sw_engine_pause(listening.socket, sw_paired_tag(SW_PAIRED_LISTENER, 0),
+                            SW_WATCH_PAIRED);
         if (fd < 0)
             return;
         struct caller *caller = add_caller(fd);
@@ -487,15 +526,5 @@ void sw_paired_listen_ready(uint32_t which)
 
 uint64_t sw_paired_step_callers(uint64_t now_ns)
 {
-    uint64_t next_ns = UINT64_MAX;
-    for (uint32_t i = 0; listening.is_open && i < CALLERS; i++) {
-        struct caller *caller = &listening.callers[i];
-        if (caller->fd < 0)
-            continue;
-        if (now_ns >= caller->start.due_ns)
-            drop_caller(caller);
-        else
-            next_ns = sw_min_u64(next_ns, caller->start.due_ns);
-    }
-    return next_ns;
+    return listening.is_open ? sw_callers_tend(&listening.unproven, now_ns) : UINT64_MAX;
 }

@@ -205,6 +205,7 @@ int sw_ucm_listen(struct sw_ucm_request *request)
     if (rc)
         return rc;
     id->backlog = in->backlog && in->backlog <= BACKLOG_MAX ? in->backlog : BACKLOG_MAX;
+    id->backlog_max = id->backlog;
     id->reuse_address = false;
     id->state = SW_UCM_LISTEN;
     return 0;

@@ -101,6 +101,7 @@ struct sw_ucm_id {
 
     /* A listener's. */
     uint32_t backlog; /* requests that may still wait to be fetched */
+    uint32_t backlog_max;
     struct sw_ucm_service *service;
     struct sw_ucm_id *service_next;
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/fds.h"
 #include "base/log.h"
 #include "base/minmax.h"
 #include "device/nic/netdev.h"
@@ -16,16 +17,16 @@
 #include "link/iwarp/socket.h"
 #include "rdmacm/connections/event.h"
 #include "rdmacm/connections/route.h"
+#include "rdmacm/iwarp/callers.h"
 #include "rdmacm/iwarp/iwarp.h"
 #include "rdmacm/lock.h"
 #include "rdmacm/mads/agent.h"
 #include "transport/iwarp/iwarp.h"
 #include "wire/iwarp/crc32c.h"
 
-#define ACCEPTS_MAX 64              /* at once */
-#define RETRY_NS (5 * SW_NS_PER_MS) /* for a listener whose backlog is full */
-#define READ_BYTES 1024u            /* more than the start has */
-#define FPDU_BYTES 128u             /* of a Terminate without headers */
+#define READ_BYTES 1024u   /* more than the start has */
+#define FPDU_BYTES 128u    /* of a Terminate without headers */
+#define UNFETCHED_PARTS 4u /* of descriptors, one in so many */
 
 /* ---- events ---- */
 
@@ -190,20 +191,6 @@ static void events_send_request(struct sw_ucm_stream *stream)
     sw_ucm_stream_watch(stream, false);
 }
 
-/* Reads what has come of the start. */
-static void read_start(struct sw_ucm_stream *stream, uint8_t bytes[READ_BYTES], size_t *used,
-                       size_t *len)
-{
-    const ssize_t got = sw_iwarp_socket_receive(stream->fd, bytes, READ_BYTES);
-    *used = *len = 0;
-    if (got > 0) {
-        *len = (size_t)got;
-        *used = sw_iwarp_start_take(&stream->start, bytes, *len);
-    } else if (got != -EAGAIN && got != -EINTR) {
-        sw_iwarp_start_closed(&stream->start);
-    }
-}
-
 static void step_caller(struct sw_ucm_stream *stream)
 {
     uint8_t bytes[READ_BYTES];
@@ -212,7 +199,7 @@ static void step_caller(struct sw_ucm_stream *stream)
         events_send_request(stream);
         return;
     }
-    read_start(stream, bytes, &used, &len);
+    sw_ucm_stream_read_start(stream, bytes, sizeof(bytes), &used, &len);
     judge_reply(stream, bytes + used, len - used);
 }
 
@@ -286,13 +273,20 @@ static uint8_t depth_shown(const struct sw_mpa_frame *peer, uint16_t depth)
     return (uint8_t)depth;
 }
 
-/* Its peer has asked. false: the listener has no room now. */
-static bool events_tell_request(struct sw_ucm_stream *stream)
+/* Each request that the program has not fetched has a descriptor. */
+static bool events_has_room(const struct sw_ucm_id *listener)
+{
+    const uint32_t unfetched = listener->backlog_max - listener->backlog;
+    return listener->backlog && unfetched < sw_fds_share(UNFETCHED_PARTS, UINT32_MAX);
+}
+
+bool sw_ucm_iwarp_tell_request(struct sw_ucm_stream *stream)
 {
     struct sw_ucm_id *listener = stream->owner, *id;
     const struct sw_mpa_frame *peer = &stream->start.peer;
-    if (!listener->backlog)
+    if (!events_has_room(listener))
         return false;
+    sw_ucm_stream_leave_crowd(stream);
     struct sw_ucm_event *event = sw_ucm_event_new(listener, SW_UCM_CONNECT_REQUEST_EVENT, 0);
     id = event ? make_id(stream) : NULL;
     if (!id) {
@@ -314,71 +308,19 @@ static bool events_tell_request(struct sw_ucm_stream *stream)
     return true;
 }
 
-static void ask_listener(struct sw_ucm_stream *stream)
-{
-    sw_ucm_stream_unwatch(stream);
-    stream->start.due_ns = UINT64_MAX;
-    if (events_tell_request(stream))
-        return;
-    stream->start.due_ns = sw_clock_ns() + RETRY_NS;
-    sw_agent_plan(stream->start.due_ns);
-}
-
-static void step_called(struct sw_ucm_stream *stream)
-{
-    uint8_t bytes[READ_BYTES];
-    size_t used, len;
-    if (stream->start.state != SW_IWARP_AWAITED)
-        return;
-    read_start(stream, bytes, &used, &len);
-    if (stream->start.state == SW_IWARP_REQUESTED) {
-        ask_listener(stream);
-        return;
-    }
-    if (stream->start.state != SW_IWARP_FAILED)
-        return;
-    if (stream->start.out_len) /* a refusal: of markers */
-        sw_iwarp_socket_send(stream->fd, stream->start.out, stream->start.out_len);
-    sw_ucm_stream_free(stream);
-}
-
-/* Requests are not read here: the engine tells of sockets in the order in which peers ask. One may
- * ask a moment after it was accepted, and the next one that is accepted may have asked before the
- * look at it; read at once, that would be told first. Programs count on the order (ib_send_bw -R
- * with several queue pairs). */
-static void events_accept_callers(struct sw_ucm_stream *listener)
-{
-    static const struct sw_iwarp_start_config config = {.revision = 2};
-    struct sockaddr_storage own, peer;
-    for (int i = 0; i < ACCEPTS_MAX; i++) {
-        const int fd = sw_iwarp_socket_accept(listener->fd, &own, &peer);
-        if (fd < 0)
-            return;
-        struct sw_ucm_stream *stream = sw_ucm_stream_new(SW_UCM_STREAM_IS_CALLED, fd);
-        if (!stream)
-            return;
-        stream->own = own;
-        stream->peer = peer;
-        stream->owner = listener->id;
-        sw_iwarp_start_listen(&stream->start, &config, sw_clock_ns());
-        sw_ucm_stream_watch(stream, false);
-        sw_ucm_iwarp_plan(stream);
-    }
-}
-
 /* ---- the engine ---- */
 
 static void step_stream(struct sw_ucm_stream *stream)
 {
     switch (stream->role) {
     case SW_UCM_STREAM_LISTENS:
-        events_accept_callers(stream);
+        sw_ucm_callers_accept(stream);
         break;
     case SW_UCM_STREAM_CALLS:
         step_caller(stream);
         break;
     case SW_UCM_STREAM_IS_CALLED:
-        step_called(stream);
+        sw_ucm_caller_ready(stream);
         break;
     case SW_UCM_STREAM_RUNS:
         break;
@@ -396,8 +338,8 @@ static void on_stream(uint64_t what)
 
 static void events_run_timer(struct sw_ucm_stream *stream, uint64_t now_ns)
 {
-    if (stream->role == SW_UCM_STREAM_IS_CALLED && stream->start.state == SW_IWARP_REQUESTED) {
-        ask_listener(stream);
+    if (stream->role == SW_UCM_STREAM_IS_CALLED) {
+        sw_ucm_caller_tick(stream, now_ns);
         return;
     }
     sw_iwarp_start_tick(&stream->start, now_ns);

@@ -195,7 +195,8 @@ int sw_ucm_iwarp_reject(struct sw_ucm_id *id, const void *private_data, uint8_t 
     uint8_t *reply = malloc(stream->start.out_len);
     if (reply)
         memcpy(reply, stream->start.out, stream->start.out_len);
-    sw_iwarp_linger(sw_ucm_stream_take_fd(stream), reply, reply ? stream->start.out_len : 0, true);
+    /* Its request was read, so the kernel brings it the reply: nothing is waited for. */
+    sw_iwarp_linger(sw_ucm_stream_take_fd(stream), reply, reply ? stream->start.out_len : 0, false);
     sw_ucm_iwarp_forget(id);
     return 0;
 }

@@ -6,6 +6,7 @@
  *
  *   iwarp.c   what commands ask for
  *   events.c  what comes of sockets, and what programs are told
+ *   callers.c those that call listeners, until programs are told of them
  */
 #ifndef SW_RDMACM_IWARP_IWARP_H
 #define SW_RDMACM_IWARP_IWARP_H
@@ -42,7 +43,7 @@ struct sw_connection;
 uint32_t sw_ucm_stream_report(uint32_t from, struct sw_connection *out, uint32_t most,
                               uint32_t *next);
 
-/* Between the two files. */
+/* Between these files. */
 /* Connects the socket, or again with an older revision of MPA. */
 int sw_ucm_iwarp_call(struct sw_ucm_id *id, const struct sw_iwarp_start_config *config);
 /* A socket of an ID that is about to be told, or was. */

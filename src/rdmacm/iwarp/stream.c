@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "rdmacm/iwarp/stream.h"
 
+#include <errno.h>
+#include <netinet/in.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "link/engine.h"
+#include "link/iwarp/socket.h"
 #include "rdmacm/lock.h"
 
 #define STREAMS 65536u /* as many as there are IDs */
@@ -13,7 +17,7 @@ static struct sw_ucm_stream *streams[STREAMS];
 static uint32_t next_index, end_index; /* none is there from end_index on */
 static uint64_t serial;
 
-static void *stream_tag_of(const struct sw_ucm_stream *stream)
+void *sw_ucm_stream_tag(const struct sw_ucm_stream *stream)
 {
     return (void *)((uintptr_t)stream->index << 4);
 }
@@ -53,6 +57,7 @@ void sw_ucm_stream_free(struct sw_ucm_stream *stream)
 {
     if (!stream)
         return;
+    sw_ucm_stream_leave_crowd(stream);
     if (stream->fd >= 0)
         close(sw_ucm_stream_take_fd(stream));
     streams[stream->index] = NULL;
@@ -61,6 +66,36 @@ void sw_ucm_stream_free(struct sw_ucm_stream *stream)
     if (next_index > end_index)
         next_index = end_index;
     free(stream);
+}
+
+void sw_ucm_stream_leave_crowd(struct sw_ucm_stream *stream)
+{
+    if (stream->crowd)
+        sw_callers_remove(stream->crowd, &stream->caller);
+    stream->crowd = NULL;
+}
+
+void sw_ucm_stream_peer(const struct sw_ucm_stream *stream, struct in6_addr *out)
+{
+    if (stream->peer.ss_family == AF_INET6) {
+        *out = ((const struct sockaddr_in6 *)&stream->peer)->sin6_addr;
+        return;
+    }
+    *out = (struct in6_addr){.s6_addr = {[10] = 0xff, [11] = 0xff}};
+    memcpy(out->s6_addr + 12, &((const struct sockaddr_in *)&stream->peer)->sin_addr, 4);
+}
+
+void sw_ucm_stream_read_start(struct sw_ucm_stream *stream, uint8_t *bytes, size_t room,
+                              size_t *used, size_t *len)
+{
+    const ssize_t got = sw_iwarp_socket_receive(stream->fd, bytes, room);
+    *used = *len = 0;
+    if (got > 0) {
+        *len = (size_t)got;
+        *used = sw_iwarp_start_take(&stream->start, bytes, *len);
+    } else if (got != -EAGAIN && got != -EINTR) {
+        sw_iwarp_start_closed(&stream->start);
+    }
 }
 
 struct sw_ucm_stream *sw_ucm_stream_at(uint32_t index)
@@ -87,9 +122,9 @@ struct sw_ucm_stream *sw_ucm_stream_next(uint32_t index)
 void sw_ucm_stream_watch(struct sw_ucm_stream *stream, bool for_room)
 {
     if (!stream->is_watched)
-        sw_engine_watch(stream->fd, stream_tag_of(stream), SW_WATCH_IWARP_CM);
+        sw_engine_watch(stream->fd, sw_ucm_stream_tag(stream), SW_WATCH_IWARP_CM);
     stream->is_watched = true;
-    sw_engine_watch_room(stream->fd, stream_tag_of(stream), SW_WATCH_IWARP_CM, for_room);
+    sw_engine_watch_room(stream->fd, sw_ucm_stream_tag(stream), SW_WATCH_IWARP_CM, for_room);
 }
 
 void sw_ucm_stream_unwatch(struct sw_ucm_stream *stream)
@@ -113,6 +148,7 @@ void sw_ucm_stream_fork_child(void)
     for (uint32_t i = 0; i < end_index; i++) {
         if (!streams[i])
             continue;
+        sw_ucm_stream_leave_crowd(streams[i]);
         if (streams[i]->fd >= 0)
             close(streams[i]->fd);
         free(streams[i]);

@@ -8,9 +8,11 @@
 #define SW_RDMACM_IWARP_STREAM_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>
 
+#include "link/callers.h"
 #include "transport/iwarp/start.h"
 
 struct sw_ucm_id;
@@ -32,6 +34,8 @@ struct sw_ucm_stream {
     struct sw_ucm_id *id;    /* NULL: none yet, or it has been destroyed */
     struct sw_ucm_id *owner; /* IS_CALLED: of the listener */
     struct sockaddr_storage own, peer;
+    struct sw_callers *crowd; /* IS_CALLED: that it stands in, or NULL (callers.h) */
+    struct sw_caller caller;
     struct sw_iwarp_start start;
 };
 
@@ -43,6 +47,15 @@ struct sw_ucm_stream *sw_ucm_stream_at(uint32_t index);
 struct sw_ucm_stream *sw_ucm_stream_find(uint64_t cookie);
 /* The next one from an index on, or NULL. */
 struct sw_ucm_stream *sw_ucm_stream_next(uint32_t index);
+
+/* What the engine tells of it with SW_WATCH_IWARP_CM. */
+void *sw_ucm_stream_tag(const struct sw_ucm_stream *stream);
+/* Its peer's address, IPv4 mapped into IPv6. */
+void sw_ucm_stream_peer(const struct sw_ucm_stream *stream, struct in6_addr *out);
+void sw_ucm_stream_leave_crowd(struct sw_ucm_stream *stream);
+/* Gives the start what has come: so many bytes, of which it has used some. */
+void sw_ucm_stream_read_start(struct sw_ucm_stream *stream, uint8_t *bytes, size_t room,
+                              size_t *used, size_t *len);
 
 /* The engine tells of what comes, and of room to send. */
 void sw_ucm_stream_watch(struct sw_ucm_stream *stream, bool for_room);

@@ -9,6 +9,7 @@
 
 #include "base/fds.h"
 #include "link/engine.h"
+#include "link/engine_pause.h"
 #include "rdmacm/lock.h"
 #include "rdmacm/mads/local_table.h"
 #include "rdmacm/mads/ports.h"
@@ -121,6 +122,8 @@ static void accept_from(int listener)
 {
     for (uint32_t i = 0; i < ACCEPTED_AT_ONCE; i++) {
         int fd = sw_fd_own(accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
+        if (fd < 0 && sw_accept_is_short(-errno))
+            sw_engine_pause(listener, (void *)((uintptr_t)listener << 4), SW_WATCH_CM_LISTENER);
         if (fd < 0)
             break;
         struct sw_local_connection *connection = sw_local_add(fd);

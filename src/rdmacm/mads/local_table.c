@@ -5,11 +5,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/fds.h"
 #include "device/nic/nic.h"
 #include "link/direct/process/registry.h"
 #include "rdmacm/lock.h"
 
 #define UNPROVEN_MAX 512u
+#define UNPROVEN_PARTS 4u /* and of the descriptors one in so many */
 
 static struct sw_local_connection *connections;
 static struct sw_local_connection *peers[SW_SLOT_MAX + 1];
@@ -166,7 +168,7 @@ void sw_local_count_unproven(struct sw_local_connection *connection)
     struct sw_local_connection *oldest = NULL;
     unproven_count += !connection->is_counted;
     connection->is_counted = true;
-    if (unproven_count <= UNPROVEN_MAX)
+    if (unproven_count <= sw_fds_share(UNPROVEN_PARTS, UNPROVEN_MAX))
         return;
     for (struct sw_local_connection *at = connections; at; at = at->next)
         if (at->is_counted)

@@ -12,9 +12,12 @@
 #include "link/direct/process/proof.h"
 #include "link/direct/process/state.h"
 #include "link/engine.h"
+#include "link/engine_pause.h"
 #include "link/link.h"
 
 #define NEWCOMERS_MAX 64u
+#define NEWCOMERS_PARTS 16u /* and of the descriptors one in so many */
+#define ACCEPTS_MAX 64u     /* at once */
 
 struct sw_newcomer {
     _Alignas(16) struct sw_proof proof;
@@ -43,10 +46,11 @@ static void turn_down(struct sw_newcomer *newcomer)
 /* Who connects and proves nothing must not use up our descriptors: the oldest goes. */
 static void bound_newcomers(void)
 {
+    const uint32_t most = sw_fds_share(NEWCOMERS_PARTS, NEWCOMERS_MAX);
     uint32_t count = 0;
     for (struct sw_newcomer *at = newcomers, *next; at; at = next) {
         next = at->next;
-        if (++count > NEWCOMERS_MAX)
+        if (++count > most)
             turn_down(at);
     }
 }
@@ -75,9 +79,13 @@ static void meet_newcomer(int fd)
 
 void sw_newcomer_accept(void)
 {
-    int fd;
-    while ((fd = sw_fd_own(
-                accept4(sw_direct.listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK))) >= 0) {
+    for (uint32_t i = 0; i < ACCEPTS_MAX; i++) {
+        const int fd =
+            sw_fd_own(accept4(sw_direct.listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
+        if (fd < 0 && sw_accept_is_short(-errno))
+            sw_engine_pause(sw_direct.listener, NULL, SW_WATCH_LISTENER);
+        if (fd < 0)
+            return;
         if (sw_direct.off)
             close(fd);
         else

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Who connects to the TCP port of lifelines, and has not shown yet that it was told to: anybody.
- * A few of them have a second for one word; the oldest makes room for the next. The token of that
- * word is made of the addresses and slots of both by a key of this process, so nothing is
- * remembered of whom it was given to: whoever could hear packets to the UDP port of that address.
+ * Callers of the TCP port of lifelines: anyone may connect. A few of them have a second for one
+ * word (link/callers.h). The token of that word is made of the addresses and slots of both by a key
+ * of this process, so nothing is remembered of whom it was given to: whoever could hear packets to
+ * the UDP port of that address.
  */
 #include <errno.h>
 #include <string.h>
@@ -17,6 +17,8 @@
 #include "base/minmax.h"
 #include "device/nic/nic.h"
 #include "device/queue/counters.h"
+#include "link/callers.h"
+#include "link/engine_pause.h"
 #include "link/roce/liveness/lifeline_impl.h"
 #include "link/roce/liveness/liveness.h"
 #include "link/roce/liveness/tcp.h"
@@ -24,6 +26,7 @@
 #include "wire/liveness.h"
 
 #define CALLERS 16u
+#define CALLERS_PARTS 32u /* and of the descriptors one in so many */
 #define PATIENCE_NS SW_NS_PER_S
 #define ACCEPTS_MAX 16u
 #define PAUSE_NS (100 * SW_NS_PER_MS) /* where there is no descriptor for another one */
@@ -31,12 +34,24 @@
 enum role { CALLER, CALLED }; /* who says the token */
 
 static struct caller {
-    int fd; /* -1: free */
-    uint64_t since_ns;
+    struct sw_caller place; /* the first member */
+    int fd;                 /* -1: free */
     struct in6_addr own, peer;
     uint32_t in_bytes;
     uint8_t in[SW_LIVENESS_WORD_BYTES];
 } callers[CALLERS];
+
+static bool liveness_hear(struct sw_caller *place);
+static void liveness_refuse(struct sw_caller *place);
+static const struct sw_callers_rule unproven_rule = {
+    .places_max = CALLERS,
+    .fds_parts = CALLERS_PARTS,
+    .address_parts = 1,
+    .patience_ns = PATIENCE_NS,
+    .hear = liveness_hear,
+    .turn_away = liveness_refuse,
+};
+static struct sw_callers unproven = {.rule = &unproven_rule};
 
 static uint64_t paused_ns; /* until when nobody is let in; 0: not */
 
@@ -79,7 +94,7 @@ static bool callers_open_all(void)
     return sw_lifelines.epoll >= 0;
 }
 
-bool sw_callers_open(bool is_ipv4)
+bool sw_lifeline_callers_open(bool is_ipv4)
 {
     sw_lock_assert_held(&sw_lifelines.lock);
     if (!callers_open_all())
@@ -100,40 +115,34 @@ bool sw_callers_open(bool is_ipv4)
     return true;
 }
 
-uint16_t sw_callers_port(const struct in6_addr *own)
+uint16_t sw_lifeline_callers_port(const struct in6_addr *own)
 {
     return sw_lifelines.listeners[sw_roce_is_ipv4(own)].port;
 }
 
-void sw_callers_describe(const struct sw_lifeline *line, struct sw_liveness_mad *out)
+void sw_lifeline_callers_describe(const struct sw_lifeline *line, struct sw_liveness_mad *out)
 {
     sw_lock_assert_held(&sw_lifelines.lock);
-    out->port = sw_callers_port(&line->source);
+    out->port = sw_lifeline_callers_port(&line->source);
     out->caller = token_of(&line->source, &line->dest, line->slot, CALLER);
     out->called = token_of(&line->source, &line->dest, line->slot, CALLED);
 }
 
 /* ---- one who calls ---- */
 
-static void callers_turn_away(struct caller *caller)
+static int liveness_take_fd(struct caller *caller)
 {
-    epoll_ctl(sw_lifelines.epoll, EPOLL_CTL_DEL, caller->fd, NULL);
-    close(caller->fd);
+    const int fd = caller->fd;
+    epoll_ctl(sw_lifelines.epoll, EPOLL_CTL_DEL, fd, NULL);
+    sw_callers_remove(&unproven, &caller->place);
     caller->fd = -1;
-    sw_counter_add(sw_roce_device_at(&caller->own), SW_LIVENESS_REFUSALS);
+    return fd;
 }
 
-static struct caller *callers_make_room(void)
+static void callers_turn_away(struct caller *caller)
 {
-    struct caller *oldest = &callers[0];
-    for (uint32_t i = 0; i < CALLERS; i++) {
-        if (callers[i].fd < 0)
-            return &callers[i];
-        if (callers[i].since_ns < oldest->since_ns)
-            oldest = &callers[i];
-    }
-    callers_turn_away(oldest);
-    return oldest;
+    close(liveness_take_fd(caller));
+    sw_counter_add(sw_roce_device_at(&caller->own), SW_LIVENESS_REFUSALS);
 }
 
 static void pause_listening(int listener, uint64_t now_ns)
@@ -147,12 +156,16 @@ static void liveness_accept_callers(int listener, uint64_t now_ns)
     struct in6_addr own, peer;
     for (uint32_t i = 0; i < ACCEPTS_MAX; i++) {
         const int fd = sw_tcp_accept(listener, &own, &peer);
-        if (fd == -EMFILE || fd == -ENFILE || fd == -ENOBUFS || fd == -ENOMEM)
+        if (sw_accept_is_short(fd))
             pause_listening(listener, now_ns);
         if (fd < 0)
             return;
-        struct caller *caller = callers_make_room();
-        *caller = (struct caller){.fd = fd, .since_ns = now_ns, .own = own, .peer = peer};
+        sw_callers_make_room(&unproven, &peer);
+        struct caller *caller = callers;
+        while (caller->fd >= 0)
+            caller++;
+        *caller = (struct caller){.fd = fd, .own = own, .peer = peer};
+        sw_callers_add(&unproven, &caller->place, &peer, now_ns);
         if (!watch_socket(fd, caller, EPOLL_CTL_ADD))
             callers_turn_away(caller);
     }
@@ -190,17 +203,27 @@ static void hear_caller(struct caller *caller, uint64_t now_ns)
     const struct sw_liveness_word welcome = {
         .kind = SW_LIVENESS_WELCOME,
         .token = token_of(&caller->own, &caller->peer, word.from, CALLED)};
-    epoll_ctl(sw_lifelines.epoll, EPOLL_CTL_DEL, caller->fd, NULL);
     line->port = word.port;
-    sw_lifeline_adopt(line, caller->fd, false);
-    caller->fd = -1;
+    sw_lifeline_adopt(line, liveness_take_fd(caller), false);
     sw_lifeline_say(line, &welcome);
     sw_lifeline_take(line, SW_LIVENESS_PROVEN, now_ns);
 }
 
+static bool liveness_hear(struct sw_caller *place)
+{
+    struct caller *caller = (struct caller *)place;
+    hear_caller(caller, sw_clock_ns());
+    return caller->fd >= 0;
+}
+
+static void liveness_refuse(struct sw_caller *place)
+{
+    callers_turn_away((struct caller *)place);
+}
+
 /* ---- events and time ---- */
 
-bool sw_callers_take(void *what, uint64_t now_ns)
+bool sw_lifeline_callers_take(void *what, uint64_t now_ns)
 {
     sw_lock_assert_held(&sw_lifelines.lock);
     for (int i = 0; i < 2; i++)
@@ -210,7 +233,8 @@ bool sw_callers_take(void *what, uint64_t now_ns)
         }
     if ((uintptr_t)what < (uintptr_t)callers || (uintptr_t)what >= (uintptr_t)(callers + CALLERS))
         return false;
-    hear_caller(what, now_ns);
+    if (((struct caller *)what)->fd >= 0) /* it may have made room in the same round */
+        hear_caller(what, now_ns);
     return true;
 }
 
@@ -222,7 +246,7 @@ static void listen_again(void)
             watch_socket(sw_lifelines.listeners[i].fd, &sw_lifelines.listeners[i], EPOLL_CTL_ADD);
 }
 
-uint64_t sw_callers_tend(uint64_t now_ns)
+uint64_t sw_lifeline_callers_tend(uint64_t now_ns)
 {
     sw_lock_assert_held(&sw_lifelines.lock);
     uint64_t next_ns = UINT64_MAX;
@@ -230,23 +254,18 @@ uint64_t sw_callers_tend(uint64_t now_ns)
         return next_ns;
     if (paused_ns && now_ns >= paused_ns)
         listen_again();
-    for (uint32_t i = 0; i < CALLERS; i++) {
-        struct caller *caller = &callers[i];
-        if (caller->fd >= 0 && now_ns >= caller->since_ns + PATIENCE_NS)
-            callers_turn_away(caller);
-        if (caller->fd >= 0 && caller->since_ns + PATIENCE_NS < next_ns)
-            next_ns = caller->since_ns + PATIENCE_NS;
-    }
+    next_ns = sw_callers_tend(&unproven, now_ns);
     return paused_ns ? sw_min_u64(paused_ns, next_ns) : next_ns;
 }
 
-void sw_callers_fork_child(void)
+void sw_lifeline_callers_fork_child(void)
 {
     if (sw_lifelines.epoll < 0)
         return;
     for (uint32_t i = 0; i < CALLERS; i++)
         if (callers[i].fd >= 0)
             close(callers[i].fd);
+    unproven = (struct sw_callers){.rule = &unproven_rule};
     for (int i = 0; i < 2; i++) {
         const int fd = sw_lifelines.listeners[i].fd;
         if (fd >= 0 && sw_tcp_cookie(fd) == sw_lifelines.listeners[i].cookie)

@@ -300,7 +300,7 @@ static void finish_call(struct sw_lifeline *line, uint64_t now_ns)
     if (!line->liveness.calls)
         return;
     const struct sw_liveness_word hello = {.kind = SW_LIVENESS_HELLO,
-                                           .port = sw_callers_port(&line->source),
+                                           .port = sw_lifeline_callers_port(&line->source),
                                            .from = sw_nic.slot,
                                            .to = line->slot,
                                            .token = line->caller};
@@ -314,7 +314,7 @@ static void hear_lines(uint64_t now_ns)
     /* One event at a time: handling one may close the socket of another. */
     while (seen++ < EVENTS_MAX && sw_lifelines.departure_count < SW_LIFELINE_DEPARTURES &&
            epoll_wait(sw_lifelines.epoll, &event, 1, 0) == 1) {
-        if (sw_callers_take(event.data.ptr, now_ns))
+        if (sw_lifeline_callers_take(event.data.ptr, now_ns))
             continue;
         struct sw_lifeline *line = event.data.ptr;
         if (line->is_connecting)
@@ -410,7 +410,7 @@ static void tend_lines(uint64_t now_ns)
 {
     struct sw_lifeline *next;
     atomic_store(&sw_lifelines.due_ns, UINT64_MAX);
-    plan_step(sw_callers_tend(now_ns));
+    plan_step(sw_lifeline_callers_tend(now_ns));
     for (struct sw_lifeline *line = sw_lifelines.lines; line; line = next) {
         next = line->next;
         if (!tend_line(line, now_ns))
@@ -501,7 +501,7 @@ struct sw_lifeline *sw_lifeline_join(const struct sw_roce_path *path, uint32_t s
         return NULL;
     sw_lock_acquire(&sw_lifelines.lock);
     struct sw_lifeline *line = NULL;
-    if (sw_callers_open(path->is_ipv4)) {
+    if (sw_lifeline_callers_open(path->is_ipv4)) {
         line = sw_lifeline_find(&path->source, &path->dest, slot);
         if (!line)
             line = make_line(&path->source, &path->dest, path->ifindex, slot);
@@ -583,7 +583,7 @@ void sw_lifeline_fork_child(void)
 {
     sw_lifelines.lock = (struct sw_lock){0};
     sw_lifelines.is_forking = false;
-    sw_callers_fork_child(); /* first: it gives up the epoll, which is the parent's */
+    sw_lifeline_callers_fork_child(); /* first: it gives up the epoll, which is the parent's */
     while (sw_lifelines.lines)
         free_line(sw_lifelines.lines);
     sw_lifelines.mad_count = sw_lifelines.departure_count = 0;

@@ -103,14 +103,14 @@ void sw_lifeline_mads_send(void);
 void sw_lifeline_stop_knocking(struct sw_lifeline *line);
 
 /* callers.c; with the lock held. Opens the listening socket, if it is closed; false: it cannot. */
-bool sw_callers_open(bool is_ipv4);
-uint16_t sw_callers_port(const struct in6_addr *own);
+bool sw_lifeline_callers_open(bool is_ipv4);
+uint16_t sw_lifeline_callers_port(const struct in6_addr *own);
 /* Fills in what the line's process needs to connect to us. */
-void sw_callers_describe(const struct sw_lifeline *line, struct sw_liveness_mad *out);
+void sw_lifeline_callers_describe(const struct sw_lifeline *line, struct sw_liveness_mad *out);
 /* Handles an event of the epoll; false: it is not that of a caller. */
-bool sw_callers_take(void *what, uint64_t now_ns);
+bool sw_lifeline_callers_take(void *what, uint64_t now_ns);
 /* Closes callers that say nothing for too long. Returns when to call it again. */
-uint64_t sw_callers_tend(uint64_t now_ns);
-void sw_callers_fork_child(void);
+uint64_t sw_lifeline_callers_tend(uint64_t now_ns);
+void sw_lifeline_callers_fork_child(void);
 
 #endif

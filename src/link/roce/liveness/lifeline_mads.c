@@ -72,7 +72,7 @@ static struct sw_lifeline *next_mad(struct sw_liveness_mad *out, uint32_t *attem
                                         .to = (uint16_t)line->slot,
                                         .nonce = line->nonce};
         if (out->kind == SW_LIVENESS_MAD_TELL) {
-            sw_callers_describe(line, out);
+            sw_lifeline_callers_describe(line, out);
             line->tells--;
         }
         *copies = line->mads_sent && out->kind != SW_LIVENESS_MAD_TELL ? COPIES : 1;

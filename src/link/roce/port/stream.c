@@ -12,6 +12,7 @@
 #include "base/fds.h"
 #include "base/log.h"
 #include "device/queue/counters.h"
+#include "link/callers.h"
 #include "link/roce/port/path.h"
 #include "link/roce/port/port.h"
 #include "link/roce/port/rx.h"
@@ -24,9 +25,11 @@
 #define READ_BYTES (64u << 10) /* of one connection in one go */
 
 struct connection {
+    struct sw_caller place; /* the first member; since it was heard last */
+    struct sw_port_streams *streams;
     int fd;
+    uint32_t index;
     uint32_t msn; /* of the last message */
-    uint64_t heard_ns;
     struct sw_stream_origin origin;
     struct sw_iwarp_stream stream;
     uint8_t buffer[SW_CARRIED_MAX];
@@ -34,9 +37,32 @@ struct connection {
 
 struct sw_port_streams {
     int epoll; /* which the port's own looks at */
-    uint32_t count;
+    struct sw_callers places;
     struct connection *all[SW_STREAMS_MAX]; /* NULL: the place is free */
     uint8_t bytes[READ_BYTES];
+};
+
+static void drop_connection(struct connection *c)
+{
+    struct sw_port_streams *streams = c->streams;
+    epoll_ctl(streams->epoll, EPOLL_CTL_DEL, c->fd, NULL);
+    close(c->fd);
+    streams->all[c->index] = NULL;
+    sw_callers_remove(&streams->places, &c->place);
+    free(c);
+}
+
+/* It calls again when it has something to say. */
+static void push_out_connection(struct sw_caller *place)
+{
+    drop_connection((struct connection *)place);
+}
+
+static const struct sw_callers_rule places_rule = {
+    .places_max = SW_STREAMS_MAX,
+    .fds_parts = SW_STREAMS_FDS_PARTS,
+    .address_parts = SW_STREAMS_ADDRESS_PARTS,
+    .turn_away = push_out_connection,
 };
 
 static int open_streams(struct sw_port *port)
@@ -52,19 +78,9 @@ static int open_streams(struct sw_port *port)
         free(streams);
         return -err;
     }
+    streams->places.rule = &places_rule;
     port->streams = streams;
     return 0;
-}
-
-static void drop_connection(struct sw_port_streams *streams, uint32_t index)
-{
-    struct connection *c = streams->all[index];
-    /* close() alone leaves it in the epoll if a child that was just forked has it, too. */
-    epoll_ctl(streams->epoll, EPOLL_CTL_DEL, c->fd, NULL);
-    close(c->fd);
-    free(c);
-    streams->all[index] = NULL;
-    streams->count--;
 }
 
 void sw_streams_close(struct sw_port *port)
@@ -85,36 +101,12 @@ void sw_streams_close(struct sw_port *port)
 
 /* ---- beginning ---- */
 
-/* Of all, or of one address: the one that was silent for longest. `source` may be NULL. */
-static uint32_t find_oldest(const struct sw_port_streams *streams, const struct in6_addr *source,
-                            uint32_t *count)
+static uint32_t free_index(const struct sw_port_streams *streams)
 {
-    uint32_t oldest = SW_STREAMS_MAX;
-    *count = 0;
-    for (uint32_t i = 0; i < SW_STREAMS_MAX; i++) {
-        const struct connection *c = streams->all[i];
-        if (!c || (source && !IN6_ARE_ADDR_EQUAL(&c->origin.source, source)))
-            continue;
-        ++*count;
-        if (oldest == SW_STREAMS_MAX || c->heard_ns < streams->all[oldest]->heard_ns)
-            oldest = i;
-    }
-    return oldest;
-}
-
-/* A free place: who is pushed out calls again when it has something to say. */
-static uint32_t make_place(struct sw_port_streams *streams, const struct in6_addr *source)
-{
-    uint32_t count, place = 0;
-    const uint32_t own = find_oldest(streams, source, &count);
-    if (count >= SW_STREAMS_OF_ADDRESS_MAX)
-        drop_connection(streams, own);
-    const uint32_t oldest = find_oldest(streams, NULL, &count);
-    if (count == SW_STREAMS_MAX)
-        drop_connection(streams, oldest);
-    while (streams->all[place])
-        place++;
-    return place;
+    uint32_t index = 0;
+    while (streams->all[index])
+        index++;
+    return index;
 }
 
 int sw_streams_add(struct sw_port *port, int fd, const struct sw_stream_origin *origin,
@@ -127,21 +119,22 @@ int sw_streams_add(struct sw_port *port, int fd, const struct sw_stream_origin *
         free(c);
         return rc;
     }
+    struct sw_port_streams *streams = port->streams;
+    sw_callers_make_room(&streams->places, &origin->source);
+    c->streams = streams;
     c->fd = fd;
+    c->index = free_index(streams);
     c->msn = 0;
-    c->heard_ns = now_ns;
     c->origin = *origin;
     sw_iwarp_stream_init(&c->stream, c->buffer, sizeof(c->buffer), origin->has_crc);
-    struct sw_port_streams *streams = port->streams;
-    const uint32_t place = make_place(streams, &origin->source);
-    struct epoll_event event = {.events = EPOLLIN, .data.u32 = place};
+    struct epoll_event event = {.events = EPOLLIN, .data.u32 = c->index};
     if (epoll_ctl(streams->epoll, EPOLL_CTL_ADD, fd, &event)) {
         const int err = errno;
         free(c);
         return -err;
     }
-    streams->all[place] = c;
-    streams->count++;
+    streams->all[c->index] = c;
+    sw_callers_add(&streams->places, &c->place, &origin->source, now_ns);
     return 0;
 }
 
@@ -195,15 +188,15 @@ static uint32_t read_connection(struct sw_port *port, uint32_t index, uint64_t n
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return 0;
     if (got <= 0) {
-        drop_connection(streams, index);
+        drop_connection(c);
         return 0;
     }
-    c->heard_ns = now_ns;
+    c->place.since_ns = now_ns;
     *more |= got == READ_BYTES;
     if (!stream_take_bytes(port, c, streams->bytes, (size_t)got, &delivered)) {
         sw_counter_add(sw_roce_device_at(&c->origin.dest), SW_RX_DROP_MALFORMED);
         sw_debug("TCP from %s brings no datagrams", sw_roce_address_text(&c->origin.source, text));
-        drop_connection(streams, index);
+        drop_connection(c);
     }
     return delivered;
 }
@@ -214,7 +207,7 @@ uint32_t sw_streams_receive(struct sw_port *port, uint64_t now_ns, bool *more)
     struct sw_port_streams *streams = port->streams;
     struct epoll_event ready[READY_MAX];
     uint32_t delivered = 0;
-    if (!streams->count)
+    if (!streams->places.count)
         return 0;
     const long count =
         syscall(SYS_epoll_pwait, streams->epoll, ready, READY_MAX, 0, NULL, (size_t)0);

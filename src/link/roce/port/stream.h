@@ -12,8 +12,9 @@
 
 struct sw_port;
 
-#define SW_STREAMS_MAX 1024u           /* of all hosts */
-#define SW_STREAMS_OF_ADDRESS_MAX 256u /* of one */
+#define SW_STREAMS_MAX 1024u        /* of all hosts */
+#define SW_STREAMS_FDS_PARTS 8u     /* and of the descriptors one in so many */
+#define SW_STREAMS_ADDRESS_PARTS 2u /* of these an address has one in so many */
 
 struct sw_stream_origin {
     struct in6_addr source, dest; /* the peer's address, and the one that it has called */
@@ -21,8 +22,8 @@ struct sw_stream_origin {
     bool has_crc;
 };
 
-/* Reads the socket from here on, and closes it in the end. Where there are too many, the one that
- * was silent for longest goes. Negative errno: the socket is still the caller's. */
+/* Reads the socket from here on, and closes it in the end. Where there are too many, one goes that
+ * was silent for longest (link/callers.h). Negative errno: the socket is still the caller's. */
 int sw_streams_add(struct sw_port *port, int fd, const struct sw_stream_origin *origin,
                    uint64_t now_ns);
 /* Delivers what waits. Returns the number of packets delivered; *more is set if there is more. */
