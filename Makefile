@@ -60,7 +60,7 @@ lint: setup-test ## checks layout, layers and style
 	@$(MAKE) --no-print-directory build
 	@$(MESON) test -C build --suite style --print-errorlogs
 
-fuzz: setup-fuzz ## runs the fuzz targets for a minute each, and the forger
+fuzz: setup-fuzz ## runs the fuzz targets for a minute each, the forger and a hostile host
 	@scripts/fuzz
 
 deb: setup-deb ## builds the Debian packages into build-deb/
