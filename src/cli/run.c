@@ -45,7 +45,7 @@ static const char *const link_words[] = {"auto", "direct", "roce", "tcp", "iwarp
 static const char *const fallback_words[] = {"auto", "never", NULL};
 static const char *const liveness_words[] = {"auto", "never", NULL};
 static const char *const adopt_words[] = {"auto", "never", NULL};
-static const char *const sockets_words[] = {"auto", "tcp", NULL};
+static const char *const sockets_words[] = {"auto", "hosts", "tcp", NULL};
 static const char *const log_words[] = {"error", "warn", "info", "debug", NULL};
 
 static const struct argp_option options[] = {
@@ -78,8 +78,8 @@ static const struct argp_option options[] = {
      "one that waits for its memory to change), program (never others) or a list as 0-3,8",
      0},
     {"sockets", KEY_SOCKETS, "WAY", OPTION_ARG_OPTIONAL,
-     "TCP connections of CMD by RDMA where the peer has it, too: auto (default) or tcp, which only "
-     "tells of them; see sidewire status",
+     "TCP connections of CMD by RDMA where the peer has it, too: auto (default: to peers on this "
+     "host), hosts (to other hosts as well) or tcp, which only tells of them; see sidewire status",
      0},
     {"force", KEY_FORCE, NULL, 0,
      "Run CMD even if the library cannot be preloaded into it; its children may get it", 0},

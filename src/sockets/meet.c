@@ -190,10 +190,12 @@ static const char *connect_rdma(struct sw_sock *sock, int fd, const struct socka
                                 socklen_t len)
 {
     union sw_address peer;
-    if (!sw_sockets_on())
+    if (sw_sockets_reach() == SW_REACH_NOBODY)
         return "SIDEWIRE_SOCKETS=tcp";
     if (!plain_address(address, len, &peer))
         return "no address of IPv4 or IPv6";
+    if (sw_sockets_reach() == SW_REACH_HOST && !sw_way_is_here(&peer))
+        return "the peer is on another host; run --sockets=hosts asks it for RDMA";
     const char *why = sw_rdma_load();
     if (why)
         return why;
@@ -244,7 +246,7 @@ int sw_meet_connect(struct sw_sock *sock, int fd, const struct sockaddr *address
 /* Returns NULL if the socket listens by RDMA, too, or why it does not. */
 static const char *listen_rdma(struct sw_sock *sock, int fd)
 {
-    if (!sw_sockets_on())
+    if (sw_sockets_reach() == SW_REACH_NOBODY)
         return "SIDEWIRE_SOCKETS=tcp";
     const char *why = sw_rdma_load();
     if (why)

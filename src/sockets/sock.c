@@ -21,20 +21,22 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of changes to the ta
 static struct sw_sock *free_socks;
 static pid_t owner;
 
-bool sw_sockets_on(void)
+enum sw_reach sw_sockets_reach(void)
 {
-    static atomic_int on = -1;
-    int known = atomic_load_explicit(&on, memory_order_relaxed);
+    static atomic_int reach = -1;
+    int known = atomic_load_explicit(&reach, memory_order_relaxed);
     if (known >= 0)
-        return known;
+        return (enum sw_reach)known;
     const char *wanted = getenv("SIDEWIRE_SOCKETS");
-    known = !wanted || !*wanted || !strcmp(wanted, "auto");
-    if (!known && strcmp(wanted, "tcp")) {
-        sw_warn("SIDEWIRE_SOCKETS=%s is not auto or tcp; using auto", wanted);
-        known = 1;
-    }
-    atomic_store_explicit(&on, known, memory_order_relaxed);
-    return known;
+    known = SW_REACH_HOST;
+    if (wanted && !strcmp(wanted, "tcp"))
+        known = SW_REACH_NOBODY;
+    else if (wanted && !strcmp(wanted, "hosts"))
+        known = SW_REACH_HOSTS;
+    else if (wanted && *wanted && strcmp(wanted, "auto"))
+        sw_warn("SIDEWIRE_SOCKETS=%s is not auto, hosts or tcp; using auto", wanted);
+    atomic_store_explicit(&reach, known, memory_order_relaxed);
+    return (enum sw_reach)known;
 }
 
 bool sw_table_is_foreign(void)

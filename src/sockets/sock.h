@@ -141,7 +141,12 @@ int sw_sock_listeners(void);
 /* fork() is about to be called: listeners nobody has waited at are left to the child. */
 void sw_sock_before_fork(void);
 
-/* Whether RDMA is tried at all (SIDEWIRE_SOCKETS). */
-bool sw_sockets_on(void);
+/* Whom connect() asks for RDMA (SIDEWIRE_SOCKETS). Listeners serve whoever comes by it. */
+enum sw_reach {
+    SW_REACH_NOBODY, /* tcp */
+    SW_REACH_HOST,   /* auto: programs on this host */
+    SW_REACH_HOSTS,  /* hosts: those of others as well */
+};
+enum sw_reach sw_sockets_reach(void);
 
 #endif

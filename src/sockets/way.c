@@ -177,7 +177,7 @@ void sw_way_forked(void)
 }
 
 /* An address of this network namespace can be bound to. */
-static bool is_local(const union sw_address *address)
+bool sw_way_is_here(const union sw_address *address)
 {
     union sw_address any_port = *address;
     any_port.in.sin_port = 0; /* at the same place in both */
@@ -202,7 +202,7 @@ enum sw_way sw_way_of_peer(const union sw_address *peer, const char **reason)
         *reason = "SIDEWIRE_DIRECT=off";
         return SW_WAY_ROCE;
     }
-    if (!is_local(peer)) {
+    if (!sw_way_is_here(peer)) {
         *reason = "the peer is on another host";
         return SW_WAY_ROCE;
     }

@@ -13,6 +13,8 @@ void sw_way_tell(struct sw_sock *sock, int fd, enum sw_way way, bool incoming, c
 void sw_way_forget(struct sw_sock *sock);
 void sw_way_forked(void);
 
+/* Whether an address is one of this host's, in this network namespace. */
+bool sw_way_is_here(const union sw_address *peer);
 /* By which of the two ways of RDMA a peer is reached; `reason` says why. */
 enum sw_way sw_way_of_peer(const union sw_address *peer, const char **reason);
 

@@ -25,8 +25,8 @@ class Bench:
     """A folder, servers that end with it, and where things run: on one host, or (server, client) of
     two."""
 
-    def __init__(self, tools, wraps=((), ()), address='127.0.0.1'):
-        self.tools, self.wraps, self.address = tools, wraps, address
+    def __init__(self, tools, wraps=((), ()), address='127.0.0.1', reach='auto'):
+        self.tools, self.wraps, self.address, self.reach = tools, wraps, address, reach
         self.folder = tempfile.mkdtemp(prefix='sidewire-sockets-')
         self.started = []
 
@@ -42,10 +42,16 @@ class Bench:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def words(self, words, over, side, log=None):
+        """`over`: under --sockets; a word of its own instead of that of all."""
         if not (shutil.which(words[0]) or os.path.exists(words[0])):
             raise Skip(f'{words[0]} is not installed')
         return (
-            self.tools.run(*words, sockets='auto', log=log, wrap=self.wraps[side])
+            self.tools.run(
+                *words,
+                sockets=over if isinstance(over, str) else self.reach,
+                log=log,
+                wrap=self.wraps[side],
+            )
             if over
             else [*self.wraps[side], *words]
         )
@@ -340,10 +346,11 @@ def late_server(tools):
         )
 
 
-def on_hosts(tools, case):
+def on_hosts(tools, case, reach='hosts'):
     two = hosts.Hosts()
     try:
-        with Bench(tools, wraps=(two.wrap[1], two.wrap[0]), address=hosts.ADDRESSES[1]) as bench:
+        wraps = (two.wrap[1], two.wrap[0])
+        with Bench(tools, wraps, address=hosts.ADDRESSES[1], reach=reach) as bench:
             case(bench)
     finally:
         two.close()
@@ -353,6 +360,40 @@ def web_on_hosts(bench):
     with web(bench, 'nginx') as (_, url, digest):
         log = fetch(bench, url, digest)
         check(' by rdma roce: the peer is on another host' in log, log)
+
+
+def left_to_tcp(bench):
+    """Without being asked to, nobody takes RDMA to another host, though both sides could."""
+    with redis(bench, bind='0.0.0.0') as (server, cli, _):
+        value = os.urandom(200003)
+        bench.run([*cli, '-x', 'set', 'large'], given=value)
+        got, log = bench.run([*cli, '--raw', 'get', 'large'])
+        check(got == value + b'\n', f'another value: {len(got)} bytes')
+        check('by tcp: the peer is on another host' in log, log)  # at the default level
+        watcher = bench.start([*cli, 'subscribe', 'news'], side=1)
+        until(lambda: 'news' in watcher.text(), 'no answer to subscribe')
+        for process in (server, watcher):
+            rows = bench.ways(process)
+            check(rows and all(row['way'] == 'tcp' for row in rows), f'{rows}')
+        # On its own host the same server is met by RDMA.
+        near = bench.start([*cli, 'subscribe', 'news'], side=0)
+        until(lambda: 'news' in near.text(), 'no answer to subscribe')
+        check([row['way'] for row in bench.ways(near)] == ['rdma direct'], f'{bench.ways(near)}')
+
+
+def both_at_one_listener(bench):
+    """The side that connects decides: a listener serves each client the way it comes."""
+    with redis(bench, bind='0.0.0.0') as (server, cli, _):
+        clients = [
+            (bench.start([*cli, 'subscribe', 'news'], side=1, over=over), over)
+            for over in ('hosts', 'auto', False)
+        ]
+        for client, _ in clients:
+            until(lambda client=client: 'news' in client.text(), 'no answer to subscribe')
+        ways = [[row['way'] for row in bench.ways(client)] for client, over in clients if over]
+        check(ways == [['rdma roce'], ['tcp']], f'{ways}')
+        came = sorted(row['way'] for row in bench.ways(server))
+        check(came == ['rdma roce', 'tcp', 'tcp'], f'{came}')
 
 
 def silent_host(bench):
@@ -387,4 +428,6 @@ def host_cases():
         ),
         ('IPv4: nginx', lambda tools: on_hosts(tools, web_on_hosts)),
         ('IPv4: a host without', lambda tools: on_hosts(tools, silent_host)),
+        ('IPv4: not asked for', lambda tools: on_hosts(tools, left_to_tcp, 'auto')),
+        ('IPv4: both at a listener', lambda tools: on_hosts(tools, both_at_one_listener, 'auto')),
     ]
