@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ifaddrs.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -176,8 +177,7 @@ void sw_way_forked(void)
     published_fd = -1;
 }
 
-/* An address of this network namespace can be bound to. */
-bool sw_way_is_here(const union sw_address *address)
+static bool can_bind(const union sw_address *address)
 {
     union sw_address any_port = *address;
     any_port.in.sin_port = 0; /* at the same place in both */
@@ -187,6 +187,46 @@ bool sw_way_is_here(const union sw_address *address)
     if (fd >= 0)
         SW_REAL(close)(fd);
     return bound;
+}
+
+/* Each program may connect to these, which no interface needs to have: 127.0.0.2, 0.0.0.0. */
+static bool is_loopback(const union sw_address *address)
+{
+    if (address->sa.sa_family == AF_INET)
+        return (ntohl(address->in.sin_addr.s_addr) >> 24) == IN_LOOPBACKNET ||
+               address->in.sin_addr.s_addr == htonl(INADDR_ANY);
+    return IN6_IS_ADDR_LOOPBACK(&address->in6.sin6_addr) ||
+           IN6_IS_ADDR_UNSPECIFIED(&address->in6.sin6_addr);
+}
+
+static bool way_same_address(const struct sockaddr *own, const union sw_address *address)
+{
+    if (!own || own->sa_family != address->sa.sa_family)
+        return false;
+    if (own->sa_family == AF_INET)
+        return ((const struct sockaddr_in *)own)->sin_addr.s_addr == address->in.sin_addr.s_addr;
+    return IN6_ARE_ADDR_EQUAL(&((const struct sockaddr_in6 *)own)->sin6_addr,
+                              &address->in6.sin6_addr);
+}
+
+static bool has_interface(const union sw_address *address)
+{
+    struct ifaddrs *all = NULL;
+    if (getifaddrs(&all))
+        return false;
+    const struct ifaddrs *one = all;
+    while (one && !way_same_address(one->ifa_addr, address))
+        one = one->ifa_next;
+    bool found = one != NULL;
+    freeifaddrs(all);
+    return found;
+}
+
+/* What cannot be bound to is another host's: that is quick to find. What can be need not be ours,
+ * as hosts that take over addresses set net.ipv4.ip_nonlocal_bind. */
+bool sw_way_is_here(const union sw_address *peer)
+{
+    return can_bind(peer) && (is_loopback(peer) || has_interface(peer));
 }
 
 /* As link/link.c decides it. */

@@ -363,7 +363,11 @@ def web_on_hosts(bench):
 
 
 def left_to_tcp(bench):
-    """Without being asked to, nobody takes RDMA to another host, though both sides could."""
+    """Without being asked to, nobody takes RDMA to another host, though both sides could: nor where
+    a program may bind to the other's address."""
+    for family in ('ipv4', 'ipv6'):
+        setting = f'echo 1 > /proc/sys/net/{family}/ip_nonlocal_bind'
+        subprocess.run([*bench.wraps[1], 'sh', '-c', setting], check=True)
     with redis(bench, bind='0.0.0.0') as (server, cli, _):
         value = os.urandom(200003)
         bench.run([*cli, '-x', 'set', 'large'], given=value)
