@@ -86,6 +86,7 @@ ssize_t sw_io_receive(struct sw_sock *sock, const struct iovec *parts, size_t co
             return done ? (ssize_t)done : end_of_stream(sock, rs);
         if (got > 0) {
             done += (size_t)got;
+            sw_sock_count_message(sock);
             if (!(flags & MSG_PEEK))
                 atomic_fetch_add_explicit(&sock->received, (uint64_t)got, memory_order_relaxed);
         } else if (errno == EAGAIN && atomic_load_explicit(&sock->ended, memory_order_relaxed)) {
@@ -145,6 +146,7 @@ ssize_t sw_io_send(struct sw_sock *sock, const struct iovec *parts, size_t count
         ssize_t sent = io_send_now(rs, parts, count, done, 0);
         if (sent > 0) {
             done += (size_t)sent;
+            sw_sock_count_message(sock);
             continue;
         }
         if (atomic_load_explicit(&sock->ended, memory_order_relaxed))

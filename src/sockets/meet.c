@@ -8,62 +8,16 @@
 #include "base/clock.h"
 #include "base/probe.h"
 #include "sockets/epoll.h"
+#include "sockets/peers.h"
 #include "sockets/rdma.h"
 #include "sockets/real.h"
 #include "sockets/wait.h"
 #include "sockets/way.h"
 
-/* How long a host is asked that may know nothing of RDMA, and how long it is not asked again then.
- * On this host whoever knows nothing of it refuses at once: no answer means that the server is
- * stopped, or waits for a processor. */
+/* How long a host is asked that may know nothing of RDMA. On this host whoever knows nothing of it
+ * refuses at once: no answer means that the server is stopped, or waits for a processor. */
 #define ANSWER_NS (300 * SW_NS_PER_MS)
 #define ANSWER_HERE_NS (3 * SW_NS_PER_S)
-#define SILENT_NS (30 * SW_NS_PER_S)
-
-static pthread_mutex_t silent_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct {
-    struct in6_addr address;
-    uint64_t until_ns;
-} silent[64];
-
-/* IPv4 as IPv6 sees it, so that one kind of key does. */
-static struct in6_addr meet_key_of(const union sw_address *address)
-{
-    struct in6_addr key = {.s6_addr = {[10] = 0xff, [11] = 0xff}};
-    if (address->sa.sa_family == AF_INET6)
-        return address->in6.sin6_addr;
-    memcpy(&key.s6_addr[12], &address->in.sin_addr, 4);
-    return key;
-}
-
-static unsigned meet_place_of(const struct in6_addr *key)
-{
-    unsigned hash = 0;
-    for (int i = 0; i < 16; i++)
-        hash = hash * 31 + key->s6_addr[i];
-    return hash % (sizeof(silent) / sizeof(*silent));
-}
-
-static bool meet_is_silent(const union sw_address *peer)
-{
-    struct in6_addr key = meet_key_of(peer);
-    unsigned place = meet_place_of(&key);
-    pthread_mutex_lock(&silent_lock);
-    bool known = !memcmp(&silent[place].address, &key, sizeof(key)) &&
-                 sw_clock_ns() < silent[place].until_ns;
-    pthread_mutex_unlock(&silent_lock);
-    return known;
-}
-
-static void remember_silent(const union sw_address *peer)
-{
-    struct in6_addr key = meet_key_of(peer);
-    unsigned place = meet_place_of(&key);
-    pthread_mutex_lock(&silent_lock);
-    silent[place].address = key;
-    silent[place].until_ns = sw_clock_ns() + SILENT_NS;
-    pthread_mutex_unlock(&silent_lock);
-}
 
 /* Copies an address whose family RDMA can reach; IPv4 inside of IPv6 becomes IPv4. */
 static bool plain_address(const struct sockaddr *address, socklen_t len, union sw_address *out)
@@ -199,13 +153,16 @@ static const char *connect_rdma(struct sw_sock *sock, int fd, const struct socka
     const char *why = sw_rdma_load();
     if (why)
         return why;
-    if (meet_is_silent(&peer))
+    if (sw_peers_is_silent(&peer))
         return "no answer by RDMA a moment ago";
+    sw_peers_begin(sock, &peer);
+    if (sw_peers_is_brief(&peer))
+        return "the last connections there were brief";
     const enum sw_way way = sw_way_of_peer(&peer, &why);
     const bool is_here = way == SW_WAY_DIRECT;
     int rs = try_rdma(fd, &peer, is_here ? ANSWER_HERE_NS : ANSWER_NS);
     if (rs == -ETIMEDOUT && !is_here)
-        remember_silent(&peer);
+        sw_peers_note_silent(&peer);
     if (rs < 0)
         return reason_of(-rs);
     take_rsocket(sock, rs);
@@ -327,7 +284,7 @@ int sw_meet_name(struct sw_sock *sock, bool of_peer, struct sockaddr *address, s
     if (sock->domain == AF_INET6 && found.sa.sa_family == AF_INET) {
         struct sockaddr_in6 in6 = {.sin6_family = AF_INET6,
                                    .sin6_port = found.in.sin_port,
-                                   .sin6_addr = meet_key_of(&found)};
+                                   .sin6_addr = sw_peers_key_of(&found)};
         found.in6 = in6;
     }
     found_len = meet_length_of(&found);

@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "sockets/epoll.h"
+#include "sockets/peers.h"
 #include "sockets/rdma.h"
 #include "sockets/real.h"
 #include "sockets/wait.h"
@@ -181,6 +182,7 @@ void sw_table_clear(int fd)
     if (is_last && file->kind == SW_KIND_SOCK) {
         struct sw_sock *sock = (struct sw_sock *)file;
         sw_epoll_forget(sock);
+        sw_peers_end(sock, fd);
         /* Another thread is inside a call: it sees the end, and closes. */
         if (sw_way_is_rdma(sw_sock_way(sock)) && sw_sock_rs(sock) >= 0 &&
             atomic_load(&file->refs) > 1)
@@ -279,6 +281,7 @@ static void sock_fork_child(void)
     owner = getpid();
     sw_rdma_forked();
     sw_way_forked();
+    sw_peers_forked();
     sw_epoll_forked();
     sw_wait_forked();
     each_sock(inherit_sock);

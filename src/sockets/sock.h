@@ -52,6 +52,9 @@ struct sw_sock {
     uint64_t receive_timeout_ns, send_timeout_ns; /* 0: none */
     unsigned idle;                                /* receives that found nothing */
     atomic_size_t epoll_place;                    /* a guess */
+    atomic_uint messages;                         /* moved by RDMA, both ways, about */
+    union sw_address asked;                       /* connect() was for there, ... */
+    uint64_t asked_ns;                            /* ... then; 0: accepted, or never RDMA's */
     int record;                                   /* in what is published, -1: none */
     struct sw_sock *next_free;
 };
@@ -85,6 +88,13 @@ static inline int sw_sock_way(const struct sw_sock *sock)
 static inline int sw_sock_rs(const struct sw_sock *sock)
 {
     return atomic_load_explicit(&sock->rs, memory_order_acquire);
+}
+
+/* Two threads may count as one: it is a guess of what the connection is for. */
+static inline void sw_sock_count_message(struct sw_sock *sock)
+{
+    unsigned count = atomic_load_explicit(&sock->messages, memory_order_relaxed);
+    atomic_store_explicit(&sock->messages, count + 1, memory_order_relaxed);
 }
 
 /* What to wait for: the rsocket, or the queue of a listener. */

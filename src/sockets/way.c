@@ -177,7 +177,7 @@ void sw_way_forked(void)
     published_fd = -1;
 }
 
-static bool can_bind(const union sw_address *address)
+static bool way_can_bind(const union sw_address *address)
 {
     union sw_address any_port = *address;
     any_port.in.sin_port = 0; /* at the same place in both */
@@ -226,7 +226,7 @@ static bool has_interface(const union sw_address *address)
  * as hosts that take over addresses set net.ipv4.ip_nonlocal_bind. */
 bool sw_way_is_here(const union sw_address *peer)
 {
-    return can_bind(peer) && (is_loopback(peer) || has_interface(peer));
+    return way_can_bind(peer) && (is_loopback(peer) || has_interface(peer));
 }
 
 /* As link/link.c decides it. */
