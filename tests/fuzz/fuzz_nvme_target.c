@@ -34,7 +34,8 @@ static struct nvt_target target;
 static struct nvt_subsystem *subsystem;
 static struct nvt_port *port;
 static struct nvt_queue queues[QUEUES];
-static uint8_t capsule_data[QUEUES][CAPSULE_DATA];
+static uint8_t capsule_data[QUEUES][CAPSULE_DATA],
+    places[QUEUES][NVT_PLACES_ADMIN * NVT_PLACE_BYTES];
 static struct nvt_region capsule_regions[QUEUES];
 static struct nvt_request *fetching[QUEUES * DEPTH];
 static uint32_t fetching_count, outstanding;
@@ -108,7 +109,9 @@ static void connect_queue(unsigned n)
                                    .port = port,
                                    .qid = (uint16_t)n,
                                    .depth = DEPTH};
-    list_init(&queues[n].requests);
+    nvt_queue_init(&queues[n]);
+    queues[n].own = (struct nvt_region){
+        .base = places[n], .len_bytes = nvt_places_bytes((uint16_t)n), .fixed_buffer = -1};
     capsule_regions[n] =
         (struct nvt_region){.base = capsule_data[n], .len_bytes = CAPSULE_DATA, .fixed_buffer = -1};
 }

@@ -49,6 +49,7 @@ struct nvt_ctrl *nvt_ctrl_create(struct nvt_subsystem *subsystem, struct nvt_que
     ctrl->port = queue->port;
     nvt_port_hold(ctrl->port);
     ctrl->cntlid = cntlid;
+    ctrl->serial = ++target->ctrl_serial;
     ctrl->heard_ns = target->now_ns;
     list_init(&ctrl->aers);
     list_append(&subsystem->ctrls, &ctrl->node);
@@ -107,7 +108,8 @@ void nvt_ctrl_cut_queue(struct nvt_queue *queue)
 void nvt_ctrl_cut_late(struct nvt_ctrl *ctrl, uint64_t now_ns)
 {
     for (int i = 0; i < NVT_QUEUES_MAX; i++)
-        if (ctrl->queues[i] && nvt_auth_is_late(ctrl->queues[i], now_ns))
+        if (ctrl->queues[i] && (nvt_auth_is_late(ctrl->queues[i], now_ns) ||
+                                nvt_queue_is_stuck(ctrl->queues[i], now_ns)))
             nvt_ctrl_cut_queue(ctrl->queues[i]);
 }
 

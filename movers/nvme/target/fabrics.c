@@ -40,11 +40,17 @@ static bool fabrics_is_name(const char *text, size_t size)
     return len < size && len <= NVF_NQN_MAX;
 }
 
-static void admit_queue(struct nvt_queue *queue, struct nvt_ctrl *ctrl, uint16_t attributes)
+static uint16_t admit_queue(struct nvt_request *request, struct nvt_ctrl *ctrl)
 {
+    struct nvt_queue *queue = request->queue;
+    queue->share = nvt_share_join(&queue->thread->shares, ctrl->serial, queue->host_address);
+    if (!queue->share)
+        return NVF_SPECIFIC(NVME_SC_CONNECT_CTRL_BUSY);
     queue->ctrl = ctrl;
     ctrl->queues[queue->qid] = queue;
-    queue->has_no_flow = attributes & ATTRIBUTE_NO_FLOW;
+    queue->has_no_flow = le32toh(request->sqe.cdw11) >> 16 & ATTRIBUTE_NO_FLOW;
+    request->result = ctrl->cntlid;
+    return 0;
 }
 
 static uint16_t connect_admin(struct nvt_request *request, struct nvt_subsystem *subsystem,
@@ -62,9 +68,10 @@ static uint16_t connect_admin(struct nvt_request *request, struct nvt_subsystem 
     const uint64_t rounded_ms =
         ((uint64_t)kato_ms + KEEP_ALIVE_STEP_MS - 1) / KEEP_ALIVE_STEP_MS * KEEP_ALIVE_STEP_MS;
     ctrl->keep_alive_ms = rounded_ms > UINT32_MAX ? UINT32_MAX / 100 * 100 : (uint32_t)rounded_ms;
-    request->result = ctrl->cntlid;
-    admit_queue(queue, ctrl, le32toh(request->sqe.cdw11) >> 16 & 0xff);
-    return 0;
+    const uint16_t status = admit_queue(request, ctrl);
+    if (status) /* there is no controller without its queue */
+        nvt_ctrl_lose_queue(ctrl, queue);
+    return status;
 }
 
 static uint16_t connect_io(struct nvt_request *request, struct nvt_subsystem *subsystem,
@@ -82,9 +89,7 @@ static uint16_t connect_io(struct nvt_request *request, struct nvt_subsystem *su
         return NVME_SC_CMD_SEQ_ERROR | NVME_SC_DNR;
     if (ctrl->queues[queue->qid])
         return NVME_SC_CMD_SEQ_ERROR | NVME_SC_DNR; /* there is such a queue */
-    request->result = ctrl->cntlid;
-    admit_queue(queue, ctrl, le32toh(request->sqe.cdw11) >> 16 & 0xff);
-    return 0;
+    return admit_queue(request, ctrl);
 }
 
 static uint16_t connect_queue(struct nvt_request *request)

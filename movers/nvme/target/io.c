@@ -219,17 +219,21 @@ static void compare_done(struct nvt_io *io, uint16_t status)
     struct nvt_request *request = io->user;
     if (!status && memcmp(io->data, request->data, io->len_bytes) != 0)
         status = io_final_status(NVF_MEDIA(NVME_SC_COMPARE_FAILED));
-    nvt_thread_take_back(request->queue->thread, io->data);
+    nvt_memory_give_piece(request, io->data);
     nvt_request_finish(request, status);
 }
 
 static void run_compare(struct nvt_request *request)
 {
-    request->io.data = nvt_pool_take(&request->queue->thread->pool, request->io.len_bytes);
+    struct nvt_pool *pool = &request->queue->thread->pool;
+    const uint64_t mine_bytes = request->pool_bytes ? nvt_pool_piece_bytes(request->pool_bytes) : 0;
+    request->share = request->queue->share;
+    request->io.data =
+        nvt_share_take(request->share, pool, (uint32_t)request->io.len_bytes, mine_bytes);
     if (!request->io.data) /* two pieces at once: who waited for the second could wait for ever */
         return nvt_request_finish(request, NVME_SC_CMD_INTERRUPTED);
     request->io.done = compare_done;
-    request->io.fixed_buffer = request->queue->thread->pool.region.fixed_buffer;
+    request->io.fixed_buffer = pool->region.fixed_buffer;
     give_to_backend(request);
 }
 

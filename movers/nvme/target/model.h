@@ -27,6 +27,7 @@
 #include "nvme/target/config.h"
 #include "nvme/target/pool.h"
 #include "nvme/target/reservation.h"
+#include "nvme/target/share.h"
 #include "nvme/target/worker.h"
 #include "nvme/wire/fabrics.h"
 #include "nvme/wire/sgl.h"
@@ -40,6 +41,9 @@ enum {
     NVT_TRANSFER_SHIFT = 8, /* MDTS: 2^8 pages of 4 KiB, 1 MiB */
     NVT_ERRORS_KEPT = 16,   /* entries of the error log */
     NVT_THREADS_MAX = 16,   /* that serve a target */
+    NVT_PLACE_BYTES = 4096, /* of a queue's own places for data */
+    NVT_PLACES_ADMIN = 4,   /* that an admin queue has */
+    NVT_PLACES_IO = 2,      /* that others have */
 };
 
 #define NVT_TRANSFER_MAX (4096u << NVT_TRANSFER_SHIFT)
@@ -66,12 +70,13 @@ struct nvt_transport {
 struct nvt_thread {
     uint32_t number; /* in the target's */
     struct nvt_pool pool;
-    struct list starved;       /* requests that wait for memory of the pool */
-    bool has_freed;            /* memory, since they were fed */
-    bool is_fed_alone;         /* the first of them is for when the other threads stand still */
-    struct nvt_uring *uring;   /* of backends; NULL where no backend needs it */
-    uint64_t now_ns;           /* as of its loop's last turn */
-    uint64_t commands, errors; /* counted */
+    struct nvt_shares shares;   /* of the pool: what each host has, and who waits for more */
+    struct list waiting_places; /* requests that wait for a place of their queue */
+    bool has_freed;             /* memory, since they were fed */
+    bool is_fed_alone;          /* some of them are for when the other threads stand still */
+    struct nvt_uring *uring;    /* of backends; NULL where no backend needs it */
+    uint64_t now_ns;            /* as of its loop's last turn */
+    uint64_t commands, errors;  /* counted */
 };
 
 /* What requests of one thread have made of a namespace: a line of the cache for itself. */
@@ -143,6 +148,7 @@ struct nvt_target {
     uint64_t genctr; /* of discovery */
     uint64_t now_ns; /* for all but I/O commands */
     uint32_t ctrl_count;
+    uint64_t ctrl_serial; /* of the last controller that was made */
     uint64_t ana_changes;
     /* A host could not prove itself; may be NULL. */
     void (*refused)(const struct nvt_queue *queue, const char *why);
@@ -168,6 +174,7 @@ struct nvt_ctrl {
     struct nvt_subsystem *subsystem;
     struct nvt_port *port;
     uint16_t cntlid;
+    uint64_t serial; /* comes once */
     char host_nqn[NVF_NQN_MAX + 1];
     struct nvt_host_id host_id;
     uint32_t cc, csts;
@@ -189,14 +196,15 @@ struct nvt_ctrl {
 };
 
 /* One connection. The transport has it, and makes it all zeroes but these: target, thread, port,
- * depth, qid (as the private data of the REQ says). */
+ * depth, qid (as the private data of the REQ says), host_address, own; and the lists it inits. */
 struct nvt_queue {
     struct nvt_target *target;
     struct nvt_thread *thread;
     struct nvt_port *port;
-    struct nvt_ctrl *ctrl;  /* NULL before Connect */
-    char local_address[64]; /* where the host has connected to */
-    uint16_t qid, depth;    /* entries */
+    struct nvt_ctrl *ctrl;              /* NULL before Connect */
+    char local_address[64];             /* where the host has connected to */
+    char host_address[NVT_ADDRESS_MAX]; /* and from where */
+    uint16_t qid, depth;                /* entries */
     uint16_t head;
     bool has_no_flow;   /* the host has asked for no SQ head */
     bool is_gone;       /* the connection has ended */
@@ -204,6 +212,10 @@ struct nvt_queue {
     uint32_t under_way; /* requests */
     uint64_t heard_ns;  /* the last command */
     struct list requests;
+    struct list with_host; /* requests whose data or answer the host has to take, the first first */
+    struct nvt_region own; /* its places for data: [nvt_places_bytes(qid)] */
+    uint32_t taken_places; /* bits */
+    struct nvt_share *share;     /* of the pool; NULL before Connect */
     struct nvt_queue_auth *auth; /* NULL where the host need not prove itself */
 };
 
@@ -211,9 +223,9 @@ enum nvt_direction { NVT_NO_DATA, NVT_FROM_HOST, NVT_TO_HOST };
 
 struct nvt_request {
     struct list_node node; /* of the queue */
-    struct list_node wait; /* of those that wait: for memory, for an event, or to have preempted */
-    bool is_starved, is_parked; /* on the list for memory; on that for events */
-    bool is_preempted;          /* a preemption ends it: it changes nothing any more */
+    struct list_node wait; /* of those that wait: for memory, the host, an event, as preemptors */
+    bool is_starved, is_parked, is_with_host; /* on the list for memory, events, the host */
+    bool is_preempted; /* a preemption ends it: it changes nothing any more */
     struct nvt_queue *queue;
     struct nvf_sqe sqe;
     uint8_t *in_capsule; /* the data area that came with the SQE */
@@ -223,6 +235,9 @@ struct nvt_request {
     enum nvt_direction direction;
     uint8_t *data; /* [data_bytes], in `region` */
     uint32_t data_bytes, pool_bytes;
+    bool has_own_place;      /* the data is in one of the queue's */
+    struct nvt_share *share; /* whose piece of the pool it has */
+    uint64_t since_ns;       /* is_with_host */
     struct nvt_region *region;
     struct nvt_namespace *ns;
     uint64_t ns_entry; /* the namespace's preemptions when it came */
@@ -238,6 +253,11 @@ struct nvt_request {
 static inline void nvt_request_clear(struct nvt_request *request)
 {
     memset(request, 0, offsetof(struct nvt_request, sgl) + offsetof(struct nvf_sgl, segments));
+}
+
+static inline size_t nvt_places_bytes(uint16_t qid)
+{
+    return (size_t)(qid ? NVT_PLACES_IO : NVT_PLACES_ADMIN) * NVT_PLACE_BYTES;
 }
 
 /* How a command is served. */
@@ -269,7 +289,8 @@ void nvt_request_response(struct nvt_request *request, struct nvf_cqe *out);
 void nvt_request_put(struct nvt_request *request, const void *from, size_t len_bytes,
                      uint64_t offset);
 
-/* Its data is not needed any more. Others that wait for it are served by nvt_thread_feed(). */
+/* It has its memory: goes on with its data, or the command. */
+void nvt_request_go_on(struct nvt_request *request);
 void nvt_request_give_memory(struct nvt_request *request);
 /* Is done with its namespace. */
 void nvt_request_leave(struct nvt_request *request);
@@ -277,6 +298,19 @@ void nvt_request_leave(struct nvt_request *request);
 /* The connection has ended: its requests are given up. True: none are under way, it may be freed;
  * else nvt_request_end() of the last one says so by queue->under_way == 0. */
 bool nvt_queue_gone(struct nvt_queue *queue);
+/* The queue's lists, of one that is all zeroes else. */
+void nvt_queue_init(struct nvt_queue *queue);
+/* The host takes its data and answers too late. */
+bool nvt_queue_is_stuck(const struct nvt_queue *queue, uint64_t now_ns);
+
+/* ---- memory of requests (memory.c) ---- */
+
+/* False: there is none now, and the request waits. */
+bool nvt_memory_get(struct nvt_request *request);
+/* Its data is not needed any more. Others that wait for it are served by nvt_thread_feed(). */
+void nvt_request_give_memory(struct nvt_request *request);
+/* A piece that it took of its share beside its data. */
+void nvt_memory_give_piece(struct nvt_request *request, uint8_t *piece);
 
 /* ---- commands by opcode; NULL: there is none ---- */
 
@@ -332,7 +366,7 @@ void nvt_ctrl_lose_queue(struct nvt_ctrl *ctrl, struct nvt_queue *queue);
 void nvt_ctrl_cut(struct nvt_ctrl *ctrl);
 /* Ends one; that of the admin queue ends all. */
 void nvt_ctrl_cut_queue(struct nvt_queue *queue);
-/* Ends those whose authentication takes too long. */
+/* Ends those whose authentication takes too long, or whose host takes no answers. */
 void nvt_ctrl_cut_late(struct nvt_ctrl *ctrl, uint64_t now_ns);
 void nvt_ctrl_set_config(struct nvt_ctrl *ctrl, uint32_t cc);
 /* An asynchronous event request waits until nvt_request_finish(). */
@@ -361,8 +395,6 @@ uint64_t nvt_target_tick(struct nvt_target *target, uint64_t now_ns);
  * that its requests have begun again meanwhile. `is_alone`: the other threads stand still. Whether
  * there were any. */
 bool nvt_thread_feed(struct nvt_thread *thread, bool is_alone);
-/* A piece of its pool that no request has any more. */
-void nvt_thread_take_back(struct nvt_thread *thread, uint8_t *piece);
 
 /* NULL: there is one of that name, or no memory. Its namespaces are added one by one. */
 struct nvt_subsystem *nvt_subsystem_add(struct nvt_target *target,

@@ -73,6 +73,11 @@ static int order_of(size_t len_bytes)
     return order;
 }
 
+size_t nvt_pool_piece_bytes(size_t len_bytes)
+{
+    return (size_t)1 << (NVT_POOL_SHIFT_MIN + order_of(len_bytes));
+}
+
 uint8_t *nvt_pool_take(struct nvt_pool *pool, size_t len_bytes)
 {
     const int wanted = order_of(len_bytes);

@@ -33,6 +33,8 @@ struct nvt_pool {
 int nvt_pool_init(struct nvt_pool *pool, size_t len_bytes);
 void nvt_pool_free(struct nvt_pool *pool);
 
+/* Of the piece that such data lies in. */
+size_t nvt_pool_piece_bytes(size_t len_bytes);
 /* NULL: there is no such piece now. `len_bytes` is 1 to 1 MiB. */
 uint8_t *nvt_pool_take(struct nvt_pool *pool, size_t len_bytes);
 void nvt_pool_give(struct nvt_pool *pool, uint8_t *piece);

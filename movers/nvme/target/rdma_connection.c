@@ -29,11 +29,13 @@ static struct nvt_port *port_of(const struct nvr_server *server, const struct rd
     return NULL;
 }
 
-static void note_address(struct nvr_queue *queue)
+static void note_addresses(struct nvr_queue *queue)
 {
+    struct nvt_queue *base = &queue->queue;
     getnameinfo(rdma_get_local_addr(queue->id), sizeof(struct sockaddr_storage),
-                queue->queue.local_address, sizeof(queue->queue.local_address), NULL, 0,
-                NI_NUMERICHOST);
+                base->local_address, sizeof(base->local_address), NULL, 0, NI_NUMERICHOST);
+    getnameinfo(rdma_get_peer_addr(queue->id), sizeof(struct sockaddr_storage), base->host_address,
+                sizeof(base->host_address), NULL, 0, NI_NUMERICHOST);
 }
 
 /* READs that may be under way at once: as many as the host answers and the device has. */
@@ -73,7 +75,7 @@ static void rdma_connection_take_request(struct nvr_server *server,
     if (!queue)
         return refuse_connection(server, id, status);
     id->context = queue;
-    note_address(queue);
+    note_addresses(queue);
     const struct nvf_cm_rep rep = {.controller_receives = htole16((uint16_t)queue->depth)};
     struct rdma_conn_param param = {.private_data = &rep,
                                     .private_data_len = sizeof(rep),

@@ -154,9 +154,25 @@ bool nvr_device_poll(struct nvr_server *server, struct nvr_device *device)
 
 /* ---- beginning and end ---- */
 
-static size_t slots_bytes(const struct nvr_queue *queue)
+static size_t own_offset(const struct nvr_queue *queue)
 {
     return (queue->slot_count * sizeof(struct nvr_slot) + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+}
+
+/* Its own places for data lie behind them. */
+static size_t slots_bytes(const struct nvr_queue *queue)
+{
+    return own_offset(queue) + nvt_places_bytes(queue->queue.qid);
+}
+
+static void place_own(struct nvr_queue *queue)
+{
+    struct nvt_region *own = &queue->queue.own;
+    const size_t offset = own_offset(queue);
+    own->base = (uint8_t *)queue->slots + offset;
+    own->len_bytes = nvt_places_bytes(queue->queue.qid);
+    own->fixed_buffer = -1;
+    own->registered[queue->device->index] = queue->response_mr;
 }
 
 static int sends_max(const struct nvr_queue *queue)
@@ -183,6 +199,7 @@ static bool rdma_queue_make_memory(struct nvr_queue *queue)
         queue->slots[i].number = (uint16_t)i;
         list_append(&queue->free_slots, &queue->slots[i].node);
     }
+    place_own(queue);
     return queue->response_mr;
 }
 
@@ -302,7 +319,7 @@ struct nvr_queue *nvr_queue_create(struct nvr_server *server, struct nvt_port *p
     queue->sends_free = (uint32_t)sends_max(queue);
     if (queue->queue.qid)
         nvr_pool_register(thread);
-    list_init(&queue->queue.requests);
+    nvt_queue_init(&queue->queue);
     list_init(&queue->free_slots);
     list_init(&queue->blocked);
     list_init(&queue->answering);

@@ -10,77 +10,44 @@ static void target_run_request(struct nvt_request *request)
     request->command->run(request);
 }
 
-/* ---- memory ---- */
+/* ---- what the host is to take ---- */
 
-/* False: there is none now, and the request waits. */
-static bool get_memory(struct nvt_request *request)
+/* How long a host may take no data and no answer: 30 s, and less while others wait for the memory
+ * that it holds. A host that is stopped for longer comes back by a new connection. */
+enum { TAKES_MS = 30000, TAKES_WANTED_MS = 5000 };
+#define NS_PER_MS 1000000ull
+
+static void hand_to_host(struct nvt_request *request)
 {
-    struct nvt_thread *thread = request->queue->thread;
-    if (!request->data_bytes || request->data)
-        return true;
-    request->data = list_is_empty(&thread->starved) || request->is_starved
-                        ? nvt_pool_take(&thread->pool, request->data_bytes)
-                        : NULL;
-    if (!request->data) {
-        if (!request->is_starved)
-            list_append(&thread->starved, &request->wait);
-        request->is_starved = true;
-        return false;
-    }
-    request->pool_bytes = request->data_bytes;
-    request->region = &thread->pool.region;
-    return true;
+    request->since_ns = request->queue->thread->now_ns;
+    request->is_with_host = true;
+    list_append(&request->queue->with_host, &request->wait);
 }
 
-static void request_go_on(struct nvt_request *request)
+static void take_from_host(struct nvt_request *request)
 {
-    if (request->direction == NVT_FROM_HOST && request->data_bytes && !request->sgl.is_in_capsule)
-        request->queue->target->transport->fetch(request);
-    else
-        target_run_request(request);
-}
-
-void nvt_thread_take_back(struct nvt_thread *thread, uint8_t *piece)
-{
-    nvt_pool_give(&thread->pool, piece);
-    thread->has_freed = true;
-}
-
-void nvt_request_give_memory(struct nvt_request *request)
-{
-    struct nvt_thread *thread = request->queue->thread;
-    if (request->is_starved) { /* the next one may want less */
+    if (request->is_with_host)
         list_remove(&request->wait);
-        thread->has_freed = true;
-    }
-    if (request->pool_bytes)
-        nvt_thread_take_back(thread, request->data);
-    request->is_starved = false;
-    request->pool_bytes = 0;
-    request->data = NULL;
+    request->is_with_host = false;
 }
 
-bool nvt_thread_feed(struct nvt_thread *thread, bool is_alone)
+bool nvt_queue_is_stuck(const struct nvt_queue *queue, uint64_t now_ns)
 {
-    struct list_node *node;
-    bool any = false;
-    if (!thread->has_freed)
+    const struct list_node *node = list_first(&queue->with_host);
+    if (!node)
         return false;
-    thread->has_freed = thread->is_fed_alone = false;
-    while ((node = list_first(&thread->starved))) {
-        struct nvt_request *request = LIST_MEMBER(node, struct nvt_request, wait);
-        if (!is_alone && !nvt_request_is_shared(request->queue, &request->sqe)) {
-            thread->has_freed = thread->is_fed_alone = true;
-            break;
-        }
-        if (!get_memory(request))
-            break;
-        list_remove(&request->wait);
-        request->is_starved = false;
-        any = true;
-        request_go_on(request);
-    }
-    return any;
+    const bool is_wanted =
+        queue->share && nvt_share_is_in_the_way(&queue->thread->shares, queue->share);
+    const uint64_t since_ns = LIST_MEMBER(node, struct nvt_request, wait)->since_ns;
+    return now_ns > since_ns + (is_wanted ? TAKES_WANTED_MS : TAKES_MS) * NS_PER_MS;
+}
+
+void nvt_request_go_on(struct nvt_request *request)
+{
+    if (request->direction != NVT_FROM_HOST || !request->data_bytes || request->sgl.is_in_capsule)
+        return target_run_request(request);
+    hand_to_host(request);
+    request->queue->target->transport->fetch(request);
 }
 
 /* ---- beginning ---- */
@@ -129,7 +96,7 @@ static bool place_data(struct nvt_request *request)
         request->region = request->in_capsule_region;
         return true;
     }
-    return get_memory(request);
+    return nvt_memory_get(request);
 }
 
 static uint16_t prepare_request(struct nvt_request *request)
@@ -185,11 +152,12 @@ void nvt_request_begin(struct nvt_queue *queue, struct nvt_request *request)
     if (status)
         return nvt_request_finish(request, status);
     if (place_data(request))
-        request_go_on(request);
+        nvt_request_go_on(request);
 }
 
 void nvt_request_fetched(struct nvt_request *request, bool is_ok)
 {
+    take_from_host(request);
     if (!is_ok || request->queue->is_gone)
         nvt_request_finish(request, NVME_SC_DATA_XFER_ERROR);
     else if (request->is_preempted)
@@ -211,12 +179,14 @@ void nvt_request_finish(struct nvt_request *request, uint16_t status)
         request->queue->thread->errors++;
         nvt_ctrl_note_error(request);
     }
+    hand_to_host(request);
     request->queue->target->transport->answer(request);
 }
 
 void nvt_request_end(struct nvt_request *request)
 {
     struct nvt_queue *queue = request->queue;
+    take_from_host(request);
     nvt_request_give_memory(request);
     list_remove(&request->node);
     if (request->ns) /* not before: its memory may have been on the wire until now */
@@ -266,6 +236,12 @@ static struct nvt_request *find_waiting(struct nvt_queue *queue)
     return NULL;
 }
 
+void nvt_queue_init(struct nvt_queue *queue)
+{
+    list_init(&queue->requests);
+    list_init(&queue->with_host);
+}
+
 bool nvt_queue_gone(struct nvt_queue *queue)
 {
     struct nvt_request *request;
@@ -276,5 +252,8 @@ bool nvt_queue_gone(struct nvt_queue *queue)
         nvt_ctrl_lose_queue(queue->ctrl, queue);
     queue->ctrl = NULL;
     nvt_auth_end(queue);
+    if (queue->share)
+        nvt_share_release(queue->share);
+    queue->share = NULL;
     return queue->under_way == 0;
 }

@@ -19,7 +19,8 @@ int nvt_target_add_thread(struct nvt_target *target, size_t pool_bytes)
     assert(target->thread_count < NVT_THREADS_MAX);
     struct nvt_thread *thread = &target->threads[target->thread_count];
     *thread = (struct nvt_thread){.number = target->thread_count};
-    list_init(&thread->starved);
+    nvt_shares_init(&thread->shares);
+    list_init(&thread->waiting_places);
     const int rc = nvt_pool_init(&thread->pool, pool_bytes);
     target->thread_count += !rc;
     return rc;

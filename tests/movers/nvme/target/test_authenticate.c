@@ -462,7 +462,7 @@ static void worker__keeps_little_memory_of_who_waits(void **state)
     sqe.cdw10 = htole32(CDW10);
     sqe.cdw11 = htole32(NVT_TRANSFER_MAX);
     assert_int_equal(say(&admin, &sqe), WAITS);
-    assert_int_equal(before - target.threads[0].pool.free_bytes, MESSAGE);
+    assert_int_equal(before, target.threads[0].pool.free_bytes); /* its queue has a place for it */
     sem_post(&gate);
     assert_int_equal(await_answer(), 0);
     nvh_dhchap_take(&chap, host, MESSAGE);

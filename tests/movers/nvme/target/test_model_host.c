@@ -14,10 +14,10 @@ struct nvt_queue admin, io_queue;
 uint8_t host[HOST_BYTES], capsule[IN_CAPSULE];
 struct nvf_cqe response;
 int answers, cuts;
-bool holds;
-struct nvt_request *fetching;
+bool holds, holds_answers;
+struct nvt_request *fetching, *answering;
 
-enum { HISTORY = 8, REQUESTS_MAX = 64 };
+enum { HISTORY = 8, REQUESTS_MAX = 128, PLACES = 32 };
 /* Those without an answer: of a connection that has ended, nobody else frees them. */
 static struct nvt_request *requests[REQUESTS_MAX];
 static struct nvf_cqe history[HISTORY];
@@ -45,6 +45,10 @@ static void fetch(struct nvt_request *request)
 
 static void answer(struct nvt_request *request)
 {
+    if (holds_answers) {
+        answering = request;
+        return;
+    }
     if (request->direction == NVT_TO_HOST && !request->status)
         memcpy(host + request->sgl.segments[0].addr, request->data, request->data_bytes);
     nvt_request_response(request, &response);
@@ -82,11 +86,25 @@ void add_ram(uint64_t bytes)
     assert_int_equal(nvt_namespace_add(subsystem, &config, backend, NULL), 0);
 }
 
+void make_queue_from(struct nvt_queue *queue, uint16_t qid, const char *address)
+{
+    static uint8_t places[PLACES][NVT_PLACES_ADMIN * NVT_PLACE_BYTES];
+    static int next_place;
+    *queue = (struct nvt_queue){.target = &target,
+                                .thread = &target.threads[0],
+                                .port = port,
+                                .qid = qid,
+                                .depth = DEPTH,
+                                .own = {.base = places[next_place++ % PLACES],
+                                        .len_bytes = nvt_places_bytes(qid),
+                                        .fixed_buffer = -1}};
+    strcpy(queue->host_address, address);
+    nvt_queue_init(queue);
+}
+
 void make_queue(struct nvt_queue *queue, uint16_t qid)
 {
-    *queue = (struct nvt_queue){
-        .target = &target, .thread = &target.threads[0], .port = port, .qid = qid, .depth = DEPTH};
-    list_init(&queue->requests);
+    make_queue_from(queue, qid, "192.0.2.2");
 }
 
 int setup(void **state)
@@ -107,7 +125,7 @@ int setup(void **state)
     make_queue(&io_queue, 1);
     memset(host, 0, sizeof(host));
     answers = cuts = 0;
-    holds = false;
+    holds = holds_answers = false;
     return 0;
 }
 
@@ -122,7 +140,7 @@ void free_unanswered(void)
 int teardown(void **state)
 {
     (void)state;
-    holds = false;
+    holds = holds_answers = false;
     assert_true(nvt_queue_gone(&io_queue));
     assert_true(nvt_queue_gone(&admin));
     nvt_target_free(&target);

@@ -17,8 +17,8 @@ extern struct nvt_queue admin, io_queue; /* of one host */
 extern uint8_t host[HOST_BYTES], capsule[IN_CAPSULE];
 extern struct nvf_cqe response; /* the last */
 extern int answers, cuts;
-extern bool holds; /* fetches wait for the test */
-extern struct nvt_request *fetching;
+extern bool holds, holds_answers; /* fetches, or answers, wait for the test */
+extern struct nvt_request *fetching, *answering;
 
 /* A target with a subsystem, which has a namespace in memory; no host is connected. */
 int setup(void **state);
@@ -28,6 +28,7 @@ void free_unanswered(void);
 
 void add_ram(uint64_t bytes);
 void make_queue(struct nvt_queue *queue, uint16_t qid);
+void make_queue_from(struct nvt_queue *queue, uint16_t qid, const char *address);
 /* Says a command; the status of its response, or WAITS. */
 uint16_t say_with(struct nvt_queue *queue, const struct nvf_sqe *sqe, uint32_t data_bytes);
 uint16_t say(struct nvt_queue *queue, const struct nvf_sqe *sqe);

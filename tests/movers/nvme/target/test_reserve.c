@@ -339,11 +339,11 @@ static void preempt_and_abort__of_two_hosts_both_end(void **state)
     assert_int_equal(status_before(0), 0);
 }
 
-/* The pool has four pieces of 1 MiB; the fifth write waits for one. */
+/* The pool has four pieces of 1 MiB, three of them for one host; the fourth write waits. */
 static void preempt_and_abort__ends_what_waits_for_memory(void **state)
 {
     (void)state;
-    enum { WRITES = 4 };
+    enum { WRITES = 3 };
     const struct nvt_backend_setup backing = {.size_bytes = 8 << 20};
     struct nvt_backend *backend;
     struct nvt_request *held[WRITES];
@@ -363,7 +363,7 @@ static void preempt_and_abort__ends_what_waits_for_memory(void **state)
     assert_int_equal(say(&queues[1], &sqe), WAITS);
     int before = answers;
     assert_int_equal(acquire(0, PREEMPT_AND_ABORT, WE, 10, 11), NVME_SC_CMD_ABORTED_PREMEPT);
-    assert_int_equal(answers, before + 1); /* not the preemption's: it waits for the four */
+    assert_int_equal(answers, before + 1); /* not the preemption's: it waits for the three */
     before = answers;
     for (int i = 0; i < WRITES; i++)
         nvt_request_fetched(held[i], true);

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "nvme/target/share.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* How much more than what is free. */
+enum { TIMES_OF_CTRL = 3, TIMES_OF_ADDRESS = 7 };
+
+void nvt_shares_init(struct nvt_shares *shares)
+{
+    list_init(&shares->all);
+    list_init(&shares->turns);
+}
+
+static struct nvt_share *find_share(const struct nvt_shares *shares, uint64_t ctrl_serial,
+                                    const char *address)
+{
+    for (struct list_node *node = list_first(&shares->all); node;
+         node = list_after(&shares->all, node)) {
+        struct nvt_share *share = LIST_MEMBER(node, struct nvt_share, node);
+        if (share->ctrl_serial == ctrl_serial && (ctrl_serial || !strcmp(share->name, address)))
+            return share;
+    }
+    return NULL;
+}
+
+static struct nvt_share *create_share(struct nvt_shares *shares, uint64_t ctrl_serial,
+                                      const char *address)
+{
+    struct nvt_share *share = calloc(1, sizeof(*share));
+    if (!share)
+        return NULL;
+    share->ctrl_serial = ctrl_serial;
+    snprintf(share->name, sizeof(share->name), "%s", address);
+    list_init(&share->starved);
+    list_append(&shares->all, &share->node);
+    return share;
+}
+
+static struct nvt_share *join_share(struct nvt_shares *shares, uint64_t ctrl_serial,
+                                    const char *address)
+{
+    struct nvt_share *share = find_share(shares, ctrl_serial, address);
+    if (!share)
+        share = create_share(shares, ctrl_serial, address);
+    if (share)
+        share->users++;
+    return share;
+}
+
+struct nvt_share *nvt_share_join(struct nvt_shares *shares, uint64_t ctrl_serial,
+                                 const char *address)
+{
+    struct nvt_share *share = join_share(shares, ctrl_serial, address);
+    if (!share || share->address)
+        return share;
+    share->address = join_share(shares, 0, address);
+    if (share->address)
+        return share;
+    nvt_share_release(share);
+    return NULL;
+}
+
+void nvt_share_release(struct nvt_share *share)
+{
+    if (--share->users)
+        return;
+    struct nvt_share *address = share->address;
+    list_remove(&share->node);
+    free(share);
+    if (address)
+        nvt_share_release(address);
+}
+
+/* ---- memory ---- */
+
+static bool may_hold(const struct nvt_share *share, uint64_t mine_bytes, uint64_t more_bytes,
+                     uint64_t left_bytes, uint64_t times)
+{
+    return share->held_bytes == mine_bytes || share->held_bytes + more_bytes <= times * left_bytes;
+}
+
+uint8_t *nvt_share_take(struct nvt_share *share, struct nvt_pool *pool, uint32_t len_bytes,
+                        uint64_t mine_bytes)
+{
+    const uint64_t bytes = nvt_pool_piece_bytes(len_bytes);
+    if (bytes > pool->free_bytes)
+        return NULL;
+    const uint64_t left_bytes = pool->free_bytes - bytes;
+    if (!may_hold(share, mine_bytes, bytes, left_bytes, TIMES_OF_CTRL) ||
+        !may_hold(share->address, mine_bytes, bytes, left_bytes, TIMES_OF_ADDRESS))
+        return NULL;
+    uint8_t *piece = nvt_pool_take(pool, len_bytes);
+    if (!piece)
+        return NULL;
+    share->held_bytes += bytes;
+    share->address->held_bytes += bytes;
+    share->users++;
+    return piece;
+}
+
+void nvt_share_give(struct nvt_share *share, struct nvt_pool *pool, uint8_t *piece)
+{
+    const uint64_t before_bytes = pool->free_bytes;
+    nvt_pool_give(pool, piece);
+    share->held_bytes -= pool->free_bytes - before_bytes;
+    share->address->held_bytes -= pool->free_bytes - before_bytes;
+    nvt_share_release(share);
+}
+
+/* ---- turns ---- */
+
+void nvt_share_wait(struct nvt_shares *shares, struct nvt_share *share, struct list_node *request)
+{
+    list_append(&share->starved, request);
+    if (!share->is_in_turn)
+        list_append(&shares->turns, &share->turn);
+    share->is_in_turn = true;
+}
+
+void nvt_share_stop_waiting(struct nvt_share *share, struct list_node *request)
+{
+    list_remove(request);
+    if (!list_is_empty(&share->starved))
+        return;
+    list_remove(&share->turn);
+    share->is_in_turn = false;
+}
+
+bool nvt_share_is_in_the_way(const struct nvt_shares *shares, const struct nvt_share *share)
+{
+    const struct list_node *first = list_first(&shares->turns);
+    return share->held_bytes && first &&
+           (first != &share->turn || list_after(&shares->turns, first));
+}

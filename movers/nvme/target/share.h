@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What a host may hold of the pool of a thread. Its share follows what is free: a controller holds
+ * at most three times that, all controllers at one address together seven times. So one host alone
+ * may have three quarters of the pool, and whoever comes next finds memory, however long the first
+ * one takes. (Dynamic thresholds: Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2),
+ * 1998.) One that holds nothing may have a piece in any case.
+ *
+ * Requests that find no memory wait in their host's order, and hosts take turns.
+ */
+#ifndef SW_MOVERS_NVME_SHARE_H
+#define SW_MOVERS_NVME_SHARE_H
+
+#include "common/list.h"
+#include "nvme/target/pool.h"
+
+enum { NVT_ADDRESS_MAX = 64 }; /* of a host, as text */
+
+struct nvt_share {
+    struct list_node node;     /* of the thread's */
+    struct list_node turn;     /* of those whose requests wait for memory */
+    struct nvt_share *address; /* what its address has together; NULL: this is that of an address */
+    uint64_t ctrl_serial;      /* whose it is; 0: an address */
+    char name[NVT_ADDRESS_MAX];
+    uint64_t held_bytes;
+    uint32_t users; /* queues, pieces of memory, shares of its controllers */
+    bool is_in_turn;
+    struct list starved; /* requests that wait */
+};
+
+/* What a thread's hosts have. */
+struct nvt_shares {
+    struct list all, turns;
+};
+
+void nvt_shares_init(struct nvt_shares *shares);
+
+/* A queue of that controller more. NULL: there is no memory. */
+struct nvt_share *nvt_share_join(struct nvt_shares *shares, uint64_t ctrl_serial,
+                                 const char *address);
+/* It is freed with its last user. */
+void nvt_share_release(struct nvt_share *share);
+
+/* NULL: there is none for this host now. `mine_bytes` of what it holds are for the same request. */
+uint8_t *nvt_share_take(struct nvt_share *share, struct nvt_pool *pool, uint32_t len_bytes,
+                        uint64_t mine_bytes);
+void nvt_share_give(struct nvt_share *share, struct nvt_pool *pool, uint8_t *piece);
+
+/* A request of it waits; or one waits no longer. */
+void nvt_share_wait(struct nvt_shares *shares, struct nvt_share *share, struct list_node *request);
+void nvt_share_stop_waiting(struct nvt_share *share, struct list_node *request);
+/* Another one waits for memory. */
+bool nvt_share_is_in_the_way(const struct nvt_shares *shares, const struct nvt_share *share);
+
+#endif
