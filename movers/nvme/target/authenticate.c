@@ -156,6 +156,8 @@ static void end_step(struct nvt_request *request)
     struct nvt_queue *queue = request->queue;
     struct nvt_queue_auth *auth = queue->auth;
     auth->is_proven = auth->machine.authenticated;
+    if (auth->is_proven)
+        nvt_ctrl_note_proven(queue);
     if (request->direction == NVT_TO_HOST && !auth->status)
         nvt_request_put(request, auth->message, auth->len_bytes, 0);
     nvt_request_finish(request, auth->status);

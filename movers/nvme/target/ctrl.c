@@ -41,7 +41,7 @@ static uint16_t new_cntlid(struct nvt_subsystem *subsystem)
 struct nvt_ctrl *nvt_ctrl_create(struct nvt_subsystem *subsystem, struct nvt_queue *queue)
 {
     struct nvt_target *target = subsystem->target;
-    const uint16_t cntlid = target->ctrl_count < NVT_CTRLS_MAX ? new_cntlid(subsystem) : 0;
+    const uint16_t cntlid = nvt_ctrl_is_admitted(target, queue) ? new_cntlid(subsystem) : 0;
     struct nvt_ctrl *ctrl = cntlid ? calloc(1, sizeof(*ctrl)) : NULL;
     if (!ctrl)
         return NULL;
@@ -51,7 +51,9 @@ struct nvt_ctrl *nvt_ctrl_create(struct nvt_subsystem *subsystem, struct nvt_que
     ctrl->cntlid = cntlid;
     ctrl->serial = ++target->ctrl_serial;
     ctrl->heard_ns = target->now_ns;
+    memcpy(ctrl->host_address, queue->host_address, sizeof(ctrl->host_address));
     list_init(&ctrl->aers);
+    list_init(&ctrl->pending);
     list_append(&subsystem->ctrls, &ctrl->node);
     target->ctrl_count++;
     return ctrl;
@@ -59,15 +61,19 @@ struct nvt_ctrl *nvt_ctrl_create(struct nvt_subsystem *subsystem, struct nvt_que
 
 void nvt_ctrl_lose_queue(struct nvt_ctrl *ctrl, struct nvt_queue *queue)
 {
-    if (ctrl->queues[queue->qid] == queue)
+    const bool is_of_host = ctrl->queues[queue->qid] == queue;
+    if (is_of_host)
         ctrl->queues[queue->qid] = NULL;
-    if (queue->heard_ns > ctrl->heard_ns) /* what came by it kept the controller alive */
+    if (is_of_host && queue->heard_ns > ctrl->heard_ns) /* what came by it kept it alive */
         ctrl->heard_ns = queue->heard_ns;
+    nvt_ctrl_forget_pending(queue);
     if (!queue->qid) /* there is no controller without its admin queue */
         nvt_ctrl_cut(ctrl);
     for (int i = 0; i < NVT_QUEUES_MAX; i++)
         if (ctrl->queues[i])
             return;
+    if (!list_is_empty(&ctrl->pending))
+        return;
     struct nvt_subsystem *subsystem = ctrl->subsystem;
     list_remove(&ctrl->node);
     subsystem->target->ctrl_count--;
@@ -84,11 +90,15 @@ static void ctrl_cut_queue(struct nvt_queue *queue)
     queue->target->transport->cut(queue);
 }
 
+/* From that number on. */
 static void cut_queues(struct nvt_ctrl *ctrl, int from)
 {
     for (int i = from; i < NVT_QUEUES_MAX; i++)
         if (ctrl->queues[i])
             ctrl_cut_queue(ctrl->queues[i]);
+    for (struct list_node *node = list_first(&ctrl->pending); node;
+         node = list_after(&ctrl->pending, node))
+        ctrl_cut_queue(LIST_MEMBER(node, struct nvt_queue, pending));
 }
 
 void nvt_ctrl_cut(struct nvt_ctrl *ctrl)
@@ -105,12 +115,20 @@ void nvt_ctrl_cut_queue(struct nvt_queue *queue)
         nvt_ctrl_cut(queue->ctrl);
 }
 
+static void cut_if_late(struct nvt_queue *queue, uint64_t now_ns)
+{
+    if (nvt_auth_is_late(queue, now_ns) || nvt_queue_is_stuck(queue, now_ns))
+        nvt_ctrl_cut_queue(queue);
+}
+
 void nvt_ctrl_cut_late(struct nvt_ctrl *ctrl, uint64_t now_ns)
 {
     for (int i = 0; i < NVT_QUEUES_MAX; i++)
-        if (ctrl->queues[i] && (nvt_auth_is_late(ctrl->queues[i], now_ns) ||
-                                nvt_queue_is_stuck(ctrl->queues[i], now_ns)))
-            nvt_ctrl_cut_queue(ctrl->queues[i]);
+        if (ctrl->queues[i])
+            cut_if_late(ctrl->queues[i], now_ns);
+    for (struct list_node *node = list_first(&ctrl->pending); node;
+         node = list_after(&ctrl->pending, node))
+        cut_if_late(LIST_MEMBER(node, struct nvt_queue, pending), now_ns);
 }
 
 /* ---- configuration ---- */

@@ -46,8 +46,7 @@ static uint16_t admit_queue(struct nvt_request *request, struct nvt_ctrl *ctrl)
     queue->share = nvt_share_join(&queue->thread->shares, ctrl->serial, queue->host_address);
     if (!queue->share)
         return NVF_SPECIFIC(NVME_SC_CONNECT_CTRL_BUSY);
-    queue->ctrl = ctrl;
-    ctrl->queues[queue->qid] = queue;
+    nvt_ctrl_take_queue(ctrl, queue);
     queue->has_no_flow = le32toh(request->sqe.cdw11) >> 16 & ATTRIBUTE_NO_FLOW;
     request->result = ctrl->cntlid;
     return 0;
@@ -85,6 +84,11 @@ static uint16_t connect_io(struct nvt_request *request, struct nvt_subsystem *su
         return DATA_FAULT(hostnqn);
     if (memcmp(&ctrl->host_id, data->hostid, sizeof(ctrl->host_id)) != 0)
         return DATA_FAULT(hostid);
+    /* Names can be had by anybody; so one that proves nothing else comes from where the host is. */
+    if (!queue->auth && strcmp(ctrl->host_address, queue->host_address) != 0) {
+        request->result = nvf_connect_fault(offsetof(struct nvmf_connect_data, hostnqn), true);
+        return NVF_SPECIFIC(NVME_SC_CONNECT_INVALID_HOST) | NVME_SC_DNR;
+    }
     if (!(ctrl->csts & NVF_CSTS_READY))
         return NVME_SC_CMD_SEQ_ERROR | NVME_SC_DNR;
     if (ctrl->queues[queue->qid])

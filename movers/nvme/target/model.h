@@ -175,6 +175,7 @@ struct nvt_ctrl {
     struct nvt_port *port;
     uint16_t cntlid;
     uint64_t serial; /* comes once */
+    char host_address[NVT_ADDRESS_MAX];
     char host_nqn[NVF_NQN_MAX + 1];
     struct nvt_host_id host_id;
     uint32_t cc, csts;
@@ -192,6 +193,8 @@ struct nvt_ctrl {
     uint64_t error_count;
     struct nvt_error_entry errors[NVT_ERRORS_KEPT];
     struct nvt_queue *queues[NVT_QUEUES_MAX];
+    struct list pending; /* I/O queues whose host has yet to prove itself */
+    uint32_t pending_count;
     bool is_ending;
 };
 
@@ -206,7 +209,9 @@ struct nvt_queue {
     char host_address[NVT_ADDRESS_MAX]; /* and from where */
     uint16_t qid, depth;                /* entries */
     uint16_t head;
-    bool has_no_flow;   /* the host has asked for no SQ head */
+    bool has_no_flow; /* the host has asked for no SQ head */
+    bool is_pending;  /* of its controller's */
+    struct list_node pending;
     bool is_gone;       /* the connection has ended */
     bool is_cut;        /* its end was asked for */
     uint32_t under_way; /* requests */
@@ -356,6 +361,19 @@ bool nvt_auth_is_late(const struct nvt_queue *queue, uint64_t now_ns);
 uint16_t nvt_auth_measure(struct nvt_request *request, uint64_t *bytes);
 void nvt_auth_run(struct nvt_request *request);
 
+/* ---- who is let in (admission.c) ---- */
+
+/* Its host has a controller, and has proved itself where that is asked of it. */
+bool nvt_queue_is_proven(const struct nvt_queue *queue);
+/* Whether its host may have one controller more. The oldest that has yet to prove itself may have
+ * to go for it. */
+bool nvt_ctrl_is_admitted(struct nvt_target *target, const struct nvt_queue *queue);
+/* The queue is of the controller from now on, or as soon as it has proved itself. */
+void nvt_ctrl_take_queue(struct nvt_ctrl *ctrl, struct nvt_queue *queue);
+void nvt_ctrl_note_proven(struct nvt_queue *queue);
+/* It ends before. */
+void nvt_ctrl_forget_pending(struct nvt_queue *queue);
+
 /* ---- controllers (ctrl.c) ---- */
 
 struct nvt_ctrl *nvt_ctrl_create(struct nvt_subsystem *subsystem, struct nvt_queue *queue);
@@ -444,6 +462,8 @@ void nvt_port_forget(struct nvt_port *port, const struct nvt_subsystem *subsyste
 void nvt_target_notify(struct nvt_target *target, enum nvt_event event,
                        bool (*concerns)(const struct nvt_ctrl *ctrl, const void *what),
                        const void *what);
+void nvt_target_each_ctrl(struct nvt_target *target,
+                          void (*visit)(struct nvt_ctrl *ctrl, void *arg), void *arg);
 /* What discovery shows has changed. */
 void nvt_discovery_changed(struct nvt_target *target);
 

@@ -61,8 +61,8 @@ void nvt_target_free(struct nvt_target *target)
     pthread_mutex_destroy(&target->error_lock);
 }
 
-static void each_ctrl(struct nvt_target *target, void (*visit)(struct nvt_ctrl *ctrl, void *arg),
-                      void *arg)
+void nvt_target_each_ctrl(struct nvt_target *target,
+                          void (*visit)(struct nvt_ctrl *ctrl, void *arg), void *arg)
 {
     for (struct list_node *s = list_first(&target->subsystems); s;
          s = list_after(&target->subsystems, s)) {
@@ -101,7 +101,7 @@ static void check_alive(struct nvt_ctrl *ctrl, void *arg)
 
 uint64_t nvt_target_tick(struct nvt_target *target, uint64_t now_ns)
 {
-    each_ctrl(target, check_alive, &now_ns);
+    nvt_target_each_ctrl(target, check_alive, &now_ns);
     return now_ns + TICK_MS * NS_PER_MS;
 }
 
@@ -123,7 +123,7 @@ void nvt_target_notify(struct nvt_target *target, enum nvt_event event,
                        const void *what)
 {
     struct notice notice = {event, concerns, what};
-    each_ctrl(target, notify_host, &notice);
+    nvt_target_each_ctrl(target, notify_host, &notice);
 }
 
 static bool is_of_discovery(const struct nvt_ctrl *ctrl, const void *what)
@@ -226,7 +226,7 @@ int nvt_subsystem_update(struct nvt_subsystem *subsystem, const struct nvt_confi
 {
     take_identity(subsystem, config);
     const bool is_whole = take_hosts(subsystem, config);
-    each_ctrl(subsystem->target, cut_unless_admitted, subsystem);
+    nvt_target_each_ctrl(subsystem->target, cut_unless_admitted, subsystem);
     nvt_discovery_changed(subsystem->target);
     return is_whole ? 0 : -ENOMEM;
 }
@@ -246,7 +246,7 @@ void nvt_subsystem_remove(struct nvt_subsystem *subsystem)
     for (struct list_node *node = list_first(&target->ports); node;
          node = list_after(&target->ports, node))
         nvt_port_forget(LIST_MEMBER(node, struct nvt_port, node), subsystem);
-    each_ctrl(target, cut_of, subsystem);
+    nvt_target_each_ctrl(target, cut_of, subsystem);
     list_remove(&subsystem->node);
     subsystem->is_removed = true;
     nvt_subsystem_release(subsystem);
@@ -317,7 +317,7 @@ int nvt_namespace_add(struct nvt_subsystem *subsystem, const struct nvt_config_n
     memcpy(ns->nguid, config->has_nguid ? config->nguid : config->uuid, sizeof(ns->nguid));
     subsystem->namespaces[nsid] = ns;
     subsystem->namespace_count++;
-    each_ctrl(subsystem->target, note_changed, ns);
+    nvt_target_each_ctrl(subsystem->target, note_changed, ns);
     if (out)
         *out = ns;
     return 0;
@@ -338,7 +338,7 @@ void nvt_namespace_remove(struct nvt_namespace *ns)
     subsystem->namespaces[ns->nsid] = NULL;
     subsystem->namespace_count--;
     ns->is_removed = true;
-    each_ctrl(subsystem->target, note_changed, ns);
+    nvt_target_each_ctrl(subsystem->target, note_changed, ns);
     ns->target->serial++; /* who still has it sees when the last request is over */
     if (!nvt_namespace_sum(ns).users)
         free_namespace(ns);
@@ -374,7 +374,7 @@ void nvt_namespace_refresh(struct nvt_namespace *ns)
         return;
     ns->blocks = blocks;
     ns->backend->size_bytes = blocks << ns->block_shift;
-    each_ctrl(ns->subsystem->target, note_changed, ns);
+    nvt_target_each_ctrl(ns->subsystem->target, note_changed, ns);
 }
 
 static bool is_of_subsystem(const struct nvt_ctrl *ctrl, const void *what)
