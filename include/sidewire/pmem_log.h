@@ -142,7 +142,7 @@ SW_PMEM_PUBLIC void sw_pmem_log_info_of(const struct sw_pmem_log *log,
 
 struct sw_pmem_log_reader;
 
-/* Of `options` it uses the copies alone. Waits for one of them. */
+/* Of `options` it uses the copies alone. Waits for a quorum of them. */
 SW_PMEM_PUBLIC enum sw_pmem_log_status
 sw_pmem_log_reader_open(const struct sw_pmem_log_options *options, uint64_t deadline_ns,
                         struct sw_pmem_error *error, struct sw_pmem_log_reader **reader);
@@ -159,6 +159,15 @@ SW_PMEM_PUBLIC enum sw_pmem_log_status sw_pmem_log_reader_head(struct sw_pmem_lo
 SW_PMEM_PUBLIC enum sw_pmem_log_status
 sw_pmem_log_reader_next(struct sw_pmem_log_reader *reader, struct sw_pmem_log_mark *mark,
                         void *record, uint32_t bytes_max, uint32_t *bytes, uint64_t deadline_ns);
+/* What a reader can see of the log: `used_bytes` and sequences are of what is acknowledged,
+ * and all of it is read to learn them. A copy is LIVE that the log's last writer has
+ * brought up to date, BEHIND where it has not, DAMAGED if it is not of this log. Records
+ * that only recovery can find are not counted: those whose tail words a power cut has
+ * taken. TIMEOUT: too few copies could be asked, or a writer died in its recovery; the
+ * states are set all the same. */
+SW_PMEM_PUBLIC enum sw_pmem_log_status sw_pmem_log_reader_info_of(struct sw_pmem_log_reader *reader,
+                                                                  struct sw_pmem_log_info *info,
+                                                                  uint64_t deadline_ns);
 
 #ifdef __cplusplus
 }

@@ -14,4 +14,9 @@ static inline uint64_t mover_min_u64(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
+static inline uint64_t mover_max_u64(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* `sidewire pmem log`: a record is a line. Each command but create and tail becomes the log's
- * writer. */
+/* `sidewire pmem log`: a record is a line. append, trim, recover and bench become the log's writer;
+ * read, tail and status only read, and the writer does not notice them. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,7 +55,7 @@ static const struct argp_option options[] = {
     {"before", 'n', "NUMBER", 0, "trim: records with lower numbers are forgotten", 2},
     {"new", KEY_NEW, NULL, 0, "tail: only records that come from now on", 2},
     {"no-follow", KEY_NO_FOLLOW, NULL, 0, "tail: ends behind the last record that is there", 2},
-    {"output-format", 'o', "FORMAT", 0, "status and bench: normal or json", 3},
+    {"output-format", 'o', "FORMAT", 0, "status, recover and bench: normal or json", 3},
     {0},
 };
 
@@ -201,7 +201,7 @@ static bool next_record(struct log_args *args, struct sw_pmem_log_mark *mark, ch
     return !status;
 }
 
-static int read_or_trim(struct log_args *args, bool trims)
+static int trim_log(struct log_args *args)
 {
     struct sw_pmem_log_info info;
     struct sw_pmem_log_mark mark;
@@ -212,21 +212,19 @@ static int read_or_trim(struct log_args *args, bool trims)
     if (!record)
         return log_fail_command(args, "", SW_PMEM_LOG_NO_MEMORY);
     sw_pmem_log_head(args->log, &mark);
-    while ((!trims || mark.sequence < args->before) &&
+    while (mark.sequence < args->before &&
            next_record(args, &mark, record, info.record_bytes, &bytes, &code))
-        if (!trims)
-            printf("%" PRIu64 " %.*s\n", mark.sequence - 1, (int)bytes, record);
-    const enum sw_pmem_log_status status =
-        trims && !code ? sw_pmem_log_trim(args->log, &mark) : SW_PMEM_LOG_OK;
+        ;
     free(record);
+    const enum sw_pmem_log_status status =
+        code ? SW_PMEM_LOG_OK : sw_pmem_log_trim(args->log, &mark);
     return status ? log_fail_command(args, "", status) : code;
 }
 
-static int show_status(struct log_args *args)
+static int show_status(const struct log_args *args, const struct sw_pmem_log_info *of)
 {
     static const char *const states[] = {"lost", "behind", "live", "damaged"};
-    struct sw_pmem_log_info info;
-    sw_pmem_log_info_of(args->log, &info);
+    const struct sw_pmem_log_info info = *of;
     json_t *copies = json_array();
     for (uint32_t i = 0; i < info.copies; i++)
         json_array_append_new(copies, json_string(states[info.states[i]]));
@@ -237,8 +235,11 @@ static int show_status(struct log_args *args)
             "first_record", (json_int_t)info.first_sequence, "next_record",
             (json_int_t)info.next_sequence, "record_bytes", (int)info.record_bytes, "quorum",
             (int)info.quorum, "copies", copies));
-    printf("records   %" PRIu64 " to %" PRIu64 ", up to %u bytes each\n", info.first_sequence,
-           info.next_sequence - 1, info.record_bytes);
+    if (info.next_sequence > info.first_sequence)
+        printf("records   %" PRIu64 " to %" PRIu64 ", up to %u bytes each\n", info.first_sequence,
+               info.next_sequence - 1, info.record_bytes);
+    else
+        printf("records   none, up to %u bytes each\n", info.record_bytes);
     printf("ring      %" PRIu64 " of %" PRIu64 " bytes used\n", info.used_bytes, info.ring_bytes);
     printf("epoch     %" PRIu64 "\n", info.epoch);
     for (uint32_t i = 0; i < info.copies; i++)
@@ -274,6 +275,17 @@ static int bench_log(struct log_args *args)
 
 /* ---- reading beside the writer ---- */
 
+/* Too few copies show what is acknowledged: a writer died before it had them, or lives. */
+static int fail_reading(const struct log_args *args, enum sw_pmem_log_status status)
+{
+    fprintf(stderr, "sidewire pmem log %s: %s%s\n", args->command, sw_pmem_log_status_text(status),
+            status == SW_PMEM_LOG_TIMEOUT
+                ? ": too few copies show up to where records are acknowledged. If nobody writes "
+                  "the log, 'sidewire pmem log recover' finds out"
+                : "");
+    return PM_STATUS_FAILED;
+}
+
 /* What `follow` goes on from. */
 static bool is_passing(enum sw_pmem_log_status status, bool waits, uint64_t give_up_ns)
 {
@@ -297,39 +309,61 @@ static int follow_log(struct log_args *args, struct sw_pmem_log_reader *reader,
                                          sw_pmem_deadline_ms(waits ? FOLLOW_MS : 0));
         if (status == SW_PMEM_LOG_TRIMMED && prints)
             fprintf(stderr,
-                    "sidewire pmem log tail: records %" PRIu64 " to %" PRIu64
+                    "sidewire pmem log %s: records %" PRIu64 " to %" PRIu64
                     " were trimmed before they were read\n",
-                    sequence, mark->sequence - 1);
+                    args->command, sequence, mark->sequence - 1);
         if (status || !prints)
             continue;
         printf("%" PRIu64 " %.*s\n", mark->sequence - 1, (int)bytes, record);
         fflush(stdout);
     }
     free(record);
-    return status == SW_PMEM_LOG_END ? PM_STATUS_OK : log_fail_command(args, "", status);
+    return status == SW_PMEM_LOG_END ? PM_STATUS_OK : fail_reading(args, status);
 }
 
-static int tail_log(struct log_args *args)
+static int tail_log(struct log_args *args, struct sw_pmem_log_reader *reader)
 {
-    struct sw_pmem_log_reader *reader = NULL;
     struct sw_pmem_log_mark mark;
-    struct sw_pmem_error error;
-    const uint64_t deadline_ns = sw_pmem_deadline_ms(args->wait_ms);
-    enum sw_pmem_log_status status =
-        sw_pmem_log_reader_open(&args->options, deadline_ns, &error, &reader);
-    if (status) {
-        fprintf(stderr, "sidewire pmem log tail: %s: %s\n", sw_pmem_log_status_text(status),
-                error.text);
-        return PM_STATUS_FAILED;
-    }
-    status = sw_pmem_log_reader_head(reader, &mark, deadline_ns);
-    int code = status ? log_fail_command(args, "", status) : PM_STATUS_OK;
+    const enum sw_pmem_log_status status =
+        sw_pmem_log_reader_head(reader, &mark, sw_pmem_deadline_ms(args->wait_ms));
+    int code = status ? fail_reading(args, status) : PM_STATUS_OK;
     if (!code && (args->stops || args->new_only))
         code = follow_log(args, reader, &mark, false, !args->new_only);
     if (!code && !args->stops)
         code = follow_log(args, reader, &mark, true, true);
+    return code;
+}
+
+static int survey_log(struct log_args *args, struct sw_pmem_log_reader *reader)
+{
+    struct sw_pmem_log_info info;
+    const enum sw_pmem_log_status status =
+        sw_pmem_log_reader_info_of(reader, &info, sw_pmem_deadline_ms(args->wait_ms));
+    return status ? fail_reading(args, status) : show_status(args, &info);
+}
+
+static int with_reader(struct log_args *args)
+{
+    struct sw_pmem_log_reader *reader = NULL;
+    struct sw_pmem_error error;
+    const enum sw_pmem_log_status status = sw_pmem_log_reader_open(
+        &args->options, sw_pmem_deadline_ms(args->wait_ms), &error, &reader);
+    if (status) {
+        fprintf(stderr, "sidewire pmem log %s: %s: %s\n", args->command,
+                sw_pmem_log_status_text(status), error.text);
+        return PM_STATUS_FAILED;
+    }
+    const int code =
+        !strcmp(args->command, "status") ? survey_log(args, reader) : tail_log(args, reader);
     sw_pmem_log_reader_close(reader);
     return code;
+}
+
+static int show_recovered(const struct log_args *args)
+{
+    struct sw_pmem_log_info info;
+    sw_pmem_log_info_of(args->log, &info);
+    return show_status(args, &info);
 }
 
 static int with_log(struct log_args *args)
@@ -342,23 +376,22 @@ static int with_log(struct log_args *args)
                 sw_pmem_log_status_text(opened), error.text[0] ? ": " : "", error.text);
         return PM_STATUS_FAILED;
     }
-    const int code = !strcmp(args->command, "append")   ? append_records(args)
-                     : !strcmp(args->command, "status") ? show_status(args)
-                     : !strcmp(args->command, "bench")
-                         ? bench_log(args)
-                         : read_or_trim(args, !strcmp(args->command, "trim"));
+    const int code = !strcmp(args->command, "append")    ? append_records(args)
+                     : !strcmp(args->command, "recover") ? show_recovered(args)
+                     : !strcmp(args->command, "bench")   ? bench_log(args)
+                                                         : trim_log(args);
     sw_pmem_log_close(args->log);
     return code;
 }
 
 int pm_log(int argc, char **argv)
 {
-    static const char *const commands[] = {"create", "append", "read", "tail",
-                                           "trim",   "status", "bench"};
+    static const char *const commands[] = {"create", "append", "read",    "tail",
+                                           "trim",   "status", "recover", "bench"};
     const struct argp argp = {
         .options = options,
         .parser = parse_log,
-        .args_doc = "create|append|read|tail|trim|status|bench",
+        .args_doc = "create|append|read|tail|trim|status|recover|bench",
         .doc = "A log on one to five regions: what it acknowledges is persistent on most of them.\v"
                "Examples, for three copies:\n"
                "  C='-c 192.0.2.1 -c 192.0.2.2 -c 192.0.2.3'\n"
@@ -385,7 +418,9 @@ int pm_log(int argc, char **argv)
         fputs("sidewire pmem log trim: up to which? --before NUMBER\n", stderr);
         return PM_STATUS_USAGE;
     }
-    if (!strcmp(args.command, "tail"))
-        return tail_log(&args);
+    args.stops |= !strcmp(args.command, "read");
+    if (!strcmp(args.command, "tail") || !strcmp(args.command, "read") ||
+        !strcmp(args.command, "status"))
+        return with_reader(&args);
     return !strcmp(args.command, "create") ? create_log(&args) : with_log(&args);
 }

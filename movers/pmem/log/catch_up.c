@@ -85,17 +85,22 @@ static void begin_trail(struct pml_log *log, unsigned which, uint64_t source_end
 static void begin_match(struct pml_log *log, unsigned which)
 {
     struct pml_copy *copy = &log->copies[which];
+    /* No writer can have come so far: its word fences nobody. */
+    if (copy->epoch > PML_EPOCH_LEAP && copy->epoch - PML_EPOCH_LEAP > log->epoch) {
+        pml_condemn(copy, PML_DAMAGED);
+        return;
+    }
     if (copy->epoch > log->epoch) {
         log->fenced = true;
+        return;
+    }
+    if (copy->slot.head.position > log->end.position) { /* trimmed, and never acknowledged? */
+        pml_condemn(copy, PML_DAMAGED);
         return;
     }
     /* A trim that had got no further than to this copy. */
     if (copy->slot.head.position > log->head.position)
         log->head = copy->slot.head;
-    if (log->head.position > log->end.position) {
-        log->broken = true;
-        return;
-    }
     /* Records of this epoch are this writer's own: it may be that no other copy has them yet. */
     if ((which == log->best && !log->recovered) ||
         (log->recovered && copy->scan.epoch == log->epoch)) {

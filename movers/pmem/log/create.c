@@ -104,6 +104,14 @@ enum sw_pmem_log_status sw_pmem_log_create(const struct sw_pmem_log_options *opt
                  "records");
         return SW_PMEM_LOG_INVALID;
     }
+    if (!pml_stage_bytes_of(&full)) {
+        snprintf(error->text, sizeof(error->text),
+                 "a ring of %llu bytes cannot be divided into parts of about 1 MiB that hold two "
+                 "records, as a writer needs; one of %llu can",
+                 (unsigned long long)full.ring_bytes,
+                 (unsigned long long)pml_ring_bytes_above(&full));
+        return SW_PMEM_LOG_INVALID;
+    }
     if (getrandom(full.id, sizeof(full.id), 0) != sizeof(full.id))
         return SW_PMEM_LOG_NO_MEMORY;
     for (uint16_t i = 0; i < full.copies; i++) {

@@ -20,6 +20,7 @@ enum {
 struct look {
     uint8_t before[PML_WORDS_BYTES], after[PML_WORDS_BYTES];
     uint8_t tail[8];
+    uint8_t superblock[PML_LINE_BYTES];
     uint8_t control[PML_CONTROL_BYTES];
 };
 
@@ -39,6 +40,8 @@ struct sw_pmem_log_reader {
     uint8_t *memory, *chunk;
     uint64_t memory_bytes, chunk_bytes;
     uint64_t from, len; /* what of the log is in the chunk */
+    unsigned source;    /* where that comes from */
+    uint32_t foreign;   /* copies that are none of this log */
 };
 
 static void follow_end_chain(void *arg, const struct sw_pmem_result *result)
@@ -88,6 +91,15 @@ static bool await_reads(struct follow_link *link, uint64_t deadline_ns)
     return !link->is_busy && link->is_fine;
 }
 
+static bool is_our_copy(const struct sw_pmem_log_reader *r, unsigned copy,
+                        const uint8_t *superblock)
+{
+    struct pml_geometry geometry;
+    uint16_t which = 0;
+    return pml_superblock_parse(superblock, &geometry, &which) == PML_FINE && which == copy &&
+           pml_geometry_is_same(&geometry, &r->geometry);
+}
+
 /* Looks at all copies at once; one that does not answer is waited for once, and left alone then. */
 static void follow_look_around(struct sw_pmem_log_reader *r)
 {
@@ -99,14 +111,27 @@ static void follow_look_around(struct sw_pmem_log_reader *r)
             read_op(link, PML_WORDS_OFFSET, link->look->before, PML_WORDS_BYTES),
             read_op(link, PML_TAIL_OFFSET, link->look->tail, sizeof(link->look->tail)),
             read_op(link, PML_WORDS_OFFSET, link->look->after, PML_WORDS_BYTES),
+            read_op(link, 0, link->look->superblock, PML_LINE_BYTES),
         };
-        is_asked[i] = post_reads(r, link, ops, 3);
+        is_asked[i] = post_reads(r, link, ops, sizeof(ops) / sizeof(*ops));
     }
     for (unsigned i = 0; i < r->geometry.copies; i++) {
         const struct look *look = r->links[i].look;
-        if (is_asked[i] && await_reads(&r->links[i], deadline_ns))
-            pml_reader_view(&r->reader, i, look->before, pml_word_at(look->tail, 0), look->after);
+        if (!is_asked[i] || !await_reads(&r->links[i], deadline_ns))
+            continue;
+        r->foreign &= ~(1u << i);
+        pml_reader_view(&r->reader, i, look->before, pml_word_at(look->tail, 0), look->after);
+        if (is_our_copy(r, i, look->superblock))
+            continue;
+        r->foreign |= 1u << i; /* words of another log, or of none */
+        pml_reader_forget(&r->reader, i);
     }
+}
+
+/* So many that no quorum is left. */
+static bool is_replaced(const struct sw_pmem_log_reader *r)
+{
+    return __builtin_popcount(r->foreign) > r->geometry.copies - r->geometry.quorum;
 }
 
 /* Once more all of a copy's control page; false: it cannot be had. */
@@ -117,12 +142,21 @@ static bool follow_read_control(struct sw_pmem_log_reader *r, unsigned copy, uin
     return post_reads(r, link, &op, 1) && await_reads(link, deadline_ns);
 }
 
-static bool is_our_log(const struct sw_pmem_log_reader *r, const uint8_t *control)
+/* The head slot of a copy whose control page has been read. False: there is none, or it is beyond
+ * all that is acknowledged; then another copy is asked first from now on. */
+static bool follow_take_head(struct sw_pmem_log_reader *r, unsigned copy, uint64_t limit,
+                             struct pml_slot *slot)
 {
-    struct pml_geometry geometry;
-    uint16_t copy = 0;
-    return pml_superblock_parse(control, &geometry, &copy) == PML_FINE &&
-           !memcmp(geometry.id, r->geometry.id, PML_ID_BYTES);
+    const uint8_t *control = r->links[copy].look->control;
+    pml_slot_parse(&r->geometry, control, slot);
+    bool is_fine = slot->count && is_our_copy(r, copy, control);
+    if (is_fine && slot->head.position > limit) { /* the writer may have gone on meanwhile */
+        follow_look_around(r);
+        is_fine = pml_reader_limit(&r->reader, &limit) && slot->head.position <= limit;
+    }
+    if (!is_fine)
+        pml_reader_distrust(&r->reader, copy);
+    return is_fine;
 }
 
 /* Fills the chunk with what is acknowledged from `at` on, and then reads the control page. */
@@ -152,15 +186,15 @@ static enum sw_pmem_log_status fill_chunk(struct sw_pmem_log_reader *r, struct p
         pml_reader_forget(&r->reader, source);
         return SW_PMEM_LOG_AGAIN;
     }
-    if (!is_our_log(r, link->look->control))
-        return SW_PMEM_LOG_NO_LOG;
-    pml_slot_parse(&r->geometry, link->look->control, &slot);
+    if (!follow_take_head(r, source, limit, &slot))
+        return SW_PMEM_LOG_AGAIN;
     if (pml_reader_is_trimmed(&slot, at)) {
         *at = slot.head;
         return SW_PMEM_LOG_TRIMMED;
     }
     r->from = at->position;
     r->len = len;
+    r->source = source;
     return SW_PMEM_LOG_OK;
 }
 
@@ -205,16 +239,21 @@ enum sw_pmem_log_status sw_pmem_log_reader_next(struct sw_pmem_log_reader *r,
     bool was_wrong = false;
     while (!follow_take_record(r, &at, &found)) {
         follow_look_around(r);
+        if (is_replaced(r))
+            return SW_PMEM_LOG_NO_LOG;
         const bool is_known = pml_reader_limit(&r->reader, &limit);
         if (is_known && limit > at.position) {
             const enum sw_pmem_log_status status =
                 fill_chunk(r, &at, limit, sw_pmem_deadline_ms(LOOK_MS));
             *mark = follow_mark_out(&at);
-            if (status == SW_PMEM_LOG_NO_LOG || status == SW_PMEM_LOG_TRIMMED)
+            if (status == SW_PMEM_LOG_TRIMMED)
                 return status;
             if (status == SW_PMEM_LOG_OK && follow_take_record(r, &at, &found))
                 break;
-            was_wrong |= status == SW_PMEM_LOG_OK; /* a copy that is not any more what it was */
+            if (status == SW_PMEM_LOG_OK) { /* it is not any more what it was; another one may be */
+                was_wrong = true;
+                pml_reader_distrust(&r->reader, r->source);
+            }
             r->len = 0;
         }
         if (pml_is_over(deadline_ns))
@@ -231,22 +270,34 @@ enum sw_pmem_log_status sw_pmem_log_reader_next(struct sw_pmem_log_reader *r,
     return SW_PMEM_LOG_OK;
 }
 
+/* The furthest of all copies that are up to date: a trim may not have come to each of them yet. */
+static bool find_head(struct sw_pmem_log_reader *r, uint64_t limit, struct pml_mark *head)
+{
+    bool any = false;
+    struct pml_slot slot;
+    for (unsigned i = 0; i < r->geometry.copies; i++) {
+        if (!pml_reader_is_current(&r->reader, i) ||
+            !follow_read_control(r, i, sw_pmem_deadline_ms(LOOK_MS)) ||
+            !follow_take_head(r, i, limit, &slot) || (any && slot.head.position < head->position))
+            continue;
+        any = true;
+        *head = slot.head;
+    }
+    return any;
+}
+
 enum sw_pmem_log_status sw_pmem_log_reader_head(struct sw_pmem_log_reader *r,
                                                 struct sw_pmem_log_mark *mark, uint64_t deadline_ns)
 {
-    struct pml_slot slot;
-    uint64_t limit = 0, has = 0;
+    struct pml_mark head = {0};
+    uint64_t limit = 0;
     for (;;) {
         follow_look_around(r);
-        if (pml_reader_limit(&r->reader, &limit)) {
-            const unsigned source = pml_reader_source(&r->reader, &has);
-            if (follow_read_control(r, source, sw_pmem_deadline_ms(LOOK_MS))) {
-                if (!is_our_log(r, r->links[source].look->control))
-                    return SW_PMEM_LOG_NO_LOG;
-                pml_slot_parse(&r->geometry, r->links[source].look->control, &slot);
-                *mark = follow_mark_out(&slot.head);
-                return SW_PMEM_LOG_OK;
-            }
+        if (is_replaced(r))
+            return SW_PMEM_LOG_NO_LOG;
+        if (pml_reader_limit(&r->reader, &limit) && find_head(r, limit, &head)) {
+            *mark = follow_mark_out(&head);
+            return SW_PMEM_LOG_OK;
         }
         if (pml_is_over(deadline_ns))
             return SW_PMEM_LOG_TIMEOUT;
@@ -257,6 +308,72 @@ enum sw_pmem_log_status sw_pmem_log_reader_head(struct sw_pmem_log_reader *r,
 uint32_t sw_pmem_log_reader_record_bytes(const struct sw_pmem_log_reader *r)
 {
     return r->geometry.payload_max;
+}
+
+/* ---- what is seen of it ---- */
+
+static enum sw_pmem_log_copy_state survey_copy(struct sw_pmem_log_reader *r, unsigned copy,
+                                               uint64_t deadline_ns)
+{
+    struct pml_slot slot;
+    if (!follow_read_control(r, copy, deadline_ns))
+        return SW_PMEM_LOG_COPY_LOST;
+    if (!is_our_copy(r, copy, r->links[copy].look->control))
+        return SW_PMEM_LOG_COPY_DAMAGED;
+    pml_slot_parse(&r->geometry, r->links[copy].look->control, &slot);
+    if (!slot.count)
+        return SW_PMEM_LOG_COPY_DAMAGED;
+    return pml_reader_is_current(&r->reader, copy) ? SW_PMEM_LOG_COPY_LIVE
+                                                   : SW_PMEM_LOG_COPY_BEHIND;
+}
+
+/* Reads on to where the log's end was. */
+static enum sw_pmem_log_status count_records(struct sw_pmem_log_reader *r,
+                                             struct sw_pmem_log_mark *mark, uint64_t limit,
+                                             struct sw_pmem_log_info *info, uint64_t deadline_ns)
+{
+    uint32_t bytes;
+    enum sw_pmem_log_status status = SW_PMEM_LOG_OK;
+    uint8_t *record = malloc(r->geometry.payload_max + 1ul);
+    if (!record)
+        return SW_PMEM_LOG_NO_MEMORY;
+    info->first_sequence = mark->sequence;
+    uint64_t from = mark->position;
+    while (mark->position < limit && !status) {
+        status =
+            sw_pmem_log_reader_next(r, mark, record, r->geometry.payload_max, &bytes, deadline_ns);
+        if (status != SW_PMEM_LOG_TRIMMED)
+            continue;
+        info->first_sequence = mark->sequence;
+        from = mark->position;
+        status = SW_PMEM_LOG_OK;
+    }
+    free(record);
+    info->next_sequence = mark->sequence;
+    info->used_bytes = mark->position - from;
+    return status;
+}
+
+enum sw_pmem_log_status sw_pmem_log_reader_info_of(struct sw_pmem_log_reader *r,
+                                                   struct sw_pmem_log_info *info,
+                                                   uint64_t deadline_ns)
+{
+    struct sw_pmem_log_mark mark;
+    uint64_t limit = 0;
+    memset(info, 0, sizeof(*info));
+    info->ring_bytes = r->geometry.ring_bytes;
+    info->record_bytes = r->geometry.payload_max;
+    info->copies = r->geometry.copies;
+    info->quorum = r->geometry.quorum;
+    enum sw_pmem_log_status status = sw_pmem_log_reader_head(r, &mark, deadline_ns);
+    for (unsigned i = 0; i < r->geometry.copies; i++)
+        info->states[i] = survey_copy(r, i, sw_pmem_deadline_ms(LOOK_MS));
+    info->ready = !status && pml_reader_limit(&r->reader, &limit);
+    if (info->ready) {
+        info->epoch = pml_reader_epoch(&r->reader);
+        status = count_records(r, &mark, limit, info, deadline_ns);
+    }
+    return status ? status : info->ready ? SW_PMEM_LOG_OK : SW_PMEM_LOG_TIMEOUT;
 }
 
 /* ---- opening ---- */
@@ -295,24 +412,29 @@ static bool are_all_dead(const struct sw_pmem_log_reader *r)
     return true;
 }
 
-/* Waits for any copy that has a superblock. */
+/* Waits for a quorum of copies that say the same of the log. */
 static enum sw_pmem_log_status find_log(struct sw_pmem_log_reader *r, uint64_t deadline_ns,
                                         struct sw_pmem_error *error)
 {
-    uint16_t copy = 0;
+    struct pml_census census = {.copies = (uint16_t)r->options.copies_count};
     for (unsigned i = 0;; i = (i + 1) % r->options.copies_count) {
         struct follow_link *link = &r->links[i];
-        if (follow_read_control(r, i, sw_pmem_deadline_ms(LOOK_MS)))
-            return pml_superblock_parse(link->look->control, &r->geometry, &copy) == PML_FINE &&
-                           r->geometry.copies == r->options.copies_count
-                       ? SW_PMEM_LOG_OK
-                       : SW_PMEM_LOG_NO_LOG;
-        sw_pmem_last_error(link->pmem, error);
+        struct sw_pmem_info info;
+        const bool is_read = follow_read_control(r, i, sw_pmem_deadline_ms(LOOK_MS));
+        sw_pmem_info_of(link->pmem, &info);
+        if (is_read)
+            pml_census_take(&census, i, link->look->control, info.bytes);
+        else
+            sw_pmem_last_error(link->pmem, error);
+        const enum pml_verdict verdict = pml_census_end(&census, &r->geometry);
+        if (verdict != PML_UNDECIDED)
+            return verdict == PML_FINE ? SW_PMEM_LOG_OK : SW_PMEM_LOG_NO_LOG;
         if (are_all_dead(r))
             return SW_PMEM_LOG_COPY;
         if (pml_is_over(deadline_ns))
             return SW_PMEM_LOG_TIMEOUT;
-        sw_pmem_wait_live(link->pmem, sw_pmem_deadline_ms(NAP_MS));
+        if (!is_read)
+            sw_pmem_wait_live(link->pmem, sw_pmem_deadline_ms(NAP_MS));
     }
 }
 

@@ -33,17 +33,6 @@ uint64_t pml_record_bytes(uint32_t payload_bytes)
            ((uint64_t)payload_bytes + PML_LINE_BYTES - 1) / PML_LINE_BYTES * PML_LINE_BYTES;
 }
 
-bool pml_geometry_is_valid(const struct pml_geometry *geometry)
-{
-    return geometry->copies >= 1 && geometry->copies <= PML_COPIES_MAX &&
-           geometry->quorum <= geometry->copies && geometry->quorum * 2 > geometry->copies &&
-           geometry->ring_bytes % PML_LINE_BYTES == 0 &&
-           geometry->ring_bytes >= PML_RING_BYTES_MIN &&
-           geometry->ring_bytes <= UINT64_MAX - PML_RING_OFFSET &&
-           geometry->payload_max <= PML_PAYLOAD_MAX &&
-           geometry->ring_bytes / 4 >= pml_record_bytes(geometry->payload_max);
-}
-
 void pml_origin(const struct pml_geometry *geometry, struct pml_mark *out)
 {
     memset(out, 0, sizeof(*out));
@@ -110,7 +99,8 @@ void pml_slot_parse(const struct pml_geometry *geometry, const uint8_t *control,
         const uint64_t count = get_le64(at);
         if (get_le64(at + CHECK_OFFSET) != line_check(geometry, at, 0) ||
             !layout_is_zero(at + 40, 16) || get_le64(at + 8) % PML_LINE_BYTES != 0 ||
-            count <= out->count || count > PML_NUMBER_MAX || get_le64(at + 8) > PML_NUMBER_MAX)
+            count <= out->count || count > PML_NUMBER_MAX || get_le64(at + 8) > PML_NUMBER_MAX ||
+            get_le64(at + 24) > PML_NUMBER_MAX || get_le64(at + 32) > PML_NUMBER_MAX)
             continue;
         out->count = count;
         out->head = (struct pml_mark){get_le64(at + 8), get_le64(at + 16), get_le64(at + 24),

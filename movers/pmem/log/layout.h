@@ -35,6 +35,7 @@ enum pml_verdict {
     PML_DAMAGED,
     PML_OTHER_LOG,  /* a copy of another log */
     PML_OTHER_COPY, /* another copy of this log */
+    PML_UNDECIDED,  /* of a census: too few copies are read */
 };
 
 struct pml_geometry {
@@ -66,6 +67,27 @@ struct pml_record {
 /* Of a record with its header and padding. */
 uint64_t pml_record_bytes(uint32_t payload_bytes);
 bool pml_geometry_is_valid(const struct pml_geometry *geometry);
+bool pml_geometry_is_same(const struct pml_geometry *a, const struct pml_geometry *b);
+/* The part of the ring that a writer keeps in memory: it divides the ring and has two of
+ * the largest records; about 1 MiB. 0: there is none, so no log can have this ring. Takes a
+ * bounded time for any geometry that is valid. */
+uint64_t pml_stage_bytes_of(const struct pml_geometry *geometry);
+/* A greater ring that has such a part. */
+uint64_t pml_ring_bytes_above(const struct pml_geometry *geometry);
+
+/* What copies say of the log that they are of. Each is believed as far as a quorum says the same. */
+struct pml_census {
+    uint16_t copies;
+    enum pml_verdict verdicts[PML_COPIES_MAX];
+    struct pml_geometry geometries[PML_COPIES_MAX];
+    uint32_t read; /* a bit for each copy */
+};
+
+/* A copy's control page, and how many bytes its region has: a log may not be larger. */
+void pml_census_take(struct pml_census *census, unsigned copy, const uint8_t *control,
+                     uint64_t region_bytes);
+/* PML_FINE and the geometry; PML_NO_LOG: no quorum can agree any more; PML_UNDECIDED. */
+enum pml_verdict pml_census_end(const struct pml_census *census, struct pml_geometry *geometry);
 /* The mark at which a new log starts. */
 void pml_origin(const struct pml_geometry *geometry, struct pml_mark *out);
 

@@ -18,6 +18,9 @@ enum {
     PML_NOBODY = 0xff
 };
 
+/* More elections than there can have been while one copy was away: at 1 ms each, 34 years. */
+#define PML_EPOCH_LEAP (1ull << 40)
+
 enum pml_verb {
     PML_READ,
     PML_WRITE,
@@ -104,6 +107,7 @@ struct pml_copy {
     unsigned group_first, group_count;
     uint8_t *control, *chunk, *slot_line;
     bool found, chunk_busy, slot_busy, writes_chunk, has_settled;
+    bool is_doubted; /* the others do not bear out its words: it is not asked for a promise */
     uint64_t epoch, tail, settled; /* its words */
     struct pml_slot slot;          /* persistent on it */
     struct pml_slot slot_to;       /* being written */
@@ -135,6 +139,7 @@ struct pml_log {
     struct pml_copy copies[PML_COPIES_MAX];
     unsigned turn; /* whose request is handed out next */
     bool electing, established, recovered, fenced, broken, has_head, has_acked;
+    bool is_patient; /* see pml_be_patient() */
     uint64_t epoch;
     uint8_t best;
     struct pml_mark head, end; /* of the log; `end` is that of what is staged */
@@ -152,6 +157,9 @@ struct pml_log {
 uint64_t pml_memory_bytes(const struct pml_config *config);
 void pml_init(struct pml_log *log, const struct pml_config *config, uint8_t *memory);
 
+/* While it is patient, which is for its driver to say: no election before all copies are read. A
+ * quorum would do, but all together show more of what is wrong with one of them. */
+void pml_be_patient(struct pml_log *log, bool is_patient);
 /* A copy is there, and no other writer can touch it any more. */
 void pml_found(struct pml_log *log, unsigned copy);
 /* Its queue is gone: requests that were handed out may or may not have happened, and nothing

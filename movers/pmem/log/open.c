@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Opening and closing: handles of all copies, the geometry out of the first that answers. */
+/* Opening and closing: handles of all copies, the geometry that a quorum of them has. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,9 +7,9 @@
 #include "pmem/log/driver.h"
 
 enum {
-    STAGE_BYTES_MAX = 1 << 20,
     CHUNK_BYTES_MIN = 1 << 16,
     CLOSE_MS = 1000,
+    PATIENCE_MS = 100, /* for copies that a quorum could do without */
     CHAINS_MIN = 2 * PML_GROUPS_MAX
 };
 
@@ -19,44 +19,37 @@ void sw_pmem_log_options_init(struct sw_pmem_log_options *options)
     options->window = 1;
 }
 
-/* The largest that divides the ring. */
-static uint64_t fit_stage(uint64_t ring_bytes)
-{
-    uint64_t parts = (ring_bytes + STAGE_BYTES_MAX - 1) / STAGE_BYTES_MAX;
-    while (ring_bytes % (parts * PML_LINE_BYTES))
-        parts++;
-    return ring_bytes / parts;
-}
-
-/* Waits for any copy that has a superblock. */
+/* Waits for a quorum of copies that say the same of the log. */
 static enum sw_pmem_log_status read_geometry(struct sw_pmem_log *log, uint64_t deadline_ns,
                                              struct pml_geometry *geometry,
                                              struct sw_pmem_error *error)
 {
     uint8_t *control = aligned_alloc(PML_CONTROL_BYTES, PML_CONTROL_BYTES);
-    enum sw_pmem_log_status status = SW_PMEM_LOG_TIMEOUT;
+    struct pml_census census = {.copies = (uint16_t)log->options.copies_count};
+    enum pml_verdict verdict = PML_UNDECIDED;
     if (!control)
         return SW_PMEM_LOG_NO_MEMORY;
-    for (unsigned i = 0; status == SW_PMEM_LOG_TIMEOUT && !pml_is_over(deadline_ns);
+    for (unsigned i = 0; verdict == PML_UNDECIDED && !pml_is_over(deadline_ns);
          i = (i + 1) % log->options.copies_count) {
         struct sw_pmem *pmem = log->links[i].pmem;
         struct sw_pmem_mem *mem = NULL;
-        uint16_t copy = 0;
+        struct sw_pmem_info info;
         if (sw_pmem_wait_live(pmem, sw_pmem_deadline_ms(1)) != SW_PMEM_OK ||
             sw_pmem_mem_register(pmem, control, PML_CONTROL_BYTES, &mem) != SW_PMEM_OK) {
             sw_pmem_last_error(pmem, error);
             pml_sleep(log);
             continue;
         }
+        sw_pmem_info_of(pmem, &info);
         if (sw_pmem_read(pmem, 0, control, PML_CONTROL_BYTES, mem, deadline_ns) == SW_PMEM_OK)
-            status = pml_superblock_parse(control, geometry, &copy) == PML_FINE &&
-                             geometry->copies == log->options.copies_count
-                         ? SW_PMEM_LOG_OK
-                         : SW_PMEM_LOG_NO_LOG;
+            pml_census_take(&census, i, control, info.bytes);
         sw_pmem_mem_release(mem);
+        verdict = pml_census_end(&census, geometry);
     }
     free(control);
-    return status;
+    return verdict == PML_FINE        ? SW_PMEM_LOG_OK
+           : verdict == PML_UNDECIDED ? SW_PMEM_LOG_TIMEOUT
+                                      : SW_PMEM_LOG_NO_LOG;
 }
 
 static enum sw_pmem_log_status make_machine(struct sw_pmem_log *log,
@@ -65,7 +58,7 @@ static enum sw_pmem_log_status make_machine(struct sw_pmem_log *log,
     const uint64_t record = pml_record_bytes(geometry->payload_max);
     struct pml_config config = {.geometry = *geometry, .window = log->options.window};
     config.stage_bytes =
-        log->options.stage_bytes ? log->options.stage_bytes : fit_stage(geometry->ring_bytes);
+        log->options.stage_bytes ? log->options.stage_bytes : pml_stage_bytes_of(geometry);
     config.chunk_bytes = record > CHUNK_BYTES_MIN ? record : CHUNK_BYTES_MIN;
     const uint64_t bytes = pml_memory_bytes(&config);
     if (!bytes)
@@ -83,14 +76,18 @@ static enum sw_pmem_log_status make_machine(struct sw_pmem_log *log,
 
 static enum sw_pmem_log_status recover_log(struct sw_pmem_log *log, uint64_t deadline_ns)
 {
-    const struct pml_log *machine = &log->machine;
+    struct pml_log *machine = &log->machine;
+    const uint64_t patience_ns = sw_pmem_deadline_ms(PATIENCE_MS);
     for (;;) {
         unsigned bad = 0;
+        pml_be_patient(machine, !machine->recovered && !pml_is_over(patience_ns));
         pml_drive(log);
         for (unsigned i = 0; i < machine->config.geometry.copies; i++)
             bad += machine->copies[i].state == PML_BAD;
-        if (machine->recovered)
+        if (machine->recovered) {
+            pml_be_patient(machine, false);
             return SW_PMEM_LOG_OK;
+        }
         if (machine->fenced)
             return SW_PMEM_LOG_FENCED;
         if (machine->broken ||

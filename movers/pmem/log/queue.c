@@ -124,6 +124,14 @@ static void step_all(struct pml_log *log)
         pml_end_pending(log, PML_MAYBE_DONE);
 }
 
+void pml_be_patient(struct pml_log *log, bool is_patient)
+{
+    const bool was_patient = log->is_patient;
+    log->is_patient = is_patient;
+    if (was_patient && !is_patient)
+        step_all(log);
+}
+
 void pml_found(struct pml_log *log, unsigned copy)
 {
     assert(copy < log->config.geometry.copies && log->copies[copy].state == PML_ABSENT);

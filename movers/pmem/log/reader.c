@@ -41,32 +41,63 @@ void pml_reader_forget(struct pml_reader *reader, unsigned copy)
     reader->views[copy].is_known = false;
 }
 
-/* Copies of earlier writers say nothing of this one's log. */
-static uint64_t last_epoch(const struct pml_reader *reader)
+void pml_reader_distrust(struct pml_reader *reader, unsigned copy)
+{
+    reader->wrong |= 1u << copy;
+}
+
+static unsigned count_of_epoch(const struct pml_reader *reader, uint64_t epoch)
+{
+    unsigned count = 0;
+    for (unsigned i = 0; i < reader->copies; i++)
+        count += reader->views[i].is_known && reader->views[i].epoch == epoch;
+    return count;
+}
+
+/* More than half of the copies are of one epoch at most. Copies of other writers say nothing of
+ * this one's log: not those before it, nor a single one whose word is greater. */
+static bool agreed_epoch(const struct pml_reader *reader, uint64_t *epoch)
+{
+    for (unsigned i = 0; i < reader->copies; i++) {
+        *epoch = reader->views[i].epoch;
+        if (reader->views[i].is_known && count_of_epoch(reader, *epoch) >= reader->quorum)
+            return true;
+    }
+    *epoch = 0;
+    return false;
+}
+
+uint64_t pml_reader_epoch(const struct pml_reader *reader)
 {
     uint64_t epoch = 0;
-    for (unsigned i = 0; i < reader->copies; i++)
-        if (reader->views[i].is_known && reader->views[i].epoch > epoch)
-            epoch = reader->views[i].epoch;
+    agreed_epoch(reader, &epoch);
     return epoch;
 }
 
-static bool is_current(const struct pml_reader *reader, unsigned copy, uint64_t epoch)
+static bool is_of_epoch(const struct pml_reader *reader, unsigned copy, uint64_t epoch)
 {
     return reader->views[copy].is_known && reader->views[copy].epoch == epoch;
 }
 
+bool pml_reader_is_current(const struct pml_reader *reader, unsigned copy)
+{
+    uint64_t epoch = 0;
+    return agreed_epoch(reader, &epoch) && is_of_epoch(reader, copy, epoch);
+}
+
 bool pml_reader_limit(const struct pml_reader *reader, uint64_t *position)
 {
-    const uint64_t epoch = last_epoch(reader);
+    uint64_t epoch = 0;
     bool any = false;
+    if (!agreed_epoch(reader, &epoch))
+        return false;
     for (unsigned i = 0; i < reader->copies; i++) {
         const uint64_t tail = reader->views[i].tail;
         unsigned have = 0;
-        if (!is_current(reader, i, epoch))
+        if (!is_of_epoch(reader, i, epoch))
             continue;
         for (unsigned j = 0; j < reader->copies; j++)
-            have += is_current(reader, j, epoch) && reader->views[j].tail >= tail;
+            have += is_of_epoch(reader, j, epoch) && reader->views[j].tail >= tail;
         if (have >= reader->quorum && (!any || tail > *position)) {
             *position = tail;
             any = true;
@@ -75,16 +106,26 @@ bool pml_reader_limit(const struct pml_reader *reader, uint64_t *position)
     return any;
 }
 
-unsigned pml_reader_source(const struct pml_reader *reader, uint64_t *has)
+static bool find_source(const struct pml_reader *reader, uint32_t but, unsigned *source,
+                        uint64_t *has)
 {
-    const uint64_t epoch = last_epoch(reader);
-    unsigned source = 0;
+    const uint64_t epoch = pml_reader_epoch(reader);
+    bool any = false;
     *has = 0;
     for (unsigned i = 0; i < reader->copies; i++)
-        if (is_current(reader, i, epoch) && reader->views[i].tail >= *has) {
-            source = i;
+        if (!(but >> i & 1) && is_of_epoch(reader, i, epoch) && reader->views[i].tail >= *has) {
+            any = true;
+            *source = i;
             *has = reader->views[i].tail;
         }
+    return any;
+}
+
+unsigned pml_reader_source(const struct pml_reader *reader, uint64_t *has)
+{
+    unsigned source = 0;
+    if (!find_source(reader, reader->wrong, &source, has))
+        find_source(reader, 0, &source, has);
     return source;
 }
 

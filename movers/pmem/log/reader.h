@@ -22,6 +22,7 @@ struct pml_view {
 
 struct pml_reader {
     uint16_t copies, quorum;
+    uint32_t wrong; /* copies that lacked what their words claim; asked last */
     struct pml_view views[PML_COPIES_MAX];
 };
 
@@ -31,9 +32,15 @@ void pml_reader_view(struct pml_reader *reader, unsigned copy,
                      const uint8_t before[PML_WORDS_BYTES], uint64_t tail,
                      const uint8_t after[PML_WORDS_BYTES]);
 void pml_reader_forget(struct pml_reader *reader, unsigned copy);
+/* Its words claim more than it has. */
+void pml_reader_distrust(struct pml_reader *reader, unsigned copy);
+/* The epoch that a quorum is of, 0 if there is none. One copy cannot raise it by its words. */
+uint64_t pml_reader_epoch(const struct pml_reader *reader);
+bool pml_reader_is_current(const struct pml_reader *reader, unsigned copy);
 /* Up to where records are acknowledged for certain. False: too few copies are known. */
 bool pml_reader_limit(const struct pml_reader *reader, uint64_t *position);
-/* The copy that has most of them; to be asked where there is a limit. `has` is how far. */
+/* The copy that has most of them, of those that were not wrong; to be asked where there is a limit.
+ * `has` is how far. */
 unsigned pml_reader_source(const struct pml_reader *reader, uint64_t *has);
 /* What lies at `at` on a copy with these slots may be what anybody left there. The slots have to be
  * read after the records. */

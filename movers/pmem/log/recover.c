@@ -8,14 +8,14 @@
 void pml_read_control(struct pml_copy *copy)
 {
     copy->state = PML_READING;
-    copy->slot_busy = copy->writes_chunk = copy->has_settled = false;
+    copy->slot_busy = copy->writes_chunk = copy->has_settled = copy->is_doubted = false;
     copy->passed = 0;
     pml_push(copy, &(struct pml_op){
                        .verb = PML_READ, .len_bytes = PML_CONTROL_BYTES, .data = copy->control});
     pml_push_group(copy, PML_FOR_CONTROL, PML_NOBODY, 0);
 }
 
-static void condemn_copy(struct pml_copy *copy, enum pml_verdict verdict)
+void pml_condemn(struct pml_copy *copy, enum pml_verdict verdict)
 {
     copy->state = PML_BAD;
     copy->verdict = verdict;
@@ -31,7 +31,7 @@ static void end_scan(struct pml_copy *copy)
     /* Words say what had been flushed before they were written. */
     if ((copy->tail && copy->tail > copy->scan.position) || copy->epoch < copy->scan.epoch ||
         copy->epoch < copy->settled)
-        condemn_copy(copy, PML_DAMAGED);
+        pml_condemn(copy, PML_DAMAGED);
     else
         copy->state = PML_SCANNED;
 }
@@ -62,16 +62,15 @@ void pml_control_done(struct pml_log *log, unsigned which)
         verdict = PML_OTHER_LOG;
     else if (verdict == PML_FINE && index != which)
         verdict = PML_OTHER_COPY;
-    else if (verdict == PML_FINE &&
-             (geometry.ring_bytes != ours->ring_bytes || geometry.copies != ours->copies ||
-              geometry.payload_max != ours->payload_max))
+    else if (verdict == PML_FINE && !pml_geometry_is_same(&geometry, ours))
         verdict = PML_DAMAGED;
     pml_slot_parse(ours, copy->control, &copy->slot);
+    /* No writer can come after the greatest epoch. */
     if (verdict == PML_FINE &&
-        (!copy->slot.count || pml_word_at(copy->control, PML_EPOCH_OFFSET) > PML_NUMBER_MAX))
+        (!copy->slot.count || pml_word_at(copy->control, PML_EPOCH_OFFSET) >= PML_NUMBER_MAX))
         verdict = PML_DAMAGED;
     if (verdict != PML_FINE) {
-        condemn_copy(copy, verdict);
+        pml_condemn(copy, verdict);
         return;
     }
     copy->verdict = PML_FINE;
@@ -127,12 +126,62 @@ void pml_copy_gone(struct pml_log *log, enum pml_copy_state was)
             log->copies[i].state = PML_DRAINING;
 }
 
+/* Whose log it is: its last record's writer, or one that made it its own and added nothing. */
+static uint64_t log_epoch(const struct pml_copy *copy)
+{
+    return copy->settled > copy->scan.epoch ? copy->settled : copy->scan.epoch;
+}
+
+/* Its epoch word is far beyond what we had, and what all other copies say. */
+static bool leaps_alone(const struct pml_log *log, unsigned which)
+{
+    const uint64_t epoch = log->copies[which].epoch;
+    bool has_other = log->epoch != 0;
+    uint64_t most = log->epoch;
+    for (unsigned i = 0; i < log->config.geometry.copies; i++) {
+        if (i == which || log->copies[i].state != PML_SCANNED)
+            continue;
+        has_other = true;
+        most = mover_max_u64(most, log->copies[i].epoch);
+    }
+    return has_other && epoch > PML_EPOCH_LEAP && epoch - PML_EPOCH_LEAP > most;
+}
+
+/* Whoever settles, or appends, has been promised by a quorum before; what is trimmed has been on a
+ * quorum. So many others that are there know nothing of it that there was none. */
+static bool claims_alone(const struct pml_log *log, unsigned which)
+{
+    const struct pml_geometry *geometry = &log->config.geometry;
+    const struct pml_copy *copy = &log->copies[which];
+    unsigned unaware = 0;
+    for (unsigned i = 0; i < geometry->copies; i++)
+        unaware += i != which && log->copies[i].state == PML_SCANNED &&
+                   (log->copies[i].epoch < log_epoch(copy) ||
+                    log->copies[i].scan.position < copy->slot.head.position);
+    return unaware > (unsigned)(geometry->copies - geometry->quorum);
+}
+
+/* One copy's words never decide for the others. False: too few copies are left without it. */
+static bool doubt_copies(struct pml_log *log)
+{
+    unsigned left = 0;
+    for (unsigned i = 0; i < log->config.geometry.copies; i++) {
+        struct pml_copy *copy = &log->copies[i];
+        const bool is_there = copy->state == PML_SCANNED;
+        copy->is_doubted = is_there && (leaps_alone(log, i) || claims_alone(log, i));
+        left += is_there && !copy->is_doubted;
+    }
+    return left >= log->config.geometry.quorum;
+}
+
 static void promise_epoch(struct pml_log *log)
 {
     uint64_t epoch = log->epoch;
+    if (!doubt_copies(log))
+        return;
     for (unsigned i = 0; i < log->config.geometry.copies; i++)
-        if (log->copies[i].state == PML_SCANNED && log->copies[i].epoch > epoch)
-            epoch = log->copies[i].epoch;
+        if (log->copies[i].state == PML_SCANNED && !log->copies[i].is_doubted)
+            epoch = mover_max_u64(epoch, log->copies[i].epoch);
     /* A writer that has had an epoch does not take the log back from a later one. */
     if (log->epoch && epoch > log->epoch) {
         log->fenced = true;
@@ -142,7 +191,7 @@ static void promise_epoch(struct pml_log *log)
     log->electing = true;
     for (unsigned i = 0; i < log->config.geometry.copies; i++) {
         struct pml_copy *copy = &log->copies[i];
-        if (copy->state != PML_SCANNED)
+        if (copy->state != PML_SCANNED || copy->is_doubted)
             continue;
         copy->state = PML_PROMISING;
         pml_push(copy, &(struct pml_op){.verb = PML_PUBLISH,
@@ -154,12 +203,6 @@ static void promise_epoch(struct pml_log *log)
                                         .len_bytes = sizeof(uint64_t)});
         pml_push_group(copy, PML_FOR_PROMISE, PML_NOBODY, 0);
     }
-}
-
-/* Whose log it is: its last record's writer, or one that made it its own and added nothing. */
-static uint64_t log_epoch(const struct pml_copy *copy)
-{
-    return copy->settled > copy->scan.epoch ? copy->settled : copy->scan.epoch;
 }
 
 static bool is_better(const struct pml_copy *a, const struct pml_copy *b)
@@ -180,20 +223,41 @@ static bool is_our_own(const struct pml_log *log, const struct pml_mark *end)
     return ours;
 }
 
-/* A quorum has the epoch: the best of it is the log. */
-static void establish_epoch(struct pml_log *log)
+static void find_best(struct pml_log *log)
 {
     log->best = PML_NOBODY;
+    for (unsigned i = 0; i < log->config.geometry.copies; i++)
+        if (log->copies[i].state == PML_PROMISED &&
+            (log->best == PML_NOBODY || is_better(&log->copies[i], &log->copies[log->best])))
+            log->best = (uint8_t)i;
+}
+
+/* Only what was acknowledged is trimmed, and the best has all of that: a head beyond its end is
+ * wrong. */
+static void take_heads(struct pml_log *log)
+{
+    const uint64_t end = log->copies[log->best].scan.position;
     for (unsigned i = 0; i < log->config.geometry.copies; i++) {
         struct pml_copy *copy = &log->copies[i];
         if (copy->state != PML_PROMISED)
             continue;
-        if (log->best == PML_NOBODY || is_better(copy, &log->copies[log->best]))
-            log->best = (uint8_t)i;
-        if (!log->has_head || copy->slot.head.position > log->head.position) {
+        if (copy->slot.head.position > end) {
+            pml_condemn(copy, PML_DAMAGED);
+        } else if (!log->has_head || copy->slot.head.position > log->head.position) {
             log->head = copy->slot.head;
             log->has_head = true;
         }
+    }
+}
+
+/* A quorum has the epoch: the best of it is the log. */
+static void establish_epoch(struct pml_log *log)
+{
+    find_best(log);
+    take_heads(log);
+    if (count_state(log, PML_PROMISED) < log->config.geometry.quorum) {
+        pml_copy_gone(log, PML_PROMISED); /* another election, without it */
+        return;
     }
     const struct pml_copy *best = &log->copies[log->best];
     if (log->head.position > best->scan.position || log->acked.position > best->scan.position) {
@@ -208,9 +272,14 @@ static void establish_epoch(struct pml_log *log)
     log->established = true;
     log->end = best->scan;
     log->found = best->scan;
-    for (unsigned i = 0; i < log->config.geometry.copies; i++)
-        if (log->copies[i].state == PML_PROMISED)
-            log->copies[i].state = PML_SCANNED;
+    for (unsigned i = 0; i < log->config.geometry.copies; i++) {
+        struct pml_copy *copy = &log->copies[i];
+        /* A quorum was ours till now, so no other writer was at work that it could know of. */
+        if (copy->state == PML_SCANNED && copy->is_doubted)
+            pml_condemn(copy, PML_DAMAGED);
+        else if (copy->state == PML_PROMISED)
+            copy->state = PML_SCANNED;
+    }
     log->stage_base = log->end.position;
 }
 
@@ -224,7 +293,9 @@ void pml_recover_step(struct pml_log *log)
     }
     if (log->established)
         return;
-    if (!log->electing && count_state(log, PML_SCANNED) >= log->config.geometry.quorum)
+    const unsigned scanned = count_state(log, PML_SCANNED);
+    const bool has_all = scanned + count_state(log, PML_BAD) == log->config.geometry.copies;
+    if (!log->electing && scanned >= log->config.geometry.quorum && (has_all || !log->is_patient))
         promise_epoch(log);
     /* What drains may still be reading from the stage. */
     if (log->electing && !count_state(log, PML_PROMISING) && !count_state(log, PML_DRAINING) &&

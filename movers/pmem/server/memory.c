@@ -197,8 +197,8 @@ static int open_by_kind(const char *what, const struct pms_memory_setup *setup,
 }
 
 /* Its descriptor, locked. */
-static int open_locked(const char *what, const struct pms_memory_setup *setup, char *error,
-                       size_t error_bytes)
+static int memory_open_locked(const char *what, const struct pms_memory_setup *setup, char *error,
+                              size_t error_bytes)
 {
     const struct mover_serving how = {.is_shared = setup->is_shared, .share_option = "--shared"};
     char path[128];
@@ -223,7 +223,7 @@ static int open_locked(const char *what, const struct pms_memory_setup *setup, c
 int pms_memory_open(const char *what, const struct pms_memory_setup *setup,
                     struct pms_memory *memory, char *error, size_t error_bytes)
 {
-    *memory = (struct pms_memory){.fd = open_locked(what, setup, error, error_bytes)};
+    *memory = (struct pms_memory){.fd = memory_open_locked(what, setup, error, error_bytes)};
     if (memory->fd < 0)
         return memory->fd;
     const int code = open_by_kind(what, setup, memory, error, error_bytes);

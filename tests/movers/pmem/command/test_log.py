@@ -9,6 +9,7 @@ import json
 import os
 import queue
 import random
+import struct
 import subprocess
 import sys
 import tempfile
@@ -140,6 +141,8 @@ class Log(unittest.TestCase):
 
     def check(self, *writers):
         """All that was acknowledged, in its order, and of each writer at most one record more."""
+        status, text, said = log('recover')  # where a writer died in its recovery, none reads
+        self.assertEqual(status, 0, said)
         status, text, said = log('read')
         self.assertEqual(status, 0, said)
         found = [(int(line.split(' ', 1)[0]), line.split(' ', 1)[1]) for line in text.splitlines()]
@@ -202,6 +205,41 @@ class Log(unittest.TestCase):
         second.await_more(5)
         second.kill()
         self.check(first, second)
+
+    def test_readers__fence_nobody(self):
+        writer = Writer(0)
+        writer.await_more(5)
+        epoch = json.loads(log('status', '-o', 'json')[1])['epoch']
+        for _ in range(3):
+            had = len(writer.acknowledged)
+            status, text, said = log('read')
+            self.assertEqual(status, 0, said)
+            self.assertGreaterEqual(len(text.splitlines()), had)
+            seen = json.loads(log('status', '-o', 'json')[1])
+            self.assertEqual(seen['epoch'], epoch)
+            self.assertGreaterEqual(seen['next_record'], had)
+            writer.drain()
+            writer.await_more(5)
+        writer.kill()
+        self.check(writer)
+
+    def test_readers__say_what_helps(self):
+        """Where a writer died in its recovery: a quorum has its epoch, and not its log yet."""
+        for i in range(2):
+            with open(os.path.join(self.folder.name, f'copy{i}'), 'r+b') as file:
+                file.seek(768)
+                file.write(struct.pack('<Q', 99))
+        for command in 'read', 'status':
+            status, _, said = log(command, '--wait', '2000')
+            self.assertEqual(status, 1)
+            self.assertIn('log recover', said)
+        self.assertIn('epoch     100', log('recover')[1])
+        self.assertEqual(log('read')[0], 0)
+
+    def test_ring__that_nobody_could_open(self):
+        status, _, said = log('create', '--ring', str(64 * 16411), '--record', '128', '--replace')
+        self.assertEqual(status, 1)
+        self.assertIn('1114112', said)
 
     def test_tail__follows_beside_writers(self):
         path = os.path.join(self.folder.name, 'followed')

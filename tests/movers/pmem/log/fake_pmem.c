@@ -52,6 +52,11 @@ void fake_start(unsigned region)
     regions[region].starts++;
 }
 
+uint8_t *fake_bytes(unsigned region)
+{
+    return regions[region].bytes;
+}
+
 uint64_t sw_pmem_deadline_ms(uint32_t from_now_ms)
 {
     struct timespec now;

@@ -13,5 +13,6 @@ void fake_reset(void);
 /* Its server is gone: chains under way end as "maybe done", with a part of them done. */
 void fake_stop(unsigned region);
 void fake_start(unsigned region);
+uint8_t *fake_bytes(unsigned region);
 
 #endif

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "fake_pmem.h"
+#include "pmem/log/layout.h"
 
 enum { RECORD_BYTES = 200, RING_BYTES = 4096, WAIT_MS = 10000, SHORT_MS = 20 };
 
@@ -317,17 +318,217 @@ static void reader__believes_a_quorum(void **state)
     assert_int_equal(sw_pmem_log_reader_open(&options, soon(), NULL, &reader), SW_PMEM_LOG_OK);
     assert_int_equal(sw_pmem_log_reader_head(reader, &mark, soon()), SW_PMEM_LOG_OK);
     sw_pmem_log_reader_close(reader);
-    fake_stop(2);
     assert_int_equal(sw_pmem_log_reader_open(&options, soon(), NULL, &reader), SW_PMEM_LOG_OK);
+    fake_stop(2);
     assert_int_equal(sw_pmem_log_reader_head(reader, &mark, sw_pmem_deadline_ms(SHORT_MS)),
                      SW_PMEM_LOG_TIMEOUT);
     sw_pmem_log_reader_close(reader);
+    assert_int_equal(
+        sw_pmem_log_reader_open(&options, sw_pmem_deadline_ms(SHORT_MS), NULL, &reader),
+        SW_PMEM_LOG_TIMEOUT);
     sw_pmem_log_close(log);
+}
+
+/* It says what the writer knows, and the writer is not fenced. */
+static void reader__tells_of_the_log(void **state)
+{
+    (void)state;
+    struct sw_pmem_log *log = open_log();
+    struct sw_pmem_log_reader *reader = NULL;
+    struct sw_pmem_log_info known, seen;
+    struct sw_pmem_log_mark mark;
+    wait_all_live(log);
+    for (unsigned i = 0; i < 9; i++)
+        append(log, i);
+    sw_pmem_log_head(log, &mark);
+    assert_int_equal(sw_pmem_log_reader_open(&options, soon(), NULL, &reader), SW_PMEM_LOG_OK);
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(read_next(reader, &mark, WAIT_MS), SW_PMEM_LOG_OK);
+    assert_int_equal(sw_pmem_log_trim(log, &mark), SW_PMEM_LOG_OK);
+    append(log, 9);
+    wait_all_live(log);
+    for (unsigned i = 0; i < 100; i++) /* slots are written behind */
+        sw_pmem_log_poll(log);
+    sw_pmem_log_info_of(log, &known);
+    assert_int_equal(sw_pmem_log_reader_info_of(reader, &seen, soon()), SW_PMEM_LOG_OK);
+    assert_int_equal(seen.first_sequence, 3);
+    assert_int_equal(seen.next_sequence, 10);
+    assert_int_equal(seen.used_bytes, known.used_bytes);
+    assert_int_equal(seen.epoch, known.epoch);
+    assert_memory_equal(seen.states, known.states, sizeof(seen.states));
+    append(log, 10);
+    fake_stop(0);
+    assert_int_equal(sw_pmem_log_reader_info_of(reader, &seen, soon()), SW_PMEM_LOG_OK);
+    assert_int_equal(seen.next_sequence, 11);
+    assert_int_equal(seen.states[0], SW_PMEM_LOG_COPY_LOST);
+    sw_pmem_log_reader_close(reader);
+    sw_pmem_log_close(log);
+}
+
+/* ---- one bad copy ---- */
+
+static void put_word(unsigned copy, size_t offset, uint64_t word)
+{
+    memcpy(fake_bytes(copy) + offset, &word, sizeof(word));
+}
+
+static struct pml_geometry geometry_of(unsigned copy)
+{
+    struct pml_geometry geometry;
+    uint16_t which;
+    assert_int_equal(pml_superblock_parse(fake_bytes(copy), &geometry, &which), PML_FINE);
+    return geometry;
+}
+
+static void seal_superblock(unsigned copy, const struct pml_geometry *geometry, uint16_t which)
+{
+    static uint8_t control[PML_CONTROL_BYTES];
+    pml_control_format(geometry, which, control);
+    memcpy(fake_bytes(copy), control, PML_LINE_BYTES);
+}
+
+enum spoiler {
+    EPOCH_THE_LAST,
+    EPOCH_BEFORE_IT,
+    EPOCH_AFTER_IT,
+    EPOCH_AND_SETTLED,
+    SETTLED,
+    ALL_BUT_TAIL,
+    TAIL,
+    HEADS_BEYOND_THE_END,
+    NO_HEADS,
+    RING_TOO_LARGE,
+    RING_OF_A_PRIME,
+    RECORDS_TOO_LARGE,
+    ANOTHER_LOG,
+    ANOTHER_COPY,
+    NOTHING_LEFT,
+    RECORDS_LOST,
+    SPOILERS
+};
+
+static void spoil_words(enum spoiler how, unsigned copy)
+{
+    const uint64_t word = how == EPOCH_THE_LAST    ? PML_NUMBER_MAX
+                          : how == EPOCH_BEFORE_IT ? PML_NUMBER_MAX - 1
+                          : how == EPOCH_AFTER_IT  ? PML_NUMBER_MAX + 1
+                                                   : 1ull << 50;
+    if (how == TAIL)
+        put_word(copy, PML_TAIL_OFFSET, PML_NUMBER_MAX / 128 * 64);
+    if (how <= EPOCH_AND_SETTLED || how == ALL_BUT_TAIL)
+        put_word(copy, PML_EPOCH_OFFSET, word);
+    if (how >= EPOCH_AND_SETTLED && how <= ALL_BUT_TAIL)
+        put_word(copy, PML_SETTLED_OFFSET, word);
+    if (how == ALL_BUT_TAIL)
+        put_word(copy, PML_SHOWN_OFFSET, word);
+}
+
+static void spoil_copy(enum spoiler how, unsigned copy)
+{
+    uint8_t *bytes = fake_bytes(copy);
+    struct pml_geometry geometry = geometry_of(copy);
+    struct pml_slot slot = {.count = 1 << 20, .head = {.position = 1 << 20}};
+    spoil_words(how, copy);
+    if (how == HEADS_BEYOND_THE_END)
+        pml_slot_format(&geometry, &slot, bytes + PML_SLOT_OFFSET);
+    if (how == NO_HEADS)
+        memset(bytes + PML_SLOT_OFFSET, 0xff, PML_EPOCH_OFFSET - PML_SLOT_OFFSET);
+    if (how == RECORDS_LOST)
+        memset(bytes + PML_RING_OFFSET, 0, RING_BYTES);
+    if (how == NOTHING_LEFT)
+        memset(bytes, 0, FAKE_BYTES);
+    geometry.ring_bytes = how == RING_TOO_LARGE    ? PML_NUMBER_MAX / 128 * 64
+                          : how == RING_OF_A_PRIME ? 64 * 1000000007ull
+                                                   : RING_BYTES;
+    geometry.payload_max = how == RECORDS_TOO_LARGE ? RECORD_BYTES * 2 : RECORD_BYTES;
+    geometry.id[0] ^= how == ANOTHER_LOG;
+    if (how >= RING_TOO_LARGE && how <= ANOTHER_COPY)
+        seal_superblock(copy, &geometry, (uint16_t)((copy + (how == ANOTHER_COPY)) % 3));
+}
+
+static void read_all(unsigned end)
+{
+    struct sw_pmem_log_reader *reader = NULL;
+    struct sw_pmem_log_mark mark;
+    assert_int_equal(sw_pmem_log_reader_open(&options, soon(), NULL, &reader), SW_PMEM_LOG_OK);
+    assert_int_equal(sw_pmem_log_reader_head(reader, &mark, soon()), SW_PMEM_LOG_OK);
+    for (unsigned i = 0; i < end; i++)
+        assert_int_equal(read_next(reader, &mark, WAIT_MS), SW_PMEM_LOG_OK);
+    sw_pmem_log_reader_close(reader);
+}
+
+static void open__one_bad_copy_spoils_none(void **state)
+{
+    for (unsigned i = 0; i < SPOILERS * FAKE_REGIONS; i++) {
+        const enum spoiler how = (enum spoiler)(i / FAKE_REGIONS);
+        print_message("%u, copy %u\n", how, i % FAKE_REGIONS);
+        assert_int_equal(create_log(state), 0);
+        struct sw_pmem_log *log = open_log();
+        wait_all_live(log);
+        for (unsigned j = 0; j < 9; j++)
+            append(log, j);
+        wait_all_live(log);
+        sw_pmem_log_close(log);
+        spoil_copy(how, i % FAKE_REGIONS);
+        read_all(9);
+        for (unsigned j = 9; j < 12; j++) {
+            log = open_log();
+            append(log, j);
+            expect_records(log, 0, j + 1);
+            sw_pmem_log_close(log);
+        }
+        read_all(12);
+    }
+}
+
+/* It comes back to a writer that lives. */
+static void log__one_bad_copy_fences_nobody(void **state)
+{
+    for (unsigned how = 0; how < SPOILERS; how++) {
+        print_message("%u\n", how);
+        assert_int_equal(create_log(state), 0);
+        struct sw_pmem_log *log = open_log();
+        wait_all_live(log);
+        append(log, 0);
+        fake_stop(1);
+        append(log, 1);
+        spoil_copy((enum spoiler)how, 1);
+        fake_start(1);
+        for (unsigned i = 2; i < 12; i++)
+            append(log, i);
+        expect_records(log, 0, 12);
+        sw_pmem_log_close(log);
+    }
+}
+
+static void create__refuses_a_ring_that_nobody_can_open(void **state)
+{
+    (void)state;
+    struct sw_pmem_error error;
+    struct sw_pmem_log_geometry prime = {64 * 16411, RECORD_BYTES};
+    assert_int_equal(sw_pmem_log_create(&options, &prime, true, soon(), &error),
+                     SW_PMEM_LOG_INVALID);
+    assert_non_null(strstr(error.text, "one of 1114112 can"));
+    for (uint32_t payload = 0; payload <= PML_PAYLOAD_MAX; payload = payload * 3 + 100) {
+        struct pml_geometry geometry = {.copies = 1, .quorum = 1, .payload_max = payload};
+        const uint64_t record = pml_record_bytes(payload);
+        geometry.ring_bytes = record * 4 + 64;
+        geometry.ring_bytes = pml_ring_bytes_above(&geometry);
+        const uint64_t stage = pml_stage_bytes_of(&geometry);
+        assert_true(pml_geometry_is_valid(&geometry));
+        assert_true(stage >= 2 * record && geometry.ring_bytes % stage == 0);
+        geometry.ring_bytes = 64 * 1000000000039ull;
+        assert_int_equal(pml_stage_bytes_of(&geometry), 0);
+    }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(create__refuses_a_ring_that_nobody_can_open, create_log),
+        cmocka_unit_test(open__one_bad_copy_spoils_none),
+        cmocka_unit_test(log__one_bad_copy_fences_nobody),
+        cmocka_unit_test_setup(reader__tells_of_the_log, create_log),
         cmocka_unit_test_setup(create__takes_care_of_what_is_there, create_log),
         cmocka_unit_test_setup(open__finds_no_log, create_log),
         cmocka_unit_test_setup(open__waits_for_a_quorum, create_log),
