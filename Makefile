@@ -9,7 +9,7 @@ SOURCES = $(shell git ls-files -co --exclude-standard '*.c' '*.h' '*.cc' '*.hpp'
 	find src tests bench movers include examples -name '*.[ch]' -o -name '*.cc' -o -name '*.hpp')
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test check bench install format lint fuzz deb clean \
+.PHONY: help build demo test check bench soak install format lint fuzz deb clean \
 	setup-build setup-test setup-demo setup-fuzz setup-deb
 
 help: ## lists the targets
@@ -62,6 +62,10 @@ lint: setup-test ## checks layout, layers and style
 
 fuzz: setup-fuzz ## runs the fuzz targets for a minute each, the forger and a hostile host
 	@scripts/fuzz
+
+soak: setup-test ## an hour of hosts that are killed and stopped (SOAK="--minutes 5": less)
+	@$(MAKE) --no-print-directory build
+	@python3 tests/soak/soak.py build/src/cli/sidewire build/tests/soak/connects $(SOAK)
 
 deb: setup-deb ## builds the Debian packages into build-deb/
 	@scripts/deb

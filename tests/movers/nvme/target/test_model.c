@@ -158,7 +158,7 @@ static void event__is_told_once_until_it_is_read(void **state)
     assert_int_equal(host[0] + host[4], 2 + 3);
 }
 
-/* The controller lives on by its I/O queue, and events come; the memory of those requests is gone. */
+/* The controller lives on by its I/O queue, and events come; those requests' memory is gone. */
 static void event__has_no_request_of_a_queue_that_has_ended(void **state)
 {
     (void)state;
