@@ -13,8 +13,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/list.h"
+
 struct nvt_backend;
 struct nvt_backend_spec;
+struct nvt_region;
+struct nvt_slices;
 struct nvt_uring;
 
 enum nvt_io_kind {
@@ -33,11 +37,20 @@ struct nvt_io {
     bool is_durable;  /* a write that is on stable storage when done() is called (FUA) */
     bool deallocates; /* WRITE_ZEROES: the blocks may become holes */
     uint64_t offset, len_bytes;
-    uint8_t *data;           /* [len_bytes] of READ and WRITE */
-    struct nvt_uring *uring; /* of the thread */
-    int fixed_buffer; /* the number of the registered buffer that `data` is in, -1: of none */
+    uint8_t *data;             /* [len_bytes] of READ and WRITE */
+    struct nvt_uring *uring;   /* of the thread */
+    struct nvt_slices *slices; /* of the thread */
+    struct nvt_region *memory; /* the backend's, as NICs use it; NULL: they do not */
+    int fixed_buffer; /* the number of the registered buffer with `data` in it, -1: of none */
     /* Called once: from submit() or later from the loop. `status` is an NVMe status, 0: done. */
     void (*done)(struct nvt_io *io, uint16_t status);
+    /* Not 0: nobody wants it any more, and it may end with that status before it is over. NULL: it
+     * is always wanted. */
+    uint16_t (*given_up)(const struct nvt_io *io);
+    struct {
+        struct list_node node;
+        bool (*step)(struct nvt_io *io);
+    } slice;        /* of slices.h */
     uint64_t moved; /* the backend's own */
     void *owner;    /* the backend's own */
     void *user;
@@ -60,6 +73,9 @@ struct nvt_backend_ops {
     void (*close)(struct nvt_backend *backend);
     /* Several threads may call it at the same time. */
     void (*submit)(struct nvt_backend *backend, struct nvt_io *io);
+    /* Before a NIC moves the data of a READ or WRITE from or to the backend's memory: a status
+     * where there is no memory for it. NULL: there always is. */
+    uint16_t (*reach)(struct nvt_backend *backend, const struct nvt_io *io);
     /* The size as it is now: files grow. NULL: it never changes. */
     uint64_t (*size_bytes)(struct nvt_backend *backend);
 };

@@ -6,7 +6,11 @@
 #include <string.h>
 
 #include "nvme/target/backends.h"
+#include "nvme/target/guard.h"
 #include "nvme/target/large_pages.h"
+#include "nvme/target/pool.h"
+#include "nvme/target/slices.h"
+#include "nvme/target/zeroing.h"
 
 enum { BLOCK_BYTES = 4096 };
 
@@ -45,7 +49,9 @@ static int ram_open(const struct nvt_backend_setup *setup, struct nvt_backend **
     if (rc)
         return rc;
     struct ram *ram = (struct ram *)*out;
-    rc = nvt_large_pages_map(&ram->pages, (*out)->size_bytes);
+    rc = nvt_guard_open();
+    if (!rc)
+        rc = nvt_large_pages_map(&ram->pages, (*out)->size_bytes);
     if (rc) {
         snprintf(error, error_size, "ram: %llu MiB of memory cannot be had: %s",
                  (unsigned long long)((*out)->size_bytes >> 20), strerror(-rc));
@@ -63,33 +69,60 @@ static void ram_close(struct nvt_backend *backend)
     free(ram);
 }
 
-void nvt_memory_apply(const struct nvt_backend *backend, const struct nvt_io *io)
+bool nvt_memory_move(const struct nvt_backend *backend, const struct nvt_io *io)
 {
     uint8_t *at = backend->memory + io->offset;
-    switch (io->kind) {
-    case NVT_READ:
-        if (io->data != at)
-            memcpy(io->data, at, io->len_bytes);
-        break;
-    case NVT_WRITE:
-        if (io->data != at)
-            memcpy(at, io->data, io->len_bytes);
-        break;
-    case NVT_WRITE_ZEROES:
-    case NVT_DEALLOCATE: /* reads as zeroes from then on, as identify says */
-        memset(at, 0, io->len_bytes);
-        break;
-    case NVT_FLUSH:
-    case NVT_VERIFY:
-        break;
+    if (io->data == at)
+        return true;
+    return io->kind == NVT_READ ? nvt_guard_read(io->data, at, io->len_bytes)
+                                : nvt_guard_write(at, io->data, io->len_bytes);
+}
+
+/* Of memory that a NIC has pinned, no page may be given back: it would go on using it. */
+static int64_t ram_zero_part(struct ram *ram, const struct nvt_io *io, uint64_t at, uint64_t end)
+{
+    struct nvt_zeroing zeroing = {.base = ram->pages.base, .fd = ram->pages.fd};
+    zeroing.gives_back = !io->memory || nvt_region_enter(io->memory);
+    const int64_t next = nvt_zeroing_step(&zeroing, at, end);
+    if (zeroing.gives_back && io->memory)
+        nvt_region_leave(io->memory);
+    if (next > 0 && zeroing.gives_back)
+        nvt_large_pages_forget(&ram->pages, at, (uint64_t)next - at);
+    return next;
+}
+
+static bool ram_zero_step(struct nvt_io *io)
+{
+    const uint64_t end = io->offset + io->len_bytes;
+    const int64_t next = ram_zero_part(io->owner, io, io->offset + io->moved, end);
+    if (next >= 0 && (uint64_t)next < end) {
+        io->moved = (uint64_t)next - io->offset;
+        return false;
     }
+    io->done(io, next < 0 ? nvt_backend_status(ENOSPC, true) : 0);
+    return true;
 }
 
 static void ram_submit(struct nvt_backend *backend, struct nvt_io *io)
 {
-    nvt_memory_apply(backend, io);
-    if (io->kind == NVT_WRITE)
-        nvt_large_pages_note(&((struct ram *)backend)->pages, io->offset, io->len_bytes);
+    struct ram *ram = (struct ram *)backend;
+    switch (io->kind) {
+    case NVT_READ:
+    case NVT_WRITE:
+        if (!nvt_memory_move(backend, io))
+            return io->done(io, nvt_backend_status(ENOSPC, true));
+        if (io->kind == NVT_WRITE)
+            nvt_large_pages_note(&ram->pages, io->offset, io->len_bytes);
+        break;
+    case NVT_WRITE_ZEROES:
+    case NVT_DEALLOCATE: /* reads as zeroes from then on, as identify says */
+        io->owner = ram;
+        io->moved = 0;
+        return nvt_slices_add(io->slices, io, ram_zero_step);
+    case NVT_FLUSH:
+    case NVT_VERIFY:
+        break;
+    }
     io->done(io, 0);
 }
 

@@ -7,9 +7,9 @@
 
 extern const struct nvt_backend_ops nvt_ram, nvt_null, nvt_file, nvt_block, nvt_nvram, nvt_nvme;
 
-/* What an operation does to a backend in memory; FLUSH and VERIFY do nothing. Data may lie where
- * it belongs: then the NIC has moved it. */
-void nvt_memory_apply(const struct nvt_backend *backend, const struct nvt_io *io);
+/* READ and WRITE of a backend in memory. Data may lie where it belongs: then the NIC moves it.
+ * False: there is no page for some of it. */
+bool nvt_memory_move(const struct nvt_backend *backend, const struct nvt_io *io);
 
 /* A backend that fails and delays what `inner` would do; closes it, too. 0 or -ENOMEM. */
 int nvt_faulty_wrap(struct nvt_backend *inner, uint32_t error_ppm, uint64_t delay_ns,

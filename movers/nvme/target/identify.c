@@ -20,6 +20,9 @@ enum {
     SGLS = 1 << 0 | 1 << 2 /* keyed */ | 1 << 18 /* longer than data */ |
            1 << 20 /* offsets in capsules */,
     NMIC_SHARED = 1,
+    SIZE_LIMIT_SHIFT = 13,                 /* of Write Zeroes and Verify: 2^13 pages, 32 MiB */
+    RANGE_LIMIT_BLOCKS = (1 << 30) / 4096, /* of a range to be deallocated */
+    RANGES_LIMIT_BLOCKS = 4 * RANGE_LIMIT_BLOCKS, /* of all ranges of a command */
 };
 
 static void describe_ctrl(const struct nvt_ctrl *ctrl, struct nvme_id_ctrl *id)
@@ -180,10 +183,28 @@ static uint16_t list_ctrls(struct nvt_request *request)
     return 0;
 }
 
+static uint8_t command_set_of(const struct nvt_request *request)
+{
+    return (uint8_t)(le32toh(request->sqe.cdw11) >> 24);
+}
+
 static uint16_t identify_by_command_set(struct nvt_request *request)
 {
-    const uint8_t csi = (uint8_t)(le32toh(request->sqe.cdw11) >> 24);
-    return csi == NVME_CSI_NVM ? 0 : NVME_SC_INVALID_FIELD | NVME_SC_DNR; /* all limits are MDTS */
+    return command_set_of(request) == NVME_CSI_NVM ? 0 : NVME_SC_INVALID_FIELD | NVME_SC_DNR;
+}
+
+/* Limits of commands that move no data. What is longer is served, too, in slices (slices.h); a host
+ * that keeps to them gets its answers sooner, and other commands of its own are served between. */
+static uint16_t identify_limits(struct nvt_request *request)
+{
+    struct nvme_id_ctrl_nvm *id = (struct nvme_id_ctrl_nvm *)request->data;
+    if (command_set_of(request) != NVME_CSI_NVM)
+        return NVME_SC_INVALID_FIELD | NVME_SC_DNR;
+    id->vsl = id->wzsl = SIZE_LIMIT_SHIFT;
+    id->dmrl = UINT8_MAX; /* ranges */
+    id->dmrsl = htole32(RANGE_LIMIT_BLOCKS);
+    id->dmsl = htole64(RANGES_LIMIT_BLOCKS);
+    return 0;
 }
 
 static uint16_t list_command_sets(struct nvt_request *request)
@@ -224,8 +245,9 @@ static uint16_t identify_what(struct nvt_request *request)
         return identify_list_namespaces(request);
     case NVME_IDENTIFY_CNS_NS_DESC_LIST:
         return describe_namespace(request);
-    case NVME_IDENTIFY_CNS_CSI_NS:
     case NVME_IDENTIFY_CNS_CSI_CTRL:
+        return identify_limits(request);
+    case NVME_IDENTIFY_CNS_CSI_NS:
         return identify_by_command_set(request);
     case NVME_IDENTIFY_CNS_CSI_INDEPENDENT_ID_NS:
         return identify_independent(request);

@@ -77,23 +77,24 @@ static uint16_t take_range(struct nvt_request *request, enum nvt_io_kind kind)
 }
 
 /* What a backend has in memory moves from and to where it lies. */
-static void use_memory_of_backend(struct nvt_request *request)
+static uint16_t use_memory_of_backend(struct nvt_request *request)
 {
     struct nvt_namespace *ns = request->ns;
-    if (!ns->backend->memory)
-        return;
-    request->data = ns->backend->memory + request->io.offset;
+    struct nvt_backend *backend = ns->backend;
+    const uint16_t status =
+        backend->memory && backend->ops->reach ? backend->ops->reach(backend, &request->io) : 0;
+    if (status || !backend->memory)
+        return status;
+    request->data = backend->memory + request->io.offset;
     request->region = &ns->region;
+    return 0;
 }
 
 static uint16_t read_measure(struct nvt_request *request, uint64_t *bytes)
 {
     const uint16_t status = take_range(request, NVT_READ);
     *bytes = request->io.len_bytes;
-    if (status)
-        return status;
-    use_memory_of_backend(request);
-    return 0;
+    return status ? status : use_memory_of_backend(request);
 }
 
 static uint16_t write_measure(struct nvt_request *request, uint64_t *bytes)
@@ -103,7 +104,7 @@ static uint16_t write_measure(struct nvt_request *request, uint64_t *bytes)
     if (status)
         return status;
     if (!request->sgl.is_in_capsule && request->sgl.len_bytes >= *bytes)
-        use_memory_of_backend(request);
+        return use_memory_of_backend(request);
     return 0;
 }
 
@@ -123,10 +124,25 @@ static void io_done(struct nvt_io *io, uint16_t status)
     nvt_request_finish(request, status);
 }
 
+/* Nobody waits for it: its host or namespace has gone, or a reservation has been preempted. */
+static uint16_t io_given_up(const struct nvt_io *io)
+{
+    const struct nvt_request *request = io->user;
+    if (request->is_preempted)
+        return NVME_SC_CMD_ABORTED_PREMEPT;
+    if (request->queue->is_gone)
+        return NVME_SC_ABORT_REQ;
+    return request->ns->is_removed ? io_final_status(NVME_SC_INVALID_NS) : 0;
+}
+
 static void give_to_backend(struct nvt_request *request)
 {
-    struct nvt_backend *backend = request->ns->backend;
+    struct nvt_namespace *ns = request->ns;
+    struct nvt_backend *backend = ns->backend;
     request->io.uring = request->queue->thread->uring;
+    request->io.slices = &request->queue->thread->slices;
+    request->io.memory = backend->memory ? &ns->region : NULL;
+    request->io.given_up = io_given_up;
     backend->ops->submit(backend, &request->io);
 }
 
@@ -260,8 +276,12 @@ static void dsm_done(struct nvt_io *io, uint16_t status)
 
 static void dsm_next(struct nvt_request *request)
 {
-    struct nvt_namespace *ns = request->ns;
+    const struct nvt_namespace *ns = request->ns;
     const uint32_t ranges = (le32toh(request->sqe.cdw10) & 0xff) + 1;
+    request->io.user = request;
+    const uint16_t status = io_given_up(&request->io);
+    if (status)
+        return nvt_request_finish(request, status);
     while (request->steps_left) {
         struct nvme_dsm_range range;
         memcpy(&range, request->data + (ranges - request->steps_left) * sizeof(range),

@@ -107,3 +107,11 @@ void nvt_large_pages_note(struct nvt_large_pages *pages, uint64_t offset, uint64
                           MADV_COLLAPSE);
     }
 }
+
+void nvt_large_pages_forget(struct nvt_large_pages *pages, uint64_t offset, uint64_t len_bytes)
+{
+    const uint64_t end = (offset + len_bytes) / NVT_LARGE_PAGE_BYTES;
+    uint64_t piece = (offset + NVT_LARGE_PAGE_BYTES - 1) / NVT_LARGE_PAGE_BYTES;
+    for (; pages->written && piece < end; piece++)
+        atomic_store_explicit(&pages->written[piece], 0, memory_order_relaxed);
+}

@@ -26,5 +26,7 @@ void nvt_large_pages_unmap(struct nvt_large_pages *pages);
 
 /* Something was written there. Several threads may say so at the same time. */
 void nvt_large_pages_note(struct nvt_large_pages *pages, uint64_t offset, uint64_t len_bytes);
+/* Pages there were given back: pieces that lie in it begin anew. */
+void nvt_large_pages_forget(struct nvt_large_pages *pages, uint64_t offset, uint64_t len_bytes);
 
 #endif

@@ -28,6 +28,7 @@
 #include "nvme/target/pool.h"
 #include "nvme/target/reservation.h"
 #include "nvme/target/share.h"
+#include "nvme/target/slices.h"
 #include "nvme/target/worker.h"
 #include "nvme/wire/fabrics.h"
 #include "nvme/wire/sgl.h"
@@ -75,6 +76,7 @@ struct nvt_thread {
     bool has_freed;             /* memory, since they were fed */
     bool is_fed_alone;          /* some of them are for when the other threads stand still */
     struct nvt_uring *uring;    /* of backends; NULL where no backend needs it */
+    struct nvt_slices slices;   /* operations that take long */
     uint64_t now_ns;            /* as of its loop's last turn */
     uint64_t commands, errors;  /* counted */
 };

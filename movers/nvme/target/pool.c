@@ -3,12 +3,35 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
 #include "common/minmax.h"
 
 enum { ORDERS = NVT_POOL_SHIFT_MAX - NVT_POOL_SHIFT_MIN + 1, IN_USE = 0x80 };
+
+bool nvt_region_enter(struct nvt_region *region)
+{
+    atomic_fetch_add(&region->givers, 1);
+    if (!atomic_load(&region->is_pinned))
+        return true;
+    nvt_region_leave(region);
+    return false;
+}
+
+void nvt_region_leave(struct nvt_region *region)
+{
+    atomic_fetch_sub(&region->givers, 1);
+}
+
+void nvt_region_pin(struct nvt_region *region)
+{
+    atomic_store(&region->is_pinned, true);
+    while (atomic_load(&region->givers))
+        sched_yield(); /* a slice of slices.h at most */
+}
 
 static void push_block(struct nvt_pool *pool, int32_t at, int order)
 {

@@ -18,7 +18,15 @@ struct nvt_region {
     size_t len_bytes;
     int fixed_buffer;                     /* io_uring's number of it, -1: none */
     void *registered[NVT_REGION_DEVICES]; /* the transport's, by device */
+    _Atomic bool is_pinned;               /* a NIC knows its pages by where they lie, or may */
+    _Atomic uint32_t givers;              /* who gives pages back at the moment */
 };
+
+/* To give pages back: true until nvt_region_leave(). False: they are pinned. */
+bool nvt_region_enter(struct nvt_region *region);
+void nvt_region_leave(struct nvt_region *region);
+/* They are, or may be. Waits for who gives pages back. */
+void nvt_region_pin(struct nvt_region *region);
 
 struct nvt_pool {
     struct nvt_region region;

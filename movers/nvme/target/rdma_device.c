@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Devices: a protection domain and a completion queue of each, and what is registered there. */
 #include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
 
 #include "nvme/target/rdma.h"
 
@@ -120,6 +122,33 @@ struct nvr_device *nvr_device_of(struct nvr_thread *thread, struct ibv_context *
     return NULL;
 }
 
+/* Of this process, by NICs and by whomever; 0 where the system does not say. */
+static uint64_t pinned_bytes(void)
+{
+    char line[128];
+    unsigned long long kib = 0;
+    FILE *status = fopen("/proc/self/status", "re");
+    while (status && fgets(line, sizeof(line), status) && sscanf(line, "VmPin: %llu", &kib) != 1)
+        ;
+    if (status)
+        fclose(status);
+    return (uint64_t)kib << 10;
+}
+
+static struct ibv_mr *register_region(const struct nvr_device *device, struct nvt_region *region)
+{
+    const bool was_pinned = atomic_load(&region->is_pinned);
+    nvt_region_pin(region);
+    const uint64_t before = pinned_bytes();
+    struct ibv_mr *mr =
+        ibv_reg_mr(device->pd, region->base, region->len_bytes, IBV_ACCESS_LOCAL_WRITE);
+    if (!mr) /* memory that can only be read */
+        mr = ibv_reg_mr(device->pd, region->base, region->len_bytes, 0);
+    if (!was_pinned && pinned_bytes() < before + region->len_bytes) /* a NIC in user space */
+        atomic_store(&region->is_pinned, false);
+    return mr;
+}
+
 struct ibv_mr *nvr_device_register(struct nvr_device *device, struct nvt_region *region)
 {
     void **registered = &region->registered[device->index];
@@ -130,9 +159,7 @@ struct ibv_mr *nvr_device_register(struct nvr_device *device, struct nvt_region 
     pthread_mutex_lock(lock);
     mr = *registered; /* of a thread that was faster */
     if (!mr)
-        mr = ibv_reg_mr(device->pd, region->base, region->len_bytes, IBV_ACCESS_LOCAL_WRITE);
-    if (!mr) /* memory that can only be read */
-        mr = ibv_reg_mr(device->pd, region->base, region->len_bytes, 0);
+        mr = register_region(device, region);
     __atomic_store_n(registered, mr, __ATOMIC_RELEASE);
     pthread_mutex_unlock(lock);
     return mr;

@@ -103,12 +103,14 @@ static void *run_thread(void *arg)
     return NULL;
 }
 
-/* Those beside the program's. Signals are for that. */
+/* Those beside the program's. Signals are for that, but for what a thread's own access raises: the
+ * kernel would end the process (guard.h). */
 static int server_start_threads(struct nvr_server *server)
 {
     sigset_t all, before;
     int rc = 0;
     sigfillset(&all);
+    sigdelset(&all, SIGBUS);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     for (uint32_t i = 1; i < server->thread_count && !rc; i++) {
         struct nvr_thread *thread = &server->threads[i];

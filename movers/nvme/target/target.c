@@ -21,6 +21,7 @@ int nvt_target_add_thread(struct nvt_target *target, size_t pool_bytes)
     *thread = (struct nvt_thread){.number = target->thread_count};
     nvt_shares_init(&thread->shares);
     list_init(&thread->waiting_places);
+    nvt_slices_init(&thread->slices);
     const int rc = nvt_pool_init(&thread->pool, pool_bytes);
     target->thread_count += !rc;
     return rc;

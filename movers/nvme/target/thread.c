@@ -56,7 +56,7 @@ void nvr_thread_let_others_go(struct nvr_thread *thread)
     if (server->thread_count == 1)
         return;
     for (uint32_t i = 0; i < server->thread_count; i++)
-        if (server->threads[i].wants_wake)
+        if (server->threads[i].wants_wake || nvt_slices_any(&server->threads[i].base->slices))
             wake_up(&server->threads[i]);
     server->is_alone = false;
     nvt_gate_open(&server->gate);
@@ -116,6 +116,7 @@ static bool poll_once(struct nvr_thread *thread)
     for (uint32_t i = 0; i < thread->device_count; i++)
         any = nvr_device_poll(thread->server, &thread->devices[i]) || any;
     any = nvt_thread_feed(thread->base, thread->server->is_alone) || any;
+    any = nvt_slices_run(&thread->base->slices, NVT_SLICES_NS) || any;
     nvr_sends_post(thread);
     any = nvt_uring_submit(&thread->uring) || any;
     return end_io(thread) || any;

@@ -14,7 +14,7 @@ struct nvt_queue admin, io_queue;
 uint8_t host[HOST_BYTES], capsule[IN_CAPSULE];
 struct nvf_cqe response;
 int answers, cuts;
-bool holds, holds_answers;
+bool holds, holds_answers, slices_wait;
 struct nvt_request *fetching, *answering;
 
 enum { HISTORY = 8, REQUESTS_MAX = 128, PLACES = 32 };
@@ -125,7 +125,7 @@ int setup(void **state)
     make_queue(&io_queue, 1);
     memset(host, 0, sizeof(host));
     answers = cuts = 0;
-    holds = holds_answers = false;
+    holds = holds_answers = slices_wait = false;
     return 0;
 }
 
@@ -162,6 +162,8 @@ uint16_t say_with(struct nvt_queue *queue, const struct nvf_sqe *sqe, uint32_t d
     request->in_capsule_bytes = data_bytes;
     request->in_capsule_region = &capsule_region;
     nvt_request_begin(queue, request);
+    while (!slices_wait && nvt_slices_run(&queue->thread->slices, 0)) {
+    }
     return answers == before ? WAITS : le16toh(response.status) >> 1;
 }
 

@@ -18,6 +18,7 @@ extern uint8_t host[HOST_BYTES], capsule[IN_CAPSULE];
 extern struct nvf_cqe response; /* the last */
 extern int answers, cuts;
 extern bool holds, holds_answers; /* fetches, or answers, wait for the test */
+extern bool slices_wait;          /* as long operations do */
 extern struct nvt_request *fetching, *answering;
 
 /* A target with a subsystem, which has a namespace in memory; no host is connected. */

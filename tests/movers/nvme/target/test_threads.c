@@ -15,12 +15,15 @@
 #include <nvme/types.h>
 #include <pthread.h>
 #include <semaphore.h>
+#include <signal.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include "nvme/target/config.h"
+#include "nvme/target/guard.h"
 #include "nvme/target/serving.h"
 #include "nvme/target/thread.h"
 #include "sidewire/nvme.h"
@@ -318,6 +321,21 @@ static void join_hosts(struct host *hosts)
     assert_string_equal(said, "");
 }
 
+/* All of a batch; how many have failed. */
+static uint32_t count_failures(struct host *host)
+{
+    struct sw_nvme_result results[BATCH];
+    uint32_t failures = 0;
+    for (uint32_t ended = 0, taken; ended < BATCH; ended += taken) {
+        taken = sw_nvme_queue_take(host->queue, results, BATCH);
+        for (uint32_t i = 0; i < taken; i++)
+            failures += results[i].status != SW_NVME_OK;
+        if (!taken && sw_nvme_queue_wait(host->queue, sw_nvme_deadline_ms(WAIT_MS)))
+            fail_msg("no answer comes");
+    }
+    return failures;
+}
+
 /* ---- cases ---- */
 
 static uint32_t busy_threads;
@@ -427,6 +445,87 @@ static void reservations__preempt_under_load(void **state)
     assert_int_equal(server.target.serial, 0);
 }
 
+/* ---- what hosts may do to memory ---- */
+
+static struct sigaction guard; /* cmocka puts its own in the place, before each test */
+static char mapped[] = "/tmp/sidewire-mapped-XXXXXX";
+
+static void add_mapped(void)
+{
+    char text[64];
+    snprintf(text, sizeof(text), "nvram:%s", mapped);
+    sigaction(SIGBUS, &guard, NULL);
+    edit(text, 0);
+}
+
+/* The NIC moves data from and to where the file is mapped. */
+static void nvram__a_shorter_file_fails_its_commands_alone(void **state)
+{
+    (void)state;
+    static struct host hosts[HOSTS];
+    struct host user = {.number = 0, .nsid = 3, .blocks = 16};
+    const int fd = mkstemp(mapped);
+    assert_int_equal(ftruncate(fd, BATCH * 16 * BLOCK), 0);
+    give_order(add_mapped);
+    assert_string_equal(said, "");
+    start_hosts(hosts, ROUNDS);
+    assert_null(bring_up(&user));
+    assert_null(write_and_read(&user, 1));
+    assert_int_equal(ftruncate(fd, 16 * BLOCK), 0);
+    for (int writes = 0; writes < 2; writes++) {
+        assert_null(begin_batch(&user, writes));
+        assert_int_equal(count_failures(&user), BATCH - 1);
+    }
+    assert_int_equal(ftruncate(fd, BATCH * 16 * BLOCK), 0);
+    assert_null(write_and_read(&user, 2)); /* by the same connection */
+    bring_down(&user);
+    join_hosts(hosts);
+    close(fd);
+    unlink(mapped);
+}
+
+static int resident_pages;
+
+static void count_resident_pages(void)
+{
+    static uint8_t states[(16 << 20) / BLOCK];
+    const struct nvt_subsystem *subsystem = nvt_subsystem_find(&server.target, NQN);
+    const struct nvt_backend *backend = subsystem->namespaces[1]->backend;
+    mincore(backend->memory, backend->size_bytes, states);
+    resident_pages = 0;
+    for (size_t i = 0; i < sizeof(states); i++)
+        resident_pages += states[i] & 1;
+}
+
+static void dsm__gives_back_what_the_nic_has_written(void **state)
+{
+    (void)state;
+    enum { RANGES = 256 };
+    struct host user = {.number = 1, .nsid = 1, .blocks = 16};
+    struct sw_nvme_result result = {.status = SW_NVME_TIMEOUT};
+    assert_null(bring_up(&user));
+    assert_null(write_and_read(&user, 1));
+    give_order(count_resident_pages);
+    assert_true(resident_pages >= BATCH * 16);
+    struct nvme_dsm_range *ranges = (struct nvme_dsm_range *)user.data;
+    for (int i = 0; i < RANGES; i++)
+        ranges[i] = (struct nvme_dsm_range){.nlb = htole32((16 << 20) / BLOCK)};
+    const struct sw_nvme_io io = {
+        .nsid = 1, .data = user.data, .bytes = RANGES * sizeof(*ranges), .mem = user.mem};
+    assert_int_equal(sw_nvme_dsm(user.queue, &io), SW_NVME_OK);
+    while (!sw_nvme_queue_take(user.queue, &result, 1))
+        assert_int_equal(sw_nvme_queue_wait(user.queue, sw_nvme_deadline_ms(WAIT_MS)), SW_NVME_OK);
+    assert_int_equal(result.status, SW_NVME_OK);
+    give_order(count_resident_pages);
+    assert_int_equal(resident_pages, 0);
+    assert_null(begin_batch(&user, false));
+    assert_null(end_batch(&user));
+    for (size_t i = 0; i < BATCH * 16 * BLOCK; i++)
+        assert_int_equal(user.data[i], 0);
+    assert_null(write_and_read(&user, 2));
+    bring_down(&user);
+}
+
 static void stop__ends_what_is_under_way(void **state)
 {
     (void)state;
@@ -447,10 +546,17 @@ static void stop__ends_what_is_under_way(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(threads__what_is_written_is_read), SHARED(threads__what_is_written_is_read),
-        CASE(serving__changes_under_load),      CASE(queues__end_under_load),
-        SHARED(queues__end_under_load),         CASE(reservations__preempt_under_load),
+        CASE(threads__what_is_written_is_read),
+        SHARED(threads__what_is_written_is_read),
+        CASE(serving__changes_under_load),
+        CASE(queues__end_under_load),
+        SHARED(queues__end_under_load),
+        CASE(reservations__preempt_under_load),
+        CASE(nvram__a_shorter_file_fails_its_commands_alone),
+        CASE(dsm__gives_back_what_the_nic_has_written),
         CASE(stop__ends_what_is_under_way),
     };
+    if (nvt_guard_open() || sigaction(SIGBUS, NULL, &guard))
+        return 1;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
