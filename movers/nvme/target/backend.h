@@ -78,6 +78,7 @@ struct nvt_backend_ops {
     uint16_t (*reach)(struct nvt_backend *backend, const struct nvt_io *io);
     /* The size as it is now: files grow. NULL: it never changes. */
     uint64_t (*size_bytes)(struct nvt_backend *backend);
+    bool is_size_far; /* it has to be asked for, which may take long: not while hosts are served */
 };
 
 /* Each backend begins with it. */

@@ -329,4 +329,5 @@ const struct nvt_backend_ops nvt_nvme = {.kind = "nvme",
                                          .open = backend_nvme_open_device,
                                          .close = close_device,
                                          .submit = backend_nvme_submit_io,
-                                         .size_bytes = backend_nvme_size_now};
+                                         .size_bytes = backend_nvme_size_now,
+                                         .is_size_far = true};

@@ -147,8 +147,9 @@ struct nvt_target {
     uint32_t serial; /* not 0: threads serve one after the other, until something rare is over */
     pthread_mutex_t error_lock; /* of the error logs */
     struct list subsystems, ports;
-    uint64_t genctr; /* of discovery */
-    uint64_t now_ns; /* for all but I/O commands */
+    uint64_t genctr;     /* of discovery */
+    uint64_t now_ns;     /* for all but I/O commands */
+    uint64_t refresh_ns; /* when to look at the sizes of backends again */
     uint32_t ctrl_count;
     uint64_t ctrl_serial; /* of the last controller that was made */
     uint64_t ana_changes;
@@ -408,13 +409,16 @@ int nvt_target_init(struct nvt_target *target, const struct nvt_transport *trans
 /* One thread more, while none serves. Returns 0 or a negative errno. */
 int nvt_target_add_thread(struct nvt_target *target, size_t pool_bytes);
 void nvt_target_free(struct nvt_target *target);
-/* Time has passed: keep-alive. Returns when to call again at the latest. */
+/* Time has passed: keep-alive, files that have grown. Returns when to call again at the latest. */
 uint64_t nvt_target_tick(struct nvt_target *target, uint64_t now_ns);
 /* Goes on with requests that wait for memory, if some has become free. Only whoever runs the thread
  * calls it, between other things: what gives memory back may be ending a queue, and must not find
  * that its requests have begun again meanwhile. `is_alone`: the other threads stand still. Whether
  * there were any. */
 bool nvt_thread_feed(struct nvt_thread *thread, bool is_alone);
+
+/* Backends may have grown: tells hosts. `asks_far`: also where that may take long. */
+void nvt_target_refresh(struct nvt_target *target, bool asks_far);
 
 /* NULL: there is one of that name, or no memory. Its namespaces are added one by one. */
 struct nvt_subsystem *nvt_subsystem_add(struct nvt_target *target,

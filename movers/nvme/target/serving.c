@@ -234,18 +234,6 @@ static void set_secrets(struct step *step)
 
 /* ---- all of it ---- */
 
-/* Files may have grown. */
-static void refresh_sizes(struct nvt_target *target)
-{
-    for (struct list_node *node = list_first(&target->subsystems); node;
-         node = list_after(&target->subsystems, node)) {
-        struct nvt_subsystem *subsystem = LIST_MEMBER(node, struct nvt_subsystem, node);
-        for (uint32_t nsid = 1; nsid <= NVT_NSID_MAX; nsid++)
-            if (subsystem->namespaces[nsid])
-                nvt_namespace_refresh(subsystem->namespaces[nsid]);
-    }
-}
-
 int nvr_serving_open(struct nvr_serving *serving, struct nvr_server *server)
 {
     serving->server = server;
@@ -262,7 +250,7 @@ void nvr_serving_close(struct nvr_serving *serving)
 int nvr_serving_apply(struct nvr_serving *serving, struct nvt_config *config)
 {
     struct step step = {.serving = serving, .config = config};
-    refresh_sizes(&serving->server->target);
+    nvt_target_refresh(&serving->server->target, true);
     nvt_config_diff(serving->config, config, make_change, &step);
     set_secrets(&step);
     nvt_config_free(serving->config);

@@ -13,6 +13,7 @@ static_assert(sizeof(struct nvt_tally) == LINE_BYTES, "threads do not write to t
 
 #define NS_PER_MS 1000000ull
 #define TICK_MS 100ull
+#define REFRESH_MS 1000ull /* how often files are looked at: they may have grown */
 
 int nvt_target_add_thread(struct nvt_target *target, size_t pool_bytes)
 {
@@ -100,9 +101,26 @@ static void check_alive(struct nvt_ctrl *ctrl, void *arg)
     }
 }
 
+void nvt_target_refresh(struct nvt_target *target, bool asks_far)
+{
+    for (struct list_node *node = list_first(&target->subsystems); node;
+         node = list_after(&target->subsystems, node)) {
+        struct nvt_subsystem *subsystem = LIST_MEMBER(node, struct nvt_subsystem, node);
+        for (uint32_t nsid = 1; nsid <= NVT_NSID_MAX && subsystem->namespace_count; nsid++) {
+            struct nvt_namespace *ns = subsystem->namespaces[nsid];
+            if (ns && (asks_far || !ns->backend->ops->is_size_far))
+                nvt_namespace_refresh(ns);
+        }
+    }
+}
+
 uint64_t nvt_target_tick(struct nvt_target *target, uint64_t now_ns)
 {
     nvt_target_each_ctrl(target, check_alive, &now_ns);
+    if (now_ns >= target->refresh_ns) {
+        target->refresh_ns = now_ns + REFRESH_MS * NS_PER_MS;
+        nvt_target_refresh(target, false);
+    }
     return now_ns + TICK_MS * NS_PER_MS;
 }
 

@@ -207,6 +207,61 @@ static void namespace__removed_goes_after_its_last_request(void **state)
     assert_int_equal(say(&io_queue, &sqe), NVME_SC_INVALID_NS | NVME_SC_DNR);
 }
 
+static uint64_t grown_bytes;
+
+static uint64_t size_of_grown(struct nvt_backend *backend)
+{
+    (void)backend;
+    return grown_bytes;
+}
+
+static void close_nothing(struct nvt_backend *backend)
+{
+    (void)backend;
+}
+
+/* Without anybody who reads a configuration. */
+static void namespace__that_has_grown_is_told_in_time(void **state)
+{
+    (void)state;
+    const struct nvt_config_namespace config = {.nsid = 2};
+    const struct nvt_backend_ops ops = {.close = close_nothing, .size_bytes = size_of_grown};
+    const struct nvt_backend_ops far = {
+        .close = close_nothing, .size_bytes = size_of_grown, .is_size_far = true};
+    struct nvt_backend backend = {.ops = &ops, .size_bytes = 8192, .block_bytes = 4096};
+    struct nvt_namespace *ns;
+    grown_bytes = 8192;
+    begin();
+    assert_int_equal(nvt_namespace_add(subsystem, &config, &backend, &ns), 0);
+    struct nvf_sqe sqe = command(nvme_admin_set_features, 0, 0, 0);
+    sqe.cdw10 = htole32(NVME_FEAT_FID_ASYNC_EVENT);
+    sqe.cdw11 = htole32(1 << 8);
+    assert_int_equal(say(&admin, &sqe), 0);
+    sqe = command(nvme_admin_get_log_page, 0, 0, 4096);
+    sqe.cdw10 = htole32(NVME_LOG_LID_CHANGED_NS | 1023u << 16);
+    assert_int_equal(say(&admin, &sqe), 0); /* that it was added */
+    sqe = command(nvme_admin_async_event, 0, 0, 0);
+    assert_int_equal(say(&admin, &sqe), WAITS);
+    const int before = answers;
+    const uint64_t now_ns = 1000000000;
+    nvt_target_tick(&target, now_ns);
+    assert_int_equal(answers, before);
+    grown_bytes = 16384;
+    nvt_target_tick(&target, now_ns + 1);
+    assert_int_equal(ns->blocks, 2); /* it is not looked at each time */
+    nvt_target_tick(&target, now_ns + 1000000001);
+    assert_int_equal(ns->blocks, 4);
+    assert_int_equal(answers, before + 1);
+    assert_int_equal(le64toh(response.result), 2 | NVME_LOG_LID_CHANGED_NS << 16);
+    backend.ops = &far;
+    grown_bytes = 32768;
+    nvt_target_tick(&target, now_ns + 3000000000);
+    assert_int_equal(ns->blocks, 4); /* it may not stop hosts */
+    nvt_target_refresh(&target, true);
+    assert_int_equal(ns->blocks, 8);
+    nvt_namespace_remove(ns);
+}
+
 static void subsystem__a_host_that_is_no_longer_allowed_is_cut(void **state)
 {
     (void)state;
@@ -463,6 +518,7 @@ int main(void)
         CASE(event__has_no_request_of_a_queue_that_has_ended),
         CASE(event__requests_end_with_a_reset),
         CASE(namespace__removed_goes_after_its_last_request),
+        CASE(namespace__that_has_grown_is_told_in_time),
         CASE(subsystem__a_host_that_is_no_longer_allowed_is_cut),
         CASE(subsystem__removed_goes_with_its_last_controller),
         CASE(port__serves_what_it_is_told),
