@@ -15,6 +15,7 @@
 
 #include "common/minmax.h"
 #include "nvme/target/backends.h"
+#include "nvme/target/claim.h"
 #include "nvme/target/uring.h"
 
 enum { BLOCK_BYTES = 4096, SECTOR_BYTES = 512, VERIFY_BYTES = 1 << 20 };
@@ -260,6 +261,8 @@ static int open_either(const struct nvt_backend_setup *setup, const struct nvt_b
         rc = measure_file(file, setup->path, error, error_size);
     if (!rc)
         rc = choose_block(file, setup->block_bytes, setup->path, error, error_size);
+    if (!rc)
+        rc = nvt_claim_take(setup, &file->backend.claim, error, error_size);
     if (rc) {
         if (!*error)
             snprintf(error, error_size, "%s cannot be opened%s: %s", setup->path,
@@ -289,6 +292,7 @@ static void close_either(struct nvt_backend *backend)
 {
     struct file *file = (struct file *)backend;
     close(file->fd);
+    nvt_claim_release(backend->claim);
     free(file);
 }
 

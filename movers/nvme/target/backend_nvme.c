@@ -16,6 +16,7 @@
 #include <nvme/types.h>
 
 #include "nvme/target/backends.h"
+#include "nvme/target/claim.h"
 #include "nvme/target/uring.h"
 #include "nvme/wire/fabrics.h"
 
@@ -283,6 +284,7 @@ static void close_device(struct nvt_backend *backend)
     if (device->fd >= 0)
         close(device->fd);
     free(device->zeroes);
+    nvt_claim_release(backend->claim);
     free(device);
 }
 
@@ -296,6 +298,8 @@ static int backend_nvme_open_device(const struct nvt_backend_setup *setup, struc
     device->backend.is_read_only = setup->is_read_only;
     device->fd = open(setup->path, (setup->is_read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC);
     int rc = device->fd < 0 ? -errno : inquire_device(device, setup, error, error_size);
+    if (!rc)
+        rc = nvt_claim_take(setup, &device->backend.claim, error, error_size);
     if (!rc) {
         rc = nvt_uring_open_commands(setup->uring);
         if (rc)

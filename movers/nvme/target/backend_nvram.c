@@ -23,6 +23,7 @@
 
 #include "common/minmax.h"
 #include "nvme/target/backends.h"
+#include "nvme/target/claim.h"
 #include "nvme/target/guard.h"
 #include "nvme/target/slices.h"
 #include "nvme/target/uring.h"
@@ -230,7 +231,9 @@ static int nvram_open_file(struct nvram *nvram, const struct nvt_backend_setup *
     nvram->mapped_bytes = size;
     nvram->backend.size_bytes = size;
     nvram->backend.block_bytes = block;
-    return setup->is_read_only ? 0 : fill_holes(nvram->fd, &stat, setup->path, error, error_size);
+    const int rc = nvt_claim_take(setup, &nvram->backend.claim, error, error_size);
+    return rc || setup->is_read_only ? rc
+                                     : fill_holes(nvram->fd, &stat, setup->path, error, error_size);
 }
 
 static int backend_nvram_map_file(struct nvram *nvram)
@@ -254,6 +257,7 @@ static void close_nvram(struct nvt_backend *backend)
         munmap(backend->memory, nvram->mapped_bytes);
     if (nvram->fd >= 0)
         close(nvram->fd);
+    nvt_claim_release(backend->claim);
     free(nvram);
 }
 

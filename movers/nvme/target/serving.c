@@ -98,7 +98,8 @@ static void change_subsystem(struct step *step, const struct nvt_config_change *
 /* ---- namespaces ---- */
 
 static int open_backend(const struct step *step, const struct nvt_config_namespace *config,
-                        struct nvt_backend **out, char *error, size_t error_bytes)
+                        const struct nvt_namespace *old, struct nvt_backend **out, char *error,
+                        size_t error_bytes)
 {
     struct nvt_backend_spec *spec = malloc(sizeof(*spec)); /* has a path in it */
     if (!spec) {
@@ -107,8 +108,8 @@ static int open_backend(const struct step *step, const struct nvt_config_namespa
     }
     int rc = nvt_backend_spec_parse(config->backend, spec, error, error_bytes);
     if (!rc)
-        rc = nvt_backend_open(spec, &step->serving->server->threads[0].uring, out, error,
-                              error_bytes);
+        rc = nvt_backend_open(spec, old ? old->backend : NULL,
+                              &step->serving->server->threads[0].uring, out, error, error_bytes);
     free(spec);
     return rc;
 }
@@ -122,7 +123,7 @@ static void serve_namespace(struct step *step, struct nvt_subsystem *subsystem,
     struct nvt_namespace *old = subsystem->namespaces[config->nsid], *ns;
     struct nvt_config_subsystem *mine = nvt_config_find_subsystem(step->config, subsystem->nqn);
     struct nvt_config_namespace *entry = nvt_config_find_namespace(mine, config->nsid);
-    int rc = open_backend(step, config, &backend, error, sizeof(error));
+    int rc = open_backend(step, config, old, &backend, error, sizeof(error));
     if (!rc) {
         if (old)
             nvt_namespace_remove(old);

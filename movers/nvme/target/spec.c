@@ -185,7 +185,7 @@ static int parse_valued(const char *name, const char *value, struct nvt_backend_
                                value);
     } else {
         return refuse_spec(error,
-                           "there is no option \"%s\"; there are bs=, ro, uuid=, nguid=, "
+                           "there is no option \"%s\"; there are bs=, ro, shared, uuid=, nguid=, "
                            "nsid=, error=, short= and delay= (a comma in a path is \",,\")",
                            name);
     }
@@ -203,6 +203,10 @@ static int spec_parse_option(const char *text, size_t len, struct nvt_backend_sp
     option[len] = '\0';
     if (strcmp(option, "ro") == 0) {
         out->read_only = true;
+        return 0;
+    }
+    if (strcmp(option, "shared") == 0) {
+        out->shared = true;
         return 0;
     }
     char *value = strchr(option, '=');

@@ -30,15 +30,15 @@ enum nvt_backend_kind {
 
 /*
  * KIND:REST[,OPTION...]. REST is a size for ram and null, else a path, in which a comma is written
- * twice. Options: bs=512|4096, ro, uuid=, nguid=, nsid=, and for tests error=1%, short=1%,
- * delay=10us.
+ * twice. Options: bs=512|4096, ro, shared, uuid=, nguid=, nsid=, and for tests error=1%,
+ * short=1%, delay=10us.
  */
 struct nvt_backend_spec {
     enum nvt_backend_kind kind;
     char path[PATH_MAX];
     uint64_t size_bytes;  /* of ram and null, else 0 */
     uint32_t block_bytes; /* 512, 4096, or 0 where it is not said */
-    bool read_only, has_uuid, has_nguid;
+    bool read_only, shared, has_uuid, has_nguid;
     uint8_t uuid[NVT_UUID_BYTES], nguid[NVT_UUID_BYTES];
     uint32_t nsid;                 /* 0 where it is not said */
     uint32_t error_ppm, short_ppm; /* of a million requests: how many fail, how many end early */

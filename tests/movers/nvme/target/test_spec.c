@@ -137,6 +137,7 @@ static void backend_spec_parse__faults(void **state)
         {"ram:1M,ro,", "empty"},
         {"ram:1M,fast", "no option"},
         {"ram:1M,ro=1", "no option"},
+        {"file:a,shared=1", "no option"},
         {"ram:1M,nsid=0", "nsid=0"},
         {"ram:1M,nsid=4294967295", "nsid="},
         {"ram:1M,uuid=12", "uuid=12"},
@@ -222,6 +223,7 @@ static void default_uuid__stays(void **state)
     nvt_default_uuid(MACHINE, "nqn.a", 1, &spec, first);
     assert_int_equal(first[6] >> 4, 8);
     assert_int_equal(first[8] >> 6, 2);
+    assert_true(parse("file:a,shared")->shared);
     parse("file:/srv/disk.img,ro,bs=4096");
     nvt_default_uuid(MACHINE, "nqn.a", 1, &spec, other);
     assert_memory_equal(first, other, sizeof(first));

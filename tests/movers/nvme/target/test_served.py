@@ -1,0 +1,174 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""What one target serves, no other one serves without being told to.
+
+usage: test_served.py SIDEWIRE
+"""
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'))
+from programs import NQN, PORT, say  # noqa: E402
+
+
+class Target:
+    def __init__(self, sidewire, port, *words):
+        self.sidewire = sidewire
+        listen = ['--listen', f'127.0.0.1:{port}'] if port else []
+        self.process = subprocess.Popen(
+            [sidewire, 'nvme', 'target', *listen, *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.said = ''
+        self.serves = self.wait_for('Ctrl-C')
+
+    def wait_for(self, words):
+        """False: it has ended."""
+        while True:
+            line = self.process.stdout.readline()
+            self.said += line
+            if words in line:
+                return True
+            if not line:
+                self.process.wait()
+                return False
+
+    def control(self, line):
+        tried = subprocess.run(
+            [self.sidewire, 'nvme', 'target', *line.split(), '--pid', str(self.process.pid)],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+        return tried.returncode, tried.stdout + tried.stderr
+
+    def end(self, number=signal.SIGTERM):
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+            self.process.wait(timeout=20)
+
+
+def names(text, path, target):
+    return f'{path}: ' in text and f'(PID {target.process.pid})' in text
+
+
+def refused(sidewire, path):
+    """By another target, and by the same one."""
+    good = True
+    for first, second in ('file', 'file'), ('file', 'nvram'), ('nvram', 'file,ro'):
+        one = Target(sidewire, PORT, '--namespace', f'{first}:{path}')
+        kind, _, option = second.partition(',')
+        spec = f'{kind}:{path}' + (',' + option if option else '')
+        two = Target(sidewire, PORT + 1, '--namespace', spec)
+        good &= say(
+            one.serves and not two.serves and names(two.said, path, one) and 'sidewire' in two.said,
+            f'{second} of what is served by {first} is refused by name and PID',
+            two.said,
+        )
+        two.end()
+        code, text = one.control(f'add --namespace {spec}')
+        good &= say(
+            code and path in text and 'this process' in text,
+            'also by add, to the target that serves it',
+            text,
+        )
+        one.end()
+    return good
+
+
+def killed(sidewire, path):
+    one = Target(sidewire, PORT, '--namespace', f'file:{path}')
+    one.end(signal.SIGKILL)
+    two = Target(sidewire, PORT + 1, '--namespace', f'file:{path}')
+    good = say(two.serves, 'a target that was killed leaves no lock', two.said)
+    code, text = two.control('remove --namespace 1')
+    three = Target(sidewire, PORT, '--namespace', f'file:{path}')
+    good &= say(
+        not code and three.serves, 'nor does a namespace that was removed', text, three.said
+    )
+    two.end()
+    three.end()
+    return good
+
+
+def shared(sidewire, path):
+    one = Target(sidewire, PORT, '--namespace', f'file:{path},shared')
+    two = Target(sidewire, PORT + 1, '--namespace', f'file:{path},shared')
+    good = say(one.serves and two.serves, 'those who say so share', one.said, two.said)
+    code, text = one.control(f'add --namespace nvram:{path}')
+    good &= say(code and 'shared' in text, 'and nobody else has it alone', text)
+    one.end()
+    two.end()
+    one = Target(sidewire, PORT, '--namespace', f'file:{path},ro')
+    two = Target(sidewire, PORT + 1, '--namespace', f'file:{path},ro')
+    good &= say(one.serves and two.serves, 'readers share', one.said, two.said)
+    one.end()
+    two.end()
+    memory = Target(sidewire, PORT, '--namespace', 'ram:1M,shared')
+    good &= say(not memory.serves and 'leave shared away' in memory.said, 'memory is not shared')
+    memory.end()
+    return good
+
+
+def replaced(sidewire, path):
+    """A namespace is opened anew while the old one serves."""
+    file = path + '.json'
+
+    def write(backend):
+        namespace = {'nsid': 1, 'enable': 1, 'device': {'path': backend}}
+        subsystem = {
+            'nqn': NQN,
+            'attr': {'allow_any_host': '1'},
+            'namespaces': [namespace],
+        }
+        addr = {'trtype': 'rdma', 'adrfam': 'ipv4', 'traddr': '127.0.0.1', 'trsvcid': str(PORT)}
+        with open(file, 'w') as out:
+            json.dump(
+                {
+                    'subsystems': [subsystem],
+                    'ports': [{'portid': 1, 'addr': addr, 'subsystems': [NQN]}],
+                },
+                out,
+            )
+
+    write(f'file:{path}')
+    target = Target(sidewire, 0, '--config', file)
+    good = say(target.serves, 'a configuration is served', target.said)
+    for backend in f'file:{path},bs=512', f'nvram:{path}', f'nvram:{path},ro', f'file:{path}':
+        write(backend)
+        target.said = ''
+        target.process.send_signal(signal.SIGHUP)
+        target.wait_for('read again')
+        good &= say(
+            'read again\n' in target.said and 'locked' not in target.said,
+            f'{backend} takes the place of what served the file before',
+            target.said,
+        )
+    other = Target(sidewire, PORT + 1, '--namespace', f'file:{path}')
+    good &= say(not other.serves and names(other.said, path, target), 'and has its lock')
+    other.end()
+    target.end()
+    return good
+
+
+def main():
+    sidewire = sys.argv[1]
+    good = True
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, 'disk')
+        with open(path, 'wb') as file:
+            file.truncate(1 << 20)
+        for case in refused, killed, shared, replaced:
+            good &= case(sidewire, path)
+    return not good
+
+
+if __name__ == '__main__':
+    sys.exit(main())
