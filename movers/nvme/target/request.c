@@ -13,7 +13,8 @@ static void target_run_request(struct nvt_request *request)
 /* ---- what the host is to take ---- */
 
 /* How long a host may take no data and no answer: 30 s, and less while others wait for the memory
- * that it holds. A host that is stopped for longer comes back by a new connection. */
+ * that it holds, or for its requests to end. A host that is stopped for longer comes back by a new
+ * connection. */
 enum { TAKES_MS = 30000, TAKES_WANTED_MS = 5000 };
 #define NS_PER_MS 1000000ull
 
@@ -31,15 +32,29 @@ static void take_from_host(struct nvt_request *request)
     request->is_with_host = false;
 }
 
+/* A preemption waits for it, or the end of its namespace; all threads take turns meanwhile. */
+static bool holds_up_others(const struct nvt_request *request)
+{
+    const struct nvt_namespace *ns = request->ns;
+    return ns && (ns->is_removed || !list_is_empty(&ns->preemptors));
+}
+
 bool nvt_queue_is_stuck(const struct nvt_queue *queue, uint64_t now_ns)
 {
-    const struct list_node *node = list_first(&queue->with_host);
-    if (!node)
-        return false;
     const bool is_wanted =
         queue->share && nvt_share_is_in_the_way(&queue->thread->shares, queue->share);
-    const uint64_t since_ns = LIST_MEMBER(node, struct nvt_request, wait)->since_ns;
-    return now_ns > since_ns + (is_wanted ? TAKES_WANTED_MS : TAKES_MS) * NS_PER_MS;
+    const struct list_node *node = list_first(&queue->with_host); /* the oldest comes first */
+    for (; node; node = list_after(&queue->with_host, node)) {
+        const struct nvt_request *request = LIST_MEMBER(node, struct nvt_request, wait);
+        if (now_ns <= request->since_ns + TAKES_WANTED_MS * NS_PER_MS)
+            return false;
+        if (is_wanted || holds_up_others(request) ||
+            now_ns > request->since_ns + TAKES_MS * NS_PER_MS)
+            return true;
+        if (!queue->target->serial) /* then nobody waits for one that came later */
+            return false;
+    }
+    return false;
 }
 
 void nvt_request_go_on(struct nvt_request *request)

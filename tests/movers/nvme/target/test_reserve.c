@@ -372,6 +372,47 @@ static void preempt_and_abort__ends_what_waits_for_memory(void **state)
     assert_int_equal(status_before(WRITES), NVME_SC_CMD_ABORTED_PREMEPT);
 }
 
+/* It takes nothing, and is let go when the others have waited for long enough. */
+static void let_third_host_go(struct nvt_request *request)
+{
+    enum { WAIT_S = 5 };
+    nvt_target_tick(&target, WAIT_S * 1000000000ull);
+    assert_int_equal(cuts, 0);
+    nvt_target_tick(&target, WAIT_S * 1000000000ull + 100000000);
+    assert_int_equal(cuts, 1);
+    assert_true(queues[2].is_cut);
+    queues[2].is_gone = true;
+    nvt_request_fetched(request, false);
+    assert_true(nvt_queue_gone(&queues[2]));
+    free_unanswered();
+}
+
+static void preempt_and_abort__waits_for_a_third_host_for_a_while(void **state)
+{
+    (void)state;
+    assert_int_equal(register_key(0, 10), 0);
+    assert_int_equal(register_key(1, 11), 0);
+    holds = true;
+    assert_int_equal(move(2, nvme_cmd_write), WAITS);
+    assert_int_equal(acquire(0, PREEMPT_AND_ABORT, WE, 10, 11), WAITS);
+    const int before = answers;
+    let_third_host_go(fetching);
+    assert_int_equal(answers, before + 1);
+    assert_int_equal(le16toh(response.status) >> 1, 0);
+    assert_int_equal(target.serial, 0);
+}
+
+static void namespace__removed_waits_for_a_host_for_a_while(void **state)
+{
+    (void)state;
+    holds = true;
+    assert_int_equal(move(2, nvme_cmd_write), WAITS);
+    nvt_namespace_remove(subsystem->namespaces[1]);
+    assert_int_equal(target.serial, 1);
+    let_third_host_go(fetching);
+    assert_int_equal(target.serial, 0);
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup_hosts, teardown_hosts)
@@ -391,6 +432,8 @@ int main(void)
         CASE(preempt_and_abort__waits_for_a_connection_that_has_ended),
         CASE(preempt_and_abort__of_two_hosts_both_end),
         CASE(preempt_and_abort__ends_what_waits_for_memory),
+        CASE(preempt_and_abort__waits_for_a_third_host_for_a_while),
+        CASE(namespace__removed_waits_for_a_host_for_a_while),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
