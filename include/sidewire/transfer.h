@@ -117,6 +117,11 @@ SW_XFER_PUBLIC enum sw_xfer_status sw_xfer_agent_open(const struct sw_xfer_agent
 SW_XFER_PUBLIC void sw_xfer_agent_close(struct sw_xfer_agent *agent);
 SW_XFER_PUBLIC void sw_xfer_agent_instance(const struct sw_xfer_agent *agent,
                                            uint8_t instance[SW_XFER_INSTANCE_BYTES]);
+/* Whether the agent listens at that address of its options: 0 is `address`, 1 the first of `rails`.
+ * False while the address is away, as in a restart of the network: it listens again once it is
+ * back. `text` says what became of it. */
+SW_XFER_PUBLIC bool sw_xfer_listens(const struct sw_xfer_agent *agent, uint32_t address,
+                                    struct sw_xfer_error *text);
 /* Handles what has come, and gives the device what it has room for; never sleeps. */
 SW_XFER_PUBLIC void sw_xfer_poll(struct sw_xfer_agent *agent);
 /* For epoll and asyncio: readable when poll has something to do, timers included, once

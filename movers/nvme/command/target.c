@@ -183,6 +183,11 @@ static void say_line(void *context, bool is_bad, const char *line)
     fflush(stdout);
 }
 
+static void say_listener(bool is_bad, const char *line)
+{
+    say_line(NULL, is_bad, line);
+}
+
 static void target_warn_of(void *context, const char *text)
 {
     say_line(context, true, text);
@@ -328,6 +333,7 @@ int nv_target_main(int argc, char **argv)
     program.serving.say = say_line;
     int rc = nvr_server_open(&program.server, &args.settings);
     program.server.target.refused = say_refused;
+    program.server.say_listener = say_listener;
     if (!rc)
         rc = nvr_serving_open(&program.serving, &program.server);
     if (!rc)

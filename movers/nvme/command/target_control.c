@@ -286,9 +286,11 @@ static void target_control_print_status(const json_t *status)
            target_control_number_of(status, "connected"),
            target_control_number_of(status, "refused"));
     print_threads(json_object_get(status, "threads"));
-    json_array_foreach(json_object_get(status, "ports"), i, one)
-        printf("port        %-4lld %s port %s\n", target_control_number_of(one, "portid"),
-               target_control_text_of(one, "traddr"), target_control_text_of(one, "trsvcid"));
+    json_array_foreach(json_object_get(status, "ports"), i, one) printf(
+        "port        %-4lld %s port %s%s\n", target_control_number_of(one, "portid"),
+        target_control_text_of(one, "traddr"), target_control_text_of(one, "trsvcid"),
+        json_is_false(json_object_get(one, "is_listening")) ? ", not listening: the address is away"
+                                                            : "");
     json_array_foreach(json_object_get(status, "subsystems"), i, one) print_subsystem(one);
 }
 

@@ -14,6 +14,7 @@
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
 
+#include "common/listener.h"
 #include "nvme/target/gate.h"
 #include "nvme/target/model.h"
 #include "nvme/target/pace.h"
@@ -68,7 +69,7 @@ struct nvr_device {
 };
 
 struct nvr_listener {
-    struct rdma_cm_id *id;
+    struct mover_listener at;
     struct nvt_port *port;
 };
 
@@ -158,7 +159,7 @@ struct nvr_server {
     struct rdma_event_channel *events;
     int memory_fd;       /* -1 until memory is mapped from it */
     uint64_t memory_end; /* its length: what is given back is not used again */
-    struct nvr_watch cm_watch, worker_watch;
+    struct nvr_watch cm_watch, listen_watch, worker_watch;
     uint32_t queue_count, listener_count;
     uint64_t stop_ns; /* it ends by then; 0: it serves */
     uint32_t thread_count;
@@ -168,6 +169,8 @@ struct nvr_server {
     _Atomic bool is_done; /* threads end */
     pthread_mutex_t register_lock; /* of memory that threads share */
     struct nvr_listener listeners[NVR_LISTENERS_MAX];
+    /* What becomes of them, in a line; NULL: nobody wants to know. */
+    void (*say_listener)(bool is_bad, const char *line);
     struct nvr_queue *queues[NVR_QUEUES_MAX];
     uint16_t generation;
     uint64_t refused, connected; /* counted */
@@ -182,6 +185,8 @@ int nvr_server_listen(struct nvr_server *server, const struct nvt_config_port *c
                       size_t error_size);
 /* Ends the connections that came by the port, too. */
 void nvr_server_unlisten(struct nvr_server *server, uint16_t portid);
+/* False while its address is away. */
+bool nvr_server_is_listening(const struct nvr_server *server, const struct nvt_port *port);
 /* NULL: it listens at none of that number. */
 struct nvt_port *nvr_server_port(const struct nvr_server *server, uint16_t portid);
 
@@ -263,5 +268,7 @@ void nvr_sends_post(struct nvr_thread *thread);
 void nvr_sends_drop(struct nvr_queue *queue);
 
 void nvr_connection_event(struct nvr_server *server, struct rdma_cm_event *event);
+/* A ready() of the listeners' timer. */
+void nvr_listeners_tick(struct nvr_watch *watch);
 
 #endif

@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "nvme/target/rdma.h"
 
@@ -24,7 +25,7 @@ static void refuse_connection(struct nvr_server *server, struct rdma_cm_id *id, 
 static struct nvt_port *port_of(const struct nvr_server *server, const struct rdma_cm_id *listener)
 {
     for (uint32_t i = 0; i < server->listener_count; i++)
-        if (server->listeners[i].id == listener)
+        if (server->listeners[i].at.id == listener)
             return server->listeners[i].port;
     return NULL;
 }
@@ -90,8 +91,18 @@ static void rdma_connection_take_request(struct nvr_server *server,
         server->connected++;
 }
 
+static bool is_of_listener(struct nvr_server *server, const struct rdma_cm_event *event)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < server->listener_count && !any; i++)
+        any = mover_listener_take(&server->listeners[i].at, event->id, event->event);
+    return any;
+}
+
 void nvr_connection_event(struct nvr_server *server, struct rdma_cm_event *event)
 {
+    if (is_of_listener(server, event))
+        return;
     struct nvr_queue *queue =
         event->event == RDMA_CM_EVENT_CONNECT_REQUEST ? NULL : event->id->context;
     switch (event->event) {
@@ -125,8 +136,27 @@ void nvr_connection_event(struct nvr_server *server, struct rdma_cm_event *event
     }
 }
 
+static void say_change(struct mover_listener *listener)
+{
+    const struct nvr_server *server = listener->owner;
+    char text[MOVER_LISTENER_SAID];
+    mover_listener_say(listener, text);
+    if (server->say_listener)
+        server->say_listener(!listener->id, text);
+}
+
+void nvr_listeners_tick(struct nvr_watch *watch)
+{
+    struct nvr_server *server = watch->context;
+    uint64_t expired;
+    if (read(watch->fd, &expired, sizeof(expired)) < 0)
+        return;
+    for (uint32_t i = 0; i < server->listener_count; i++)
+        mover_listener_tick(&server->listeners[i].at);
+}
+
 static int rdma_connection_listen_at(struct nvr_server *server, const struct nvt_listen *at,
-                                     struct rdma_cm_id **id)
+                                     struct mover_listener *out)
 {
     struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV,
                              .ai_socktype = SOCK_STREAM},
@@ -135,11 +165,12 @@ static int rdma_connection_listen_at(struct nvr_server *server, const struct nvt
     snprintf(service, sizeof(service), "%u", at->port);
     if (getaddrinfo(at->traddr, service, &hints, &found))
         return -EINVAL;
-    int rc = rdma_create_id(server->events, id, NULL, RDMA_PS_TCP) ? -errno : 0;
-    if (!rc && (rdma_bind_addr(*id, found->ai_addr) || rdma_listen(*id, BACKLOG))) {
-        rc = -errno;
-        rdma_destroy_id(*id);
-    }
+    *out = (struct mover_listener){.events = server->events,
+                                   .timer_fd = server->listen_watch.fd,
+                                   .backlog = BACKLOG,
+                                   .owner = server,
+                                   .changed = say_change};
+    int rc = mover_listener_open(out, found->ai_addr);
     freeaddrinfo(found);
     return rc;
 }
@@ -147,13 +178,13 @@ static int rdma_connection_listen_at(struct nvr_server *server, const struct nvt
 int nvr_server_listen(struct nvr_server *server, const struct nvt_config_port *config, char *error,
                       size_t error_size)
 {
-    struct rdma_cm_id *id = NULL;
+    struct mover_listener at;
     int rc = server->listener_count == NVR_LISTENERS_MAX
                  ? -ENOSPC
-                 : rdma_connection_listen_at(server, &config->listen, &id);
+                 : rdma_connection_listen_at(server, &config->listen, &at);
     struct nvt_port *port = rc ? NULL : nvt_port_add(&server->target, config);
     if (!rc && !port) {
-        rdma_destroy_id(id);
+        mover_listener_close(&at);
         rc = -ENOMEM;
     }
     if (rc) {
@@ -165,8 +196,16 @@ int nvr_server_listen(struct nvr_server *server, const struct nvt_config_port *c
                                         : "");
         return rc;
     }
-    server->listeners[server->listener_count++] = (struct nvr_listener){id, port};
+    server->listeners[server->listener_count++] = (struct nvr_listener){at, port};
     return 0;
+}
+
+bool nvr_server_is_listening(const struct nvr_server *server, const struct nvt_port *port)
+{
+    for (uint32_t i = 0; i < server->listener_count; i++)
+        if (server->listeners[i].port == port)
+            return server->listeners[i].at.id;
+    return false;
 }
 
 struct nvt_port *nvr_server_port(const struct nvr_server *server, uint16_t portid)
@@ -184,7 +223,7 @@ void nvr_server_unlisten(struct nvr_server *server, uint16_t portid)
         return;
     for (uint32_t i = 0; i < server->listener_count; i++)
         if (server->listeners[i].port == port) {
-            rdma_destroy_id(server->listeners[i].id);
+            mover_listener_close(&server->listeners[i].at);
             server->listeners[i] = server->listeners[--server->listener_count];
             break;
         }

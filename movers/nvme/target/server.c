@@ -158,7 +158,7 @@ int nvr_server_open(struct nvr_server *server, const struct nvr_settings *settin
 {
     memset(server, 0, sizeof(*server));
     server->settings = *settings;
-    server->memory_fd = -1;
+    server->memory_fd = server->listen_watch.fd = -1;
     server->is_alone = true;
     pthread_mutex_init(&server->register_lock, NULL);
     nvt_gate_init(&server->gate, settings->threads);
@@ -174,12 +174,16 @@ int nvr_server_open(struct nvr_server *server, const struct nvr_settings *settin
         return errno ? -errno : -ENODEV;
     server->cm_watch = (struct nvr_watch){
         .fd = server->events->fd, .ready = target_take_events, .context = server};
+    server->listen_watch = (struct nvr_watch){
+        .fd = mover_listener_timer(), .ready = nvr_listeners_tick, .context = server};
     server->worker_watch =
         (struct nvr_watch){.fd = server->worker.event_fd, .is_own = true, .ready = nvr_watch_drain};
     const int flags = fcntl(server->events->fd, F_GETFL);
     if (fcntl(server->events->fd, F_SETFL, flags | O_NONBLOCK))
         return -errno;
     rc = nvr_server_watch(server, &server->cm_watch);
+    if (!rc)
+        rc = nvr_server_watch(server, &server->listen_watch);
     if (!rc)
         rc = nvr_server_watch(server, &server->worker_watch);
     return rc;
@@ -190,7 +194,7 @@ int nvr_server_open(struct nvr_server *server, const struct nvr_settings *settin
 static void close_listeners(struct nvr_server *server)
 {
     for (uint32_t i = 0; i < server->listener_count; i++)
-        rdma_destroy_id(server->listeners[i].id);
+        mover_listener_close(&server->listeners[i].at);
     server->listener_count = 0;
 }
 
@@ -233,6 +237,8 @@ void nvr_server_close(struct nvr_server *server)
         close_thread(&server->threads[i - 1]);
     if (server->events)
         rdma_destroy_event_channel(server->events);
+    if (server->listen_watch.fd >= 0)
+        close(server->listen_watch.fd);
     if (server->memory_fd >= 0)
         close(server->memory_fd);
     free(server->threads);

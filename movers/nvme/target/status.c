@@ -56,13 +56,14 @@ static json_t *subsystem_status(const struct nvt_subsystem *subsystem,
                      hosts, "namespaces", namespaces, "controllers", ctrls);
 }
 
-static json_t *port_status(const struct nvt_port *port)
+static json_t *port_status(const struct nvr_server *server, const struct nvt_port *port)
 {
     json_t *served = json_array();
     for (size_t i = 0; i < port->served_count; i++)
         json_array_append_new(served, json_string(port->served[i]->nqn));
-    return json_pack("{s:i, s:s, s:s, s:i, s:i, s:o}", "portid", (int)port->id, "traddr",
-                     port->traddr, "trsvcid", port->trsvcid, "in_capsule_bytes",
+    return json_pack("{s:i, s:s, s:s, s:b, s:i, s:i, s:o}", "portid", (int)port->id, "traddr",
+                     port->traddr, "trsvcid", port->trsvcid, "is_listening",
+                     (int)nvr_server_is_listening(server, port), "in_capsule_bytes",
                      (int)port->in_capsule_bytes, "referrals", (int)port->referral_count,
                      "subsystems", served);
 }
@@ -85,7 +86,7 @@ json_t *nvr_status(const struct nvr_serving *serving)
     json_t *ports = json_array(), *subsystems = json_array();
     for (const struct list_node *node = list_first(&target->ports); node;
          node = list_after(&target->ports, node))
-        json_array_append_new(ports, port_status(LIST_MEMBER(node, struct nvt_port, node)));
+        json_array_append_new(ports, port_status(server, LIST_MEMBER(node, struct nvt_port, node)));
     for (const struct list_node *node = list_first(&target->subsystems); node;
          node = list_after(&target->subsystems, node)) {
         const struct nvt_subsystem *subsystem = LIST_MEMBER(node, struct nvt_subsystem, node);

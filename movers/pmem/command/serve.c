@@ -190,7 +190,7 @@ int pm_serve(int argc, char **argv)
                                      .parser = pmem_parse_serve,
                                      .args_doc = "PATH|DAXDEV|pci:ADDRESS/BAR...",
                                      .doc = "Serves memory that keeps its contents."};
-    static struct serve serve = {.port = "4430", .server = {.epoll_fd = -1}};
+    static struct serve serve = {.port = "4430", .server = {.epoll_fd = -1, .timer_fd = -1}};
     char error[400];
     sigset_t set;
     argp_parse(&argp, argc, argv, 0, NULL, &serve);

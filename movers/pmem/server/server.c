@@ -22,6 +22,19 @@ static int server_fail_start(struct pms_server *server, char *error, size_t erro
     return code;
 }
 
+static void server_say_listener(struct mover_listener *listener)
+{
+    char text[MOVER_LISTENER_SAID];
+    mover_listener_say(listener, text);
+    fprintf(stderr, "sidewire pmem serve: %s\n", text);
+}
+
+static int server_watch_fd(const struct pms_server *server, int fd)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = (void *)server};
+    return epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, fd, &event);
+}
+
 int pms_server_start(struct pms_server *server, const struct sockaddr *listen, char *error,
                      size_t error_bytes)
 {
@@ -35,15 +48,16 @@ int pms_server_start(struct pms_server *server, const struct sockaddr *listen, c
         return server_fail_start(server, error, error_bytes,
                                  "there is no RDMA device; a software one: sidewire pmem serve");
     const int fd = server->events->fd;
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = server};
+    server->timer_fd = mover_listener_timer();
     if (server->epoll_fd < 0 || fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) ||
-        epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, fd, &event))
+        server_watch_fd(server, fd) || server_watch_fd(server, server->timer_fd))
         return server_fail_start(server, error, error_bytes, "epoll");
-    if (rdma_create_id(server->events, &server->listener, NULL, RDMA_PS_TCP) ||
-        rdma_bind_addr(server->listener, (struct sockaddr *)listen) ||
-        rdma_listen(server->listener, BACKLOG))
-        return server_fail_start(server, error, error_bytes, "cannot listen");
-    return 0;
+    server->listener = (struct mover_listener){.events = server->events,
+                                               .timer_fd = server->timer_fd,
+                                               .backlog = BACKLOG,
+                                               .changed = server_say_listener};
+    errno = -mover_listener_open(&server->listener, listen);
+    return errno ? server_fail_start(server, error, error_bytes, "cannot listen") : 0;
 }
 
 /* Events of a connection that is over come with no client in their context. */
@@ -62,8 +76,8 @@ static void server_take_event(struct pms_server *server, struct rdma_cm_event *e
         return;
     }
     rdma_ack_cm_event(event);
-    if (id != server->listener && id->context && type != RDMA_CM_EVENT_ESTABLISHED &&
-        type != RDMA_CM_EVENT_ADDR_CHANGE)
+    if (!mover_listener_take(&server->listener, id, type) && id->context &&
+        type != RDMA_CM_EVENT_ESTABLISHED && type != RDMA_CM_EVENT_ADDR_CHANGE)
         pms_client_end(server, id->context);
 }
 
@@ -72,6 +86,9 @@ static void pmem_server_take_events(struct pms_server *server)
     struct rdma_cm_event *event;
     while (!rdma_get_cm_event(server->events, &event))
         server_take_event(server, event);
+    uint64_t expired;
+    if (read(server->timer_fd, &expired, sizeof(expired)) > 0)
+        mover_listener_tick(&server->listener);
 }
 
 /* One at a time: what one does may free the source of the next. */
@@ -97,14 +114,14 @@ void pms_server_end(struct pms_server *server)
     for (uint32_t i = 0; i < PMS_CLIENTS_MAX; i++)
         if (server->clients[i])
             pms_client_end(server, server->clients[i]);
-    if (server->listener)
-        rdma_destroy_id(server->listener);
+    mover_listener_close(&server->listener);
     pms_grants_free(server);
     if (server->events)
         rdma_destroy_event_channel(server->events);
     if (server->epoll_fd >= 0)
         close(server->epoll_fd);
-    server->listener = NULL;
+    if (server->timer_fd >= 0)
+        close(server->timer_fd);
     server->events = NULL;
-    server->epoll_fd = -1;
+    server->epoll_fd = server->timer_fd = -1;
 }

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/listener.h"
 #include "pmem/server/memory.h"
 #include "pmem/server/rules.h"
 #include "pmem/wire/control.h"
@@ -68,8 +69,8 @@ struct pms_server {
     struct pms_rules rules;
     uint8_t instance[16];
     struct rdma_event_channel *events;
-    struct rdma_cm_id *listener;
-    int epoll_fd;
+    struct mover_listener listener;
+    int epoll_fd, timer_fd; /* the listener's */
     struct pms_grant grants[PMS_GRANTS_MAX];
     uint32_t grants_count;
     struct pms_client *clients[PMS_CLIENTS_MAX];

@@ -28,6 +28,7 @@ struct serve {
     uint32_t leases_count;
     uint64_t bytes;
     void *memory;
+    uint32_t lost; /* addresses that are away, a bit for each */
 };
 
 static const struct argp_option options[] = {
@@ -197,6 +198,18 @@ static void print_notices(struct serve *serve)
     }
 }
 
+static void tell_listeners(struct serve *serve)
+{
+    struct sw_xfer_error text;
+    for (uint32_t i = 0; i < SW_XFER_ADDRESSES_MAX && (!i || serve->options.rails[i - 1]); i++) {
+        const uint32_t bit = 1u << i;
+        const bool is_lost = !sw_xfer_listens(serve->agent, i, &text);
+        if (is_lost != !!(serve->lost & bit))
+            fprintf(stderr, "sidewire transfer serve: %s\n", text.text);
+        serve->lost = is_lost ? serve->lost | bit : serve->lost & ~bit;
+    }
+}
+
 static void serve_all(struct serve *serve, int stop_fd)
 {
     struct pollfd fds[] = {{.fd = sw_xfer_fd(serve->agent), .events = POLLIN},
@@ -204,6 +217,7 @@ static void serve_all(struct serve *serve, int stop_fd)
     while (!(fds[1].revents & POLLIN)) {
         sw_xfer_poll(serve->agent);
         print_notices(serve);
+        tell_listeners(serve);
         if (sw_xfer_arm(serve->agent))
             poll(fds, 2, -1);
     }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <errno.h>
 #include <fcntl.h>
-#include <netdb.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -11,8 +10,6 @@
 #include <unistd.h>
 
 #include "transfer/engine/engine.h"
-
-enum { BACKLOG = 64, RESOLVE_MS = 2000 };
 
 void sw_xfer_agent_options_init(struct sw_xfer_agent_options *options)
 {
@@ -50,37 +47,12 @@ static bool make_inside(struct sw_xfer_agent *agent)
     madvise(alive, page, MADV_WIPEONFORK);
     agent->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     agent->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    agent->listen_fd = mover_listener_timer();
     agent->visitors = calloc(agent->visitors_slots, sizeof(struct xfe_visitor *));
     agent->sessions = calloc(agent->options.visitors_max, sizeof(*agent->sessions));
     return agent->epoll_fd >= 0 && agent_watch_fd(agent, agent->timer_fd, &agent->timer_source) &&
            agent->visitors && agent->sessions && xfe_notices_make(agent) &&
            getrandom(agent->instance, sizeof(agent->instance), 0) == sizeof(agent->instance);
-}
-
-/* A loopback address is bound to no device; what leads to it is. */
-static struct ibv_context *find_verbs(struct xfe_rail *rail)
-{
-    if (rail->listener->verbs)
-        return rail->listener->verbs;
-    if (rdma_create_id(NULL, &rail->anchor, NULL, RDMA_PS_TCP))
-        return NULL;
-    return rdma_resolve_addr(rail->anchor, NULL, (struct sockaddr *)&rail->address, RESOLVE_MS)
-               ? NULL
-               : rail->anchor->verbs;
-}
-
-static enum sw_xfer_status agent_find_address(struct xfe_rail *rail, const char *address,
-                                              const char *port, struct sw_xfer_error *error)
-{
-    struct addrinfo *found;
-    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
-    const int code = getaddrinfo(address, port, &hints, &found);
-    if (code)
-        return xfe_fail(error, SW_XFER_ADDRESS, "%s port %s: %s", address, port,
-                        gai_strerror(code));
-    memcpy(&rail->address, found->ai_addr, found->ai_addrlen);
-    freeaddrinfo(found);
-    return SW_XFER_OK;
 }
 
 static enum sw_xfer_status open_events(struct sw_xfer_agent *agent, struct sw_xfer_error *error)
@@ -91,41 +63,9 @@ static enum sw_xfer_status open_events(struct sw_xfer_agent *agent, struct sw_xf
                         "there is no RDMA device; a software one: sidewire run");
     const int fd = agent->events->fd;
     if (fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) ||
-        !agent_watch_fd(agent, fd, &agent->events_source))
+        !agent_watch_fd(agent, fd, &agent->events_source) ||
+        !agent_watch_fd(agent, agent->listen_fd, &agent->events_source))
         return xfe_fail(error, SW_XFER_SYSTEM, "epoll: %s", strerror(errno));
-    return SW_XFER_OK;
-}
-
-static enum sw_xfer_status start_rail(struct sw_xfer_agent *agent, const char *address,
-                                      struct sw_xfer_error *error)
-{
-    struct xfe_rail *rail = &agent->rails[agent->rails_count];
-    const char *port = agent->options.port ? agent->options.port : "0";
-    const enum sw_xfer_status status = agent_find_address(rail, address, port, error);
-    if (status)
-        return status;
-    if (rdma_create_id(agent->events, &rail->listener, NULL, RDMA_PS_TCP))
-        return xfe_fail(error, SW_XFER_SYSTEM, "rdma_cm: %s", strerror(errno));
-    agent->rails_count++; /* so it is freed */
-    if (rdma_bind_addr(rail->listener, (struct sockaddr *)&rail->address))
-        return xfe_fail(error, SW_XFER_ADDRESS, "no RDMA device has %s, or port %s is taken: %s",
-                        address, port, strerror(errno));
-    struct ibv_context *verbs = find_verbs(rail);
-    if (!verbs)
-        return xfe_fail(error, SW_XFER_ADDRESS,
-                        "%s is not the address of one RDMA device; peers need that", address);
-    const struct xfe_device *device = xfe_device_adopt(agent, verbs);
-    if (!device)
-        return xfe_fail(error, SW_XFER_NO_MEMORY, "the RDMA device has no room");
-    rail->device = xfe_device_index(device);
-    if (rdma_listen(rail->listener, BACKLOG))
-        return xfe_fail(error, SW_XFER_ADDRESS, "cannot listen at %s port %s: %s", address, port,
-                        strerror(errno));
-    const uint16_t got = rdma_get_src_port(rail->listener);
-    if (rail->address.ss_family == AF_INET6)
-        ((struct sockaddr_in6 *)&rail->address)->sin6_port = got;
-    else
-        ((struct sockaddr_in *)&rail->address)->sin_port = got;
     return SW_XFER_OK;
 }
 
@@ -135,9 +75,9 @@ static enum sw_xfer_status agent_start_listening(struct sw_xfer_agent *agent,
     const struct sw_xfer_agent_options *options = &agent->options;
     enum sw_xfer_status status = open_events(agent, error);
     if (!status)
-        status = start_rail(agent, options->address, error);
+        status = xfe_rail_start(agent, options->address, error);
     for (uint32_t i = 0; !status && i < SW_XFER_ADDRESSES_MAX - 1 && options->rails[i]; i++)
-        status = start_rail(agent, options->rails[i], error);
+        status = xfe_rail_start(agent, options->rails[i], error);
     return status;
 }
 
@@ -152,7 +92,7 @@ enum sw_xfer_status sw_xfer_agent_open(const struct sw_xfer_agent_options *optio
     if (!agent)
         return xfe_fail(error, SW_XFER_NO_MEMORY, "out of memory");
     agent->options = *options;
-    agent->epoll_fd = agent->timer_fd = -1;
+    agent->epoll_fd = agent->timer_fd = agent->listen_fd = -1;
     agent->events_source.kind = XFE_EVENTS;
     agent->timer_source.kind = XFE_TIMER;
     agent->lease_wake_ns = UINT64_MAX;
@@ -210,7 +150,7 @@ void sw_xfer_agent_close(struct sw_xfer_agent *agent)
     if (agent->alive)
         free_members(agent);
     for (uint32_t i = 0; is_ours && i < agent->rails_count; i++)
-        rdma_destroy_id(agent->rails[i].listener);
+        mover_listener_close(&agent->rails[i].listener);
     if (is_ours)
         xfe_devices_free(agent);
     for (uint32_t i = 0; is_ours && i < agent->rails_count; i++)
@@ -222,6 +162,8 @@ void sw_xfer_agent_close(struct sw_xfer_agent *agent)
         close(agent->epoll_fd);
     if (agent->timer_fd >= 0)
         close(agent->timer_fd);
+    if (agent->listen_fd >= 0)
+        close(agent->listen_fd);
     if (agent->alive)
         munmap(agent->alive, (size_t)sysconf(_SC_PAGESIZE));
     free(agent->visitors);

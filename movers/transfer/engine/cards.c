@@ -37,7 +37,7 @@ enum sw_xfer_status sw_xfer_card_make(const struct sw_xfer_agent *agent,
         return SW_XFER_INVALID;
     memcpy(card.instance, agent->instance, sizeof(card.instance));
     for (uint32_t i = 0; i < agent->rails_count; i++)
-        take_address(&agent->rails[i].address, &card.addresses[i]);
+        take_address(&agent->rails[i].listener.address, &card.addresses[i]);
     for (uint32_t i = 0; i < leases_count; i++)
         if (leases[i]->memory->agent != agent || !sw_xfer_lease_is_granted(leases[i]))
             return SW_XFER_INVALID;

@@ -12,6 +12,7 @@
 #include <netinet/in.h>
 
 #include "common/connection.h"
+#include "common/listener.h"
 #include "sidewire/transfer.h"
 #include "transfer/core/flow.h"
 #include "transfer/wire/card.h"
@@ -57,9 +58,9 @@ struct xfe_device {
 };
 
 struct xfe_rail {
-    struct rdma_cm_id *listener;
-    struct rdma_cm_id *anchor;       /* holds the device where the listener does not; else NULL */
-    struct sockaddr_storage address; /* port included */
+    struct sw_xfer_agent *agent;
+    struct mover_listener listener;
+    struct rdma_cm_id *anchor; /* holds the device where the listener does not; else NULL */
     uint32_t device;
 };
 
@@ -68,8 +69,8 @@ struct xfe_visitor;
 struct sw_xfer_agent {
     struct sw_xfer_agent_options options;
     uint8_t instance[SW_XFER_INSTANCE_BYTES];
-    uint8_t *alive; /* a page that is zero in a child of fork() */
-    int epoll_fd, timer_fd;
+    uint8_t *alive;                    /* a page that is zero in a child of fork() */
+    int epoll_fd, timer_fd, listen_fd; /* listen_fd: the timer of the listeners */
     struct xfe_source events_source, timer_source;
     struct rdma_event_channel *events; /* of the listeners */
     struct xfe_rail rails[XFE_RAILS_MAX];
@@ -230,6 +231,17 @@ static inline uint32_t xfe_device_index(const struct xfe_device *device)
 {
     return (uint32_t)(device - device->agent->devices);
 }
+
+/* ---- rail.c ---- */
+
+/* Listens at one more address. */
+enum sw_xfer_status xfe_rail_start(struct sw_xfer_agent *agent, const char *address,
+                                   struct sw_xfer_error *error);
+/* The event was a listener's own. */
+bool xfe_rails_take(struct sw_xfer_agent *agent, const struct rdma_cm_id *id,
+                    enum rdma_cm_event_type type);
+/* Listens again where an address is back. */
+void xfe_rails_tick(struct sw_xfer_agent *agent);
 
 /* ---- wait.c ---- */
 

@@ -36,7 +36,7 @@ static bool lane_find_source(const struct xfe_lane *lane, uint16_t family,
     const struct sw_xfer_agent *agent = lane->peer->agent;
     if (!agent->rails_count)
         return false;
-    *from = agent->rails[(lane->index + lane->source_at) % agent->rails_count].address;
+    *from = agent->rails[(lane->index + lane->source_at) % agent->rails_count].listener.address;
     if (from->ss_family == AF_INET6)
         ((struct sockaddr_in6 *)from)->sin6_port = 0;
     else

@@ -366,10 +366,11 @@ void xfe_visitors_events(struct sw_xfer_agent *agent)
         agent->progress++;
         if (type == RDMA_CM_EVENT_CONNECT_REQUEST)
             visitor_take_request(agent, id, data, bytes, param.responder_resources);
-        else if (id->context && type != RDMA_CM_EVENT_ESTABLISHED &&
-                 type != RDMA_CM_EVENT_ADDR_CHANGE)
+        else if (!xfe_rails_take(agent, id, type) && id->context &&
+                 type != RDMA_CM_EVENT_ESTABLISHED && type != RDMA_CM_EVENT_ADDR_CHANGE)
             xfe_visitor_end(id->context);
     }
+    xfe_rails_tick(agent);
 }
 
 /* ---- its notices ---- */

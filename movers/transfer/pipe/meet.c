@@ -19,7 +19,8 @@ enum { MAGIC = 0x50495753, VERSION = 1, ASK_BYTES = 40, ANSWER_BYTES = 24, BACKL
 
 struct sw_pipe_listener {
     struct rdma_event_channel *events;
-    struct rdma_cm_id *id;
+    int timer_fd;
+    struct mover_listener at;
 };
 
 /* ---- a pipe without a peer ---- */
@@ -246,12 +247,14 @@ static enum sw_xfer_status meet_start_listening(struct sw_pipe_listener *listene
         return xfe_fail(error, SW_XFER_ADDRESS,
                         "there is no RDMA device; a software one: sidewire run");
     const int fd = listener->events->fd;
-    if (fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) ||
-        rdma_create_id(listener->events, &listener->id, NULL, RDMA_PS_TCP) ||
-        rdma_bind_addr(listener->id, (struct sockaddr *)address) ||
-        rdma_listen(listener->id, BACKLOG))
-        return xfe_fail(error, SW_XFER_ADDRESS, "cannot listen there: %s", strerror(errno));
-    return SW_XFER_OK;
+    listener->timer_fd = mover_listener_timer();
+    if (listener->timer_fd < 0 || fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK))
+        return xfe_fail(error, SW_XFER_SYSTEM, "out of descriptors: %s", strerror(errno));
+    listener->at = (struct mover_listener){
+        .events = listener->events, .timer_fd = listener->timer_fd, .backlog = BACKLOG};
+    const int why = mover_listener_open(&listener->at, address);
+    return why ? xfe_fail(error, SW_XFER_ADDRESS, "cannot listen there: %s", strerror(-why))
+               : SW_XFER_OK;
 }
 
 enum sw_xfer_status sw_pipe_listen(const char *address, const char *port,
@@ -262,6 +265,8 @@ enum sw_xfer_status sw_pipe_listen(const char *address, const char *port,
     if (status)
         return status;
     struct sw_pipe_listener *listener = calloc(1, sizeof(*listener));
+    if (listener)
+        listener->timer_fd = -1;
     status = listener ? meet_start_listening(listener, found->ai_addr, error)
                       : xfe_fail(error, SW_XFER_NO_MEMORY, "out of memory");
     freeaddrinfo(found);
@@ -274,15 +279,16 @@ enum sw_xfer_status sw_pipe_listen(const char *address, const char *port,
 
 uint16_t sw_pipe_listener_port(const struct sw_pipe_listener *listener)
 {
-    return ntohs(rdma_get_src_port(listener->id));
+    return mover_listener_port(&listener->at);
 }
 
 void sw_pipe_listener_close(struct sw_pipe_listener *listener)
 {
-    if (listener->id)
-        rdma_destroy_id(listener->id);
+    mover_listener_close(&listener->at);
     if (listener->events)
         rdma_destroy_event_channel(listener->events);
+    if (listener->timer_fd >= 0)
+        close(listener->timer_fd);
     free(listener);
 }
 
@@ -300,6 +306,7 @@ static struct rdma_cm_id *meet_next_request(struct sw_pipe_listener *listener, c
             is_start(param->private_data, param->private_data_len, ASK_BYTES) &&
             !memcmp((const uint8_t *)param->private_data + 8, token, SW_PIPE_TOKEN_BYTES);
         struct rdma_cm_id *from = event->id;
+        const enum rdma_cm_event_type type = event->event;
         if (is_fine)
             memcpy(said, param->private_data, ASK_BYTES);
         rdma_ack_cm_event(event);
@@ -308,6 +315,8 @@ static struct rdma_cm_id *meet_next_request(struct sw_pipe_listener *listener, c
         else if (is_request) {
             rdma_reject(from, NULL, 0);
             rdma_destroy_id(from);
+        } else {
+            mover_listener_take(&listener->at, from, type);
         }
     }
     return id;
@@ -331,6 +340,14 @@ static enum sw_xfer_status meet_answer_request(struct sw_pipe *pipe, const uint8
     return event == MOVER_UP ? SW_XFER_OK : say_refusal(event, error);
 }
 
+/* Listens again where the address is back. */
+static void meet_tick(struct sw_pipe_listener *listener)
+{
+    uint64_t expired;
+    if (read(listener->timer_fd, &expired, sizeof(expired)) > 0)
+        mover_listener_tick(&listener->at);
+}
+
 enum sw_xfer_status sw_pipe_accept(struct sw_pipe_listener *listener,
                                    const uint8_t token[SW_PIPE_TOKEN_BYTES], uint64_t deadline_ns,
                                    struct sw_xfer_error *error, struct sw_pipe **out)
@@ -338,12 +355,14 @@ enum sw_xfer_status sw_pipe_accept(struct sw_pipe_listener *listener,
     uint8_t said[ASK_BYTES];
     struct rdma_cm_id *id;
     while (!(id = meet_next_request(listener, token, said))) {
-        struct pollfd ready = {.fd = listener->events->fd, .events = POLLIN};
+        struct pollfd ready[] = {{.fd = listener->events->fd, .events = POLLIN},
+                                 {.fd = listener->timer_fd, .events = POLLIN}};
         const uint64_t now = mover_now_ns();
         if (now >= deadline_ns)
             return xfe_fail(error, SW_XFER_TIMEOUT, "nobody has asked for this pipe");
         const uint64_t left_ms = (deadline_ns - now + 999999) / 1000000;
-        poll(&ready, 1, left_ms < 1000 ? (int)left_ms : 1000);
+        poll(ready, 2, left_ms < 1000 ? (int)left_ms : 1000);
+        meet_tick(listener);
     }
     struct sw_pipe *pipe = make_pipe();
     if (!pipe || mover_connection_take(&pipe->connection, pipe->epoll_fd, NULL, id)) {

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "common/listener.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+
+enum { FIRST_WAIT_MS = 100, LONGEST_WAIT_MS = 5000 };
+#define NS_PER_MS 1000000ull
+#define NS_PER_S 1000000000ull
+
+int mover_listener_timer(void)
+{
+    return timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+}
+
+/* The timer goes off no later than that. Other listeners may have set it already. */
+static void arm_listener(int timer_fd, uint64_t now_ns, uint64_t at_ns)
+{
+    struct itimerspec is;
+    const uint64_t wait_ns = at_ns > now_ns ? at_ns - now_ns : 1;
+    if (timerfd_gettime(timer_fd, &is))
+        return;
+    const uint64_t left_ns =
+        (uint64_t)is.it_value.tv_sec * NS_PER_S + (uint64_t)is.it_value.tv_nsec;
+    if (left_ns && left_ns <= wait_ns)
+        return;
+    is = (struct itimerspec){.it_value = {.tv_sec = (time_t)(wait_ns / NS_PER_S),
+                                          .tv_nsec = (long)(wait_ns % NS_PER_S)}};
+    timerfd_settime(timer_fd, 0, &is, NULL);
+}
+
+static void keep_port(struct mover_listener *listener)
+{
+    const uint16_t port = rdma_get_src_port(listener->id);
+    if (listener->address.ss_family == AF_INET6)
+        ((struct sockaddr_in6 *)&listener->address)->sin6_port = port;
+    else if (listener->address.ss_family == AF_INET)
+        ((struct sockaddr_in *)&listener->address)->sin_port = port;
+}
+
+static int start_listening(struct mover_listener *listener)
+{
+    struct rdma_cm_id *id;
+    if (rdma_create_id(listener->events, &id, NULL, RDMA_PS_TCP))
+        return errno ? -errno : -ENODEV;
+    if (rdma_bind_addr(id, (struct sockaddr *)&listener->address) ||
+        rdma_listen(id, listener->backlog)) {
+        const int why = -errno;
+        rdma_destroy_id(id);
+        return why;
+    }
+    listener->id = id;
+    keep_port(listener);
+    return 0;
+}
+
+static void tell_owner(struct mover_listener *listener)
+{
+    if (listener->changed)
+        listener->changed(listener);
+}
+
+static size_t bytes_of(const struct sockaddr *address)
+{
+    return address->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
+                                          : sizeof(struct sockaddr_in);
+}
+
+int mover_listener_open(struct mover_listener *listener, const struct sockaddr *address)
+{
+    memset(&listener->address, 0, sizeof(listener->address));
+    memcpy(&listener->address, address, bytes_of(address));
+    listener->id = NULL;
+    listener->why = start_listening(listener);
+    return listener->why;
+}
+
+/* After a change the address is often still there, and nobody has to know. Just after a removal it
+ * is not, so the first try is the timer's. */
+static void lose_listener(struct mover_listener *listener, enum rdma_cm_event_type type)
+{
+    const uint64_t now_ns = mover_now_ns();
+    rdma_destroy_id(listener->id);
+    listener->id = NULL;
+    listener->why = type == RDMA_CM_EVENT_DEVICE_REMOVAL ? -ENODEV : start_listening(listener);
+    if (!listener->why)
+        return;
+    listener->losses++;
+    listener->wait_ns = FIRST_WAIT_MS * NS_PER_MS;
+    listener->retry_ns = now_ns + listener->wait_ns;
+    arm_listener(listener->timer_fd, now_ns, listener->retry_ns);
+    tell_owner(listener);
+}
+
+bool mover_listener_take(struct mover_listener *listener, const struct rdma_cm_id *id,
+                         enum rdma_cm_event_type type)
+{
+    if (!listener->id || listener->id != id || type == RDMA_CM_EVENT_CONNECT_REQUEST)
+        return false;
+    if (type == RDMA_CM_EVENT_DEVICE_REMOVAL || type == RDMA_CM_EVENT_ADDR_CHANGE)
+        lose_listener(listener, type);
+    return true;
+}
+
+void mover_listener_tick(struct mover_listener *listener)
+{
+    const uint64_t now_ns = mover_now_ns();
+    if (listener->id || !listener->losses)
+        return;
+    if (now_ns >= listener->retry_ns) {
+        listener->why = start_listening(listener);
+        if (!listener->why)
+            return tell_owner(listener);
+        if (listener->wait_ns < LONGEST_WAIT_MS * NS_PER_MS)
+            listener->wait_ns *= 2;
+        listener->retry_ns = now_ns + listener->wait_ns;
+    }
+    arm_listener(listener->timer_fd, now_ns, listener->retry_ns);
+}
+
+void mover_listener_close(struct mover_listener *listener)
+{
+    if (listener->id)
+        rdma_destroy_id(listener->id);
+    listener->id = NULL;
+    listener->losses = 0;
+}
+
+uint16_t mover_listener_port(const struct mover_listener *listener)
+{
+    const struct sockaddr_storage *address = &listener->address;
+    return ntohs(address->ss_family == AF_INET6 ? ((const struct sockaddr_in6 *)address)->sin6_port
+                                                : ((const struct sockaddr_in *)address)->sin_port);
+}
+
+void mover_listener_name(const struct mover_listener *listener, char text[MOVER_LISTENER_TEXT])
+{
+    const struct sockaddr *address = (const struct sockaddr *)&listener->address;
+    char host[INET6_ADDRSTRLEN + 20] = "?", port[8] = "?";
+    getnameinfo(address, (socklen_t)bytes_of(address), host, sizeof(host), port, sizeof(port),
+                NI_NUMERICHOST | NI_NUMERICSERV);
+    snprintf(text, MOVER_LISTENER_TEXT, "%s port %s", host, port);
+}
+
+void mover_listener_say(const struct mover_listener *listener, char text[MOVER_LISTENER_SAID])
+{
+    char name[MOVER_LISTENER_TEXT];
+    mover_listener_name(listener, name);
+    if (listener->id)
+        snprintf(text, MOVER_LISTENER_SAID, "listens at %s again", name);
+    else
+        snprintf(text, MOVER_LISTENER_SAID,
+                 "does not listen at %s any more: its interface is gone, or has changed (%s). It "
+                 "listens again when the address is back; 'ip address' lists those of this host",
+                 name, strerror(-listener->why));
+}
