@@ -159,6 +159,13 @@ class Transfer(unittest.TestCase):
             self.assertEqual(done.returncode, 1)
             self.assertIn(why, done.stderr)
 
+    def test_serve__an_address_that_no_card_can_lead_to(self):
+        for address in '0.0.0.0', '[::]':
+            done = self.peer('serve', '-l', address, '-m', '1M')
+            self.assertEqual(done.returncode, 1, done.stdout)
+            self.assertIn("'ip address' lists them", done.stderr)
+            self.assertFalse(os.path.exists(self.card))
+
     def test_card__damaged_and_foreign_are_refused(self):
         self.serve('--memory', '1M')
         card = bytearray(self.content('card'))
