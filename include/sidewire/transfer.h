@@ -117,6 +117,8 @@ SW_XFER_PUBLIC enum sw_xfer_status sw_xfer_agent_open(const struct sw_xfer_agent
 SW_XFER_PUBLIC void sw_xfer_agent_close(struct sw_xfer_agent *agent);
 SW_XFER_PUBLIC void sw_xfer_agent_instance(const struct sw_xfer_agent *agent,
                                            uint8_t instance[SW_XFER_INSTANCE_BYTES]);
+/* How many addresses of its own it has. */
+SW_XFER_PUBLIC uint32_t sw_xfer_addresses(const struct sw_xfer_agent *agent);
 /* Whether the agent listens at that address of its options: 0 is `address`, 1 the first of `rails`.
  * False while the address is away, as in a restart of the network: it listens again once it is
  * back. `text` says what became of it. */

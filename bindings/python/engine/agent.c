@@ -36,28 +36,39 @@ static bool read_layout(PyObject *object, uint64_t *layout)
     return is_fine;
 }
 
-/* The texts stay the objects'. */
-static bool read_rails(PyObject *rails, struct sw_xfer_agent_options *options)
+/* The texts stay those of the tuple, which the caller drops once the agent is open: a list may
+ * change while the interpreter's lock is free. */
+static bool read_rails(PyObject *rails, struct sw_xfer_agent_options *options, PyObject **tuple)
 {
+    *tuple = NULL;
     if (!rails || rails == Py_None)
         return true;
     if (!PyList_Check(rails) && !PyTuple_Check(rails)) {
         PyErr_SetString(PyExc_TypeError, "rails is a list or a tuple of addresses");
         return false;
     }
-    const Py_ssize_t count = PySequence_Size(rails);
+    *tuple = PySequence_Tuple(rails);
+    const Py_ssize_t count = *tuple ? PyTuple_Size(*tuple) : -1;
+    if (count < 0)
+        return false;
     if (count > SW_XFER_ADDRESSES_MAX - 1) {
         PyErr_SetString(PyExc_ValueError, "there are too many rails");
         return false;
     }
     for (Py_ssize_t i = 0; i < count; i++) {
-        PyObject *text = PySequence_GetItem(rails, i);
-        options->rails[i] = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
-        Py_XDECREF(text); /* the list has it */
+        options->rails[i] = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(*tuple, i), NULL);
         if (!options->rails[i])
             return false;
     }
     return true;
+}
+
+/* What is no time is left to its default. */
+static uint32_t milliseconds_of(double seconds, uint32_t otherwise)
+{
+    if (!(seconds > 0))
+        return otherwise;
+    return seconds < UINT32_MAX / 1000 ? (uint32_t)(seconds * 1e3) : UINT32_MAX;
 }
 
 static bool open_handle(struct py_agent *agent, const struct sw_xfer_agent_options *options)
@@ -93,18 +104,20 @@ static PyObject *new_agent(PyTypeObject *type, PyObject *args, PyObject *words)
                             "rails",
                             NULL};
     struct sw_xfer_agent_options options;
-    PyObject *port = NULL, *layout = NULL, *rails = NULL;
+    PyObject *port = NULL, *layout = NULL, *rails = NULL, *rails_tuple = NULL;
     double connect_s = 0, stall_s = 0, drain_s = 0;
     sw_xfer_agent_options_init(&options);
     if (!PyArg_ParseTupleAndKeywords(args, words, "|zOO$IIIIdddIO:Agent", names, &options.address,
                                      &port, &layout, &options.visitors_max, &options.notices_max,
                                      &options.queue_depth, &options.window_bytes, &connect_s,
                                      &stall_s, &drain_s, &options.spin_us, &rails) ||
-        !read_layout(layout, &options.layout) || !read_rails(rails, &options))
+        !read_layout(layout, &options.layout) || !read_rails(rails, &options, &rails_tuple)) {
+        Py_XDECREF(rails_tuple);
         return NULL;
-    options.connect_timeout_ms = connect_s > 0 ? (uint32_t)(connect_s * 1e3) : 5000;
-    options.stall_timeout_ms = stall_s > 0 ? (uint32_t)(stall_s * 1e3) : 10000;
-    options.drain_timeout_ms = drain_s > 0 ? (uint32_t)(drain_s * 1e3) : 50;
+    }
+    options.connect_timeout_ms = milliseconds_of(connect_s, options.connect_timeout_ms);
+    options.stall_timeout_ms = milliseconds_of(stall_s, options.stall_timeout_ms);
+    options.drain_timeout_ms = milliseconds_of(drain_s, options.drain_timeout_ms);
     PyObject *text = port && port != Py_None ? PyObject_Str(port) : NULL;
     PyObject *bytes = text ? PyUnicode_AsASCIIString(text) : NULL;
     Py_XDECREF(text);
@@ -120,6 +133,7 @@ static PyObject *new_agent(PyTypeObject *type, PyObject *args, PyObject *words)
             Py_CLEAR(agent);
     }
     Py_XDECREF(bytes);
+    Py_XDECREF(rails_tuple);
     return (PyObject *)agent;
 }
 
@@ -230,11 +244,10 @@ static bool never_ready(void *arg)
     return false;
 }
 
-static PyObject *agent_run(PyObject *self, PyObject *args)
+static PyObject *agent_run(PyObject *self, PyObject *args, PyObject *words)
 {
-    PyObject *seconds = NULL;
     uint64_t deadline_ns;
-    if (!PyArg_ParseTuple(args, "|O:run", &seconds) || !py_deadline(seconds, &deadline_ns) ||
+    if (!py_seconds(args, words, "seconds", &deadline_ns) ||
         py_wait(python_agent_of(self), never_ready, NULL, deadline_ns) < 0)
         return NULL;
     Py_RETURN_NONE;
@@ -299,9 +312,9 @@ static PyObject *agent_memory(PyObject *self, PyObject *object)
     return py_memory_new(python_agent_of(self), object);
 }
 
-static PyObject *agent_blocks(PyObject *self, PyObject *args)
+static PyObject *agent_blocks(PyObject *self, PyObject *args, PyObject *words)
 {
-    return py_blocks_of_memories(python_agent_of(self), args);
+    return py_blocks_of_memories(python_agent_of(self), args, words);
 }
 
 static PyObject *agent_file(PyObject *self, PyObject *args, PyObject *words)
@@ -434,6 +447,25 @@ static PyObject *get_visitors(PyObject *self, void *none)
     return PyLong_FromUnsignedLong(count);
 }
 
+/* A bool for each address, in their order. */
+static PyObject *get_listening(PyObject *self, void *none)
+{
+    (void)none;
+    struct py_stay stay;
+    bool listens[SW_XFER_ADDRESSES_MAX];
+    if (!py_enter(&stay, python_agent_of(self)))
+        return NULL;
+    const uint32_t count = sw_xfer_addresses(stay.agent->handle);
+    for (uint32_t i = 0; i < count; i++)
+        listens[i] = sw_xfer_listens(stay.agent->handle, i, NULL);
+    py_leave(&stay);
+    PyObject *tuple = PyTuple_New(count);
+    for (uint32_t i = 0; tuple && i < count; i++)
+        if (PyTuple_SetItem(tuple, i, PyBool_FromLong(listens[i])))
+            Py_CLEAR(tuple);
+    return tuple;
+}
+
 static PyObject *get_closed(PyObject *self, void *none)
 {
     (void)none;
@@ -459,6 +491,8 @@ static int set_watcher(PyObject *self, PyObject *value, void *none)
 static PyGetSetDef members[] = {
     {"instance", get_instance, NULL, "16 random bytes: another agent has others.", NULL},
     {"visitors", get_visitors, NULL, "How many peers are connected to it.", NULL},
+    {"listening", get_listening, NULL,
+     "Whether it listens at each of its addresses: not while one is away.", NULL},
     {"closed", get_closed, NULL, "Whether it was closed.", NULL},
     {"_watcher", get_watcher, set_watcher, NULL, NULL},
     {0},
@@ -471,10 +505,11 @@ static PyMethodDef methods[] = {
     {"poll", agent_poll, METH_NOARGS, "Handles what has come; never sleeps."},
     {"arm", agent_arm, METH_NOARGS, "Whether fileno() becomes readable when something comes."},
     {"fileno", agent_fileno, METH_NOARGS, "A descriptor for epoll."},
-    {"run", agent_run, METH_VARARGS, "run(seconds=None): serves peers for so long."},
+    {"run", WORDS(agent_run), METH_VARARGS | METH_KEYWORDS,
+     "run(seconds=None): serves peers for so long."},
     {"card", agent_card, METH_VARARGS, "card(*leases): what a peer must know."},
     {"memory", agent_memory, METH_O, "memory(array): its memory, not copied."},
-    {"blocks", agent_blocks, METH_VARARGS,
+    {"blocks", WORDS(agent_blocks), METH_VARARGS | METH_KEYWORDS,
      "blocks(memories, extents): extents are (part, offset, bytes, stride, count), and a part is a "
      "place in `memories`."},
     {"file", WORDS(agent_file), METH_VARARGS | METH_KEYWORDS,

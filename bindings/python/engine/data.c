@@ -110,10 +110,18 @@ static bool take_interface(PyObject *object, PyObject *interface, struct py_data
                         "its __array_interface__ has no address, or it is not in one piece");
         return false;
     }
+    /* Their methods may run anything, also what takes them out of the dictionary. */
+    Py_INCREF(where);
+    Py_INCREF(shape);
+    Py_INCREF(type);
     data->data = PyLong_AsVoidPtr(PyTuple_GetItem(where, 0));
     data->is_readonly = PyObject_IsTrue(PyTuple_GetItem(where, 1)) != 0;
     data->owner = Py_NewRef(object);
-    return !PyErr_Occurred() && take_extent(data, shape, type);
+    const bool is_fine = !PyErr_Occurred() && take_extent(data, shape, type);
+    Py_DECREF(where);
+    Py_DECREF(shape);
+    Py_DECREF(type);
+    return is_fine;
 }
 
 /* ---- DLPack: the structures of its version 0 ---- */

@@ -107,6 +107,7 @@ static PyObject *memory_release(PyObject *self, PyObject *none)
         PyErr_SetString(PyExc_BufferError, "views of this memory are there still");
         return NULL;
     }
+    memory->releases++; /* entering lets go of the interpreter's lock */
     if (memory->handle && py_enter_quietly(&stay, memory->agent)) {
         if (memory->handle)
             status = sw_xfer_memory_release(memory->handle);
@@ -114,6 +115,7 @@ static PyObject *memory_release(PyObject *self, PyObject *none)
             memory->handle = NULL;
         py_leave(&stay);
     }
+    memory->releases--;
     if (status)
         return py_raise(status, "leases or blocks of this memory are there still");
     memory->handle = NULL;
@@ -148,8 +150,8 @@ static PyObject *memory_blocks(PyObject *self, PyObject *args, PyObject *words)
 static int view_memory(PyObject *self, Py_buffer *view, int flags)
 {
     struct py_memory *memory = memory_of(self);
-    if (!memory->handle || !memory->agent->handle || !memory->data.data || memory->data.is_cuda ||
-        memory->is_file) {
+    if (!memory->handle || memory->releases || !memory->agent->handle || !memory->data.data ||
+        memory->data.is_cuda || memory->is_file) {
         PyErr_SetString(PyExc_BufferError, "this memory is released, or not seen by Python");
         return -1;
     }

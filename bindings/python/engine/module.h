@@ -57,6 +57,7 @@ struct py_memory {
     struct py_data data;
     bool is_file, is_dmabuf;
     Py_ssize_t exports; /* views of it */
+    unsigned releases;  /* under way: no view is made meanwhile */
 };
 
 struct py_lease {
@@ -137,6 +138,9 @@ void py_end(void);
 /* Polls and sleeps until `is_ready`, which is asked within the agent. 1: it is; 0: the deadline has
  * passed; -1: an exception is set. */
 int py_wait(struct py_agent *agent, bool (*is_ready)(void *arg), void *arg, uint64_t deadline_ns);
+/* The only argument of a function, which has that name; NULL where it was left out. False: an
+ * exception is set. */
+bool py_seconds(PyObject *args, PyObject *words, const char *name, uint64_t *deadline_ns);
 /* None: never. False: an exception is set. */
 bool py_deadline(PyObject *seconds, uint64_t *deadline_ns);
 
@@ -178,8 +182,8 @@ bool py_find_region(PyObject *card, PyObject *region, uint32_t *part, uint64_t *
 
 PyObject *py_reshard(PyObject *module, PyObject *args);
 PyObject *py_plan_memory(PyObject *module, PyObject *args);
-PyObject *py_blocks_of_memories(struct py_agent *agent, PyObject *args);
-PyObject *py_blocks_of_regions(struct py_peer *peer, PyObject *args);
+PyObject *py_blocks_of_memories(struct py_agent *agent, PyObject *args, PyObject *words);
+PyObject *py_blocks_of_regions(struct py_peer *peer, PyObject *args, PyObject *words);
 PyObject *py_transfer_new(struct py_peer *peer, enum sw_xfer_op op, PyObject *local,
                           PyObject *remote, bool has_sums);
 

@@ -32,11 +32,8 @@ static int peer_look_at(struct py_peer *peer)
     return -1;
 }
 
-static PyObject *wait_live(struct py_peer *peer, PyObject *seconds)
+static PyObject *wait_live(struct py_peer *peer, uint64_t deadline_ns)
 {
-    uint64_t deadline_ns;
-    if (!py_deadline(seconds, &deadline_ns))
-        return NULL;
     const int got = py_wait(peer->agent, is_settled, peer, deadline_ns);
     if (got < 0 || (got && peer_look_at(peer) < 0))
         return NULL;
@@ -65,8 +62,10 @@ PyObject *py_peer_new(struct py_agent *agent, PyObject *args, PyObject *words)
     static char *names[] = {"card", "timeout", "wait", NULL};
     PyObject *card, *seconds = NULL;
     int waits = 1;
+    uint64_t deadline_ns;
     struct sw_xfer_error error;
-    if (!PyArg_ParseTupleAndKeywords(args, words, "O|Op:connect", names, &card, &seconds, &waits))
+    if (!PyArg_ParseTupleAndKeywords(args, words, "O|Op:connect", names, &card, &seconds, &waits) ||
+        !py_deadline(seconds, &deadline_ns))
         return NULL;
     PyObject *bytes = PyBytes_FromObject(card);
     struct py_peer *peer = bytes ? py_new(py_peer_type) : NULL;
@@ -79,7 +78,7 @@ PyObject *py_peer_new(struct py_agent *agent, PyObject *args, PyObject *words)
     PyObject *result = NULL;
     if (!start_peer(peer, agent, &error)) {
         py_kick(agent);
-        result = waits ? wait_live(peer, seconds) : Py_NewRef((PyObject *)peer);
+        result = waits ? wait_live(peer, deadline_ns) : Py_NewRef((PyObject *)peer);
     }
     Py_DECREF((PyObject *)peer);
     return result;
@@ -100,11 +99,12 @@ static void drop_peer(PyObject *self)
 
 /* ---- what it does ---- */
 
-static PyObject *peer_wait(PyObject *self, PyObject *args)
+static PyObject *peer_wait(PyObject *self, PyObject *args, PyObject *words)
 {
-    PyObject *seconds = NULL;
-    return PyArg_ParseTuple(args, "|O:wait", &seconds) ? wait_live(python_peer_of(self), seconds)
-                                                       : NULL;
+    uint64_t deadline_ns;
+    return py_seconds(args, words, "timeout", &deadline_ns)
+               ? wait_live(python_peer_of(self), deadline_ns)
+               : NULL;
 }
 
 static PyObject *peer_await(PyObject *self)
@@ -120,9 +120,9 @@ static PyObject *peer_result(PyObject *self, PyObject *none)
     return state < 0 ? NULL : Py_NewRef(state ? self : Py_None);
 }
 
-static PyObject *peer_blocks_of(PyObject *self, PyObject *args)
+static PyObject *peer_blocks_of(PyObject *self, PyObject *args, PyObject *words)
 {
-    return py_blocks_of_regions(python_peer_of(self), args);
+    return py_blocks_of_regions(python_peer_of(self), args, words);
 }
 
 static PyObject *peer_blocks(PyObject *self, PyObject *args, PyObject *words)
@@ -216,10 +216,11 @@ static PyGetSetDef members[] = {
 #define WORDS(function) ((PyCFunction)(void (*)(void))(function))
 
 static PyMethodDef methods[] = {
-    {"wait", peer_wait, METH_VARARGS, "wait(timeout=None): until it is live; raises why not."},
+    {"wait", WORDS(peer_wait), METH_VARARGS | METH_KEYWORDS,
+     "wait(timeout=None): until it is live; raises why not."},
     {"blocks", WORDS(peer_blocks), METH_VARARGS | METH_KEYWORDS,
      "blocks(region=0, index=None, bytes=0, stride=0, offset=0, count=0, card=None)"},
-    {"blocks_of", peer_blocks_of, METH_VARARGS,
+    {"blocks_of", WORDS(peer_blocks_of), METH_VARARGS | METH_KEYWORDS,
      "blocks_of(regions, extents, card=None): extents are (part, offset, bytes, stride, count), "
      "and a part is a place in `regions`."},
     {"write", WORDS(peer_write), METH_VARARGS | METH_KEYWORDS,

@@ -196,13 +196,15 @@ static bool is_array_for(const uint8_t *at, size_t bytes, const struct py_data *
     return total == data->bytes && bytes - HEAD_BYTES - 8 * dimensions == total;
 }
 
-static PyObject *pipe_send_array(PyObject *self, PyObject *args)
+static PyObject *pipe_send_array(PyObject *self, PyObject *args, PyObject *words)
 {
+    static char *names[] = {"array", "timeout", NULL};
     PyObject *array, *seconds = NULL;
     struct py_data data;
     struct message message;
     int sent = 0;
-    if (!PyArg_ParseTuple(args, "O|O:send_array", &array, &seconds) || !py_data_take(array, &data))
+    if (!PyArg_ParseTupleAndKeywords(args, words, "O|O:send_array", names, &array, &seconds) ||
+        !py_data_take(array, &data))
         return NULL;
     const bool is_small = make_message(&message, &data, pipe_of(self)->tag + 1);
     if (is_small) {
@@ -219,25 +221,27 @@ static PyObject *pipe_send_array(PyObject *self, PyObject *args)
     return PyBool_FromLong(sent);
 }
 
-static PyObject *pipe_send(PyObject *self, PyObject *args)
+static PyObject *pipe_send(PyObject *self, PyObject *args, PyObject *words)
 {
+    static char *names[] = {"data", "timeout", NULL};
     PyObject *seconds = NULL;
     const char *data;
     Py_ssize_t bytes;
-    if (!PyArg_ParseTuple(args, "y#|O:send", &data, &bytes, &seconds))
+    if (!PyArg_ParseTupleAndKeywords(args, words, "y#|O:send", names, &data, &bytes, &seconds))
         return NULL;
     const struct sw_pipe_part part = {data, (size_t)bytes};
     const int sent = send_parts(pipe_of(self), &part, 1, seconds);
     return sent < 0 ? NULL : PyBool_FromLong(sent);
 }
 
-static PyObject *pipe_recv(PyObject *self, PyObject *args)
+static PyObject *pipe_recv(PyObject *self, PyObject *args, PyObject *words)
 {
+    static char *names[] = {"out", "timeout", NULL};
     PyObject *out = Py_None, *seconds = NULL;
     uint8_t at[SW_PIPE_MESSAGE_MAX];
     size_t bytes;
     struct py_data data;
-    if (!PyArg_ParseTuple(args, "|OO:recv", &out, &seconds))
+    if (!PyArg_ParseTupleAndKeywords(args, words, "|OO:recv", names, &out, &seconds))
         return NULL;
     const int got = pipe_receive_bytes(pipe_of(self), at, &bytes, seconds);
     if (got < 0)
@@ -293,8 +297,9 @@ static bool read_token(PyObject *object, char **token)
     return false;
 }
 
-static PyObject *pipe_connect(PyObject *type, PyObject *args)
+static PyObject *pipe_connect(PyObject *type, PyObject *args, PyObject *words)
 {
+    static char *names[] = {"address", "port", "token", "timeout", NULL};
     (void)type;
     const char *address;
     int port;
@@ -303,7 +308,8 @@ static PyObject *pipe_connect(PyObject *type, PyObject *args)
     uint64_t deadline_ns;
     struct sw_xfer_error error;
     struct sw_pipe *handle = NULL;
-    if (!PyArg_ParseTuple(args, "siO|O:connect", &address, &port, &token_object, &seconds) ||
+    if (!PyArg_ParseTupleAndKeywords(args, words, "siO|O:connect", names, &address, &port,
+                                     &token_object, &seconds) ||
         !read_token(token_object, &token) || !py_deadline(seconds, &deadline_ns))
         return NULL;
     PyOS_snprintf(text, sizeof(text), "%d", port);
@@ -340,11 +346,10 @@ static void close_pipe(struct py_pipe *pipe, uint64_t deadline_ns)
     PyEval_RestoreThread(thread);
 }
 
-static PyObject *pipe_close(PyObject *self, PyObject *args)
+static PyObject *pipe_close(PyObject *self, PyObject *args, PyObject *words)
 {
-    PyObject *seconds = NULL;
     uint64_t deadline_ns;
-    if (!PyArg_ParseTuple(args, "|O:close", &seconds) || !py_deadline(seconds, &deadline_ns))
+    if (!py_seconds(args, words, "timeout", &deadline_ns))
         return NULL;
     close_pipe(pipe_of(self), deadline_ns);
     Py_RETURN_NONE;
@@ -381,17 +386,21 @@ static PyGetSetDef members[] = {
     {0},
 };
 
+#define WORDS(function) ((PyCFunction)(void (*)(void))(function))
+
 static PyMethodDef methods[] = {
-    {"connect", pipe_connect, METH_VARARGS | METH_STATIC,
+    {"connect", WORDS(pipe_connect), METH_VARARGS | METH_KEYWORDS | METH_STATIC,
      "connect(address, port, token, timeout=None)"},
-    {"send_array", pipe_send_array, METH_VARARGS,
+    {"send_array", WORDS(pipe_send_array), METH_VARARGS | METH_KEYWORDS,
      "send_array(array, timeout=None): True, False where it had no room, None where it is no "
      "message."},
-    {"send", pipe_send, METH_VARARGS, "send(bytes, timeout=None): whether it had room."},
-    {"recv", pipe_recv, METH_VARARGS,
+    {"send", WORDS(pipe_send), METH_VARARGS | METH_KEYWORDS,
+     "send(data, timeout=None): whether it had room."},
+    {"recv", WORDS(pipe_recv), METH_VARARGS | METH_KEYWORDS,
      "recv(out=None, timeout=None): `out` where it was filled, else the message; None: none yet."},
     {"next_tag", pipe_next_tag, METH_NOARGS, "The tag of another array."},
-    {"close", pipe_close, METH_VARARGS, "close(timeout=None): once all is with the peer."},
+    {"close", WORDS(pipe_close), METH_VARARGS | METH_KEYWORDS,
+     "close(timeout=None): once all is with the peer."},
     {0},
 };
 
@@ -439,14 +448,15 @@ static PyObject *new_listener(PyTypeObject *type, PyObject *args, PyObject *word
 }
 
 /* One thread has it: ipc makes one for each pipe. */
-static PyObject *listener_accept(PyObject *self, PyObject *args)
+static PyObject *listener_accept(PyObject *self, PyObject *args, PyObject *words)
 {
+    static char *names[] = {"token", "timeout", NULL};
     PyObject *token_object, *seconds = NULL;
     char *token;
     uint64_t deadline_ns;
     struct sw_xfer_error error;
     struct sw_pipe *handle = NULL;
-    if (!PyArg_ParseTuple(args, "O|O:accept", &token_object, &seconds) ||
+    if (!PyArg_ParseTupleAndKeywords(args, words, "O|O:accept", names, &token_object, &seconds) ||
         !read_token(token_object, &token) || !py_deadline(seconds, &deadline_ns))
         return NULL;
     PyThreadState *thread = PyEval_SaveThread();
@@ -475,7 +485,8 @@ static PyGetSetDef listener_members[] = {
 };
 
 static PyMethodDef listener_methods[] = {
-    {"accept", listener_accept, METH_VARARGS, "accept(token, timeout=None): a Pipe."},
+    {"accept", WORDS(listener_accept), METH_VARARGS | METH_KEYWORDS,
+     "accept(token, timeout=None): a Pipe."},
     {0},
 };
 

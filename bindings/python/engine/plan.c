@@ -133,9 +133,10 @@ static bool read_extent(PyObject *tuple, struct sw_xfer_extent *extent)
     return true;
 }
 
-static struct sw_xfer_extent *read_extents(PyObject *list, uint32_t *count)
+/* A number's __index__() may run anything, also what makes a list shorter: so this is a tuple. */
+static struct sw_xfer_extent *read_extents(PyObject *tuple, uint32_t *count)
 {
-    const Py_ssize_t size = PyList_Size(list);
+    const Py_ssize_t size = PyTuple_Size(tuple);
     if (size < 1) {
         if (!PyErr_Occurred())
             py_raise(SW_XFER_INVALID, "there has to be at least one extent");
@@ -144,7 +145,7 @@ static struct sw_xfer_extent *read_extents(PyObject *list, uint32_t *count)
     struct sw_xfer_extent *extents = calloc((size_t)size, sizeof(*extents));
     bool is_fine = extents;
     for (Py_ssize_t i = 0; is_fine && i < size; i++)
-        is_fine = read_extent(PyList_GetItem(list, i), &extents[i]);
+        is_fine = read_extent(PyTuple_GetItem(tuple, i), &extents[i]);
     if (!extents)
         PyErr_NoMemory();
     if (!is_fine) {
@@ -155,26 +156,46 @@ static struct sw_xfer_extent *read_extents(PyObject *list, uint32_t *count)
     return extents;
 }
 
-static struct sw_xfer_memory **handles_of(struct py_blocks *blocks, uint32_t *count)
+/* Those of the tuple. It holds them, but not their handles, which another thread may release until
+ * this one is within the agent. */
+struct memories {
+    struct py_memory **all;
+    struct sw_xfer_memory **handles;
+    uint32_t count;
+};
+
+static void drop_memories(struct memories *memories)
+{
+    free(memories->all);
+    free(memories->handles);
+}
+
+static bool take_memories(struct py_blocks *blocks, struct memories *memories)
 {
     const Py_ssize_t size = PyTuple_Size(blocks->memories);
-    struct sw_xfer_memory **handles = size > 0 ? calloc((size_t)size, sizeof(*handles)) : NULL;
-    for (Py_ssize_t i = 0; handles && i < size; i++) {
+    *memories = (struct memories){.count = (uint32_t)size};
+    memories->all = calloc((size_t)size + 1, sizeof(*memories->all)); /* + 1: never of no size */
+    memories->handles = calloc((size_t)size + 1, sizeof(*memories->handles));
+    bool is_fine = memories->all && memories->handles && size > 0;
+    for (Py_ssize_t i = 0; is_fine && i < size; i++) {
         PyObject *item = PyTuple_GetItem(blocks->memories, i);
-        struct py_memory *memory = (struct py_memory *)item;
-        if (Py_TYPE(item) == py_memory_type && memory->agent == blocks->agent) {
-            handles[i] = memory->handle;
-            blocks->is_readonly |= memory->data.is_readonly;
-        }
-        if (!handles[i]) {
-            free(handles);
-            handles = NULL;
-        }
+        memories->all[i] = (struct py_memory *)item;
+        is_fine = Py_TYPE(item) == py_memory_type && memories->all[i]->agent == blocks->agent;
+        if (is_fine)
+            blocks->is_readonly |= memories->all[i]->data.is_readonly;
     }
-    if (!handles)
-        py_raise(SW_XFER_INVALID, "there have to be memories of this agent, none released");
-    *count = (uint32_t)size;
-    return handles;
+    return is_fine;
+}
+
+/* Within the agent. */
+static bool take_handles(struct memories *memories)
+{
+    for (uint32_t i = 0; i < memories->count; i++) {
+        memories->handles[i] = memories->all[i]->handle;
+        if (!memories->handles[i])
+            return false;
+    }
+    return true;
 }
 
 static enum sw_xfer_status make_local(struct py_blocks *blocks,
@@ -182,29 +203,34 @@ static enum sw_xfer_status make_local(struct py_blocks *blocks,
 {
     struct py_agent *agent = blocks->agent;
     struct py_stay stay;
-    uint32_t memories_count;
-    struct sw_xfer_memory **handles = handles_of(blocks, &memories_count);
-    enum sw_xfer_status status = SW_XFER_SYSTEM;
-    if (handles && py_enter(&stay, agent)) {
-        status = sw_xfer_blocks_local(agent->handle, handles, memories_count, extents, count,
-                                      &blocks->handle);
+    struct memories memories;
+    bool are_memories = take_memories(blocks, &memories);
+    enum sw_xfer_status status = SW_XFER_INVALID;
+    if (are_memories && py_enter(&stay, agent)) {
+        are_memories = take_handles(&memories);
+        if (are_memories)
+            status = sw_xfer_blocks_local(agent->handle, memories.handles, memories.count, extents,
+                                          count, &blocks->handle);
         py_leave(&stay);
-        if (status)
-            py_raise(status, sw_xfer_status_text(status));
     }
-    free(handles);
+    if (status && !PyErr_Occurred())
+        py_raise(status, are_memories ? sw_xfer_status_text(status)
+                                      : "there have to be memories of this agent, none released");
+    drop_memories(&memories);
     return status;
 }
 
 /* Agent.blocks(memories, extents) */
-PyObject *py_blocks_of_memories(struct py_agent *agent, PyObject *args)
+PyObject *py_blocks_of_memories(struct py_agent *agent, PyObject *args, PyObject *words)
 {
+    static char *names[] = {"memories", "extents", NULL};
     PyObject *memories, *list;
     uint32_t count;
-    if (!PyArg_ParseTuple(args, "OO!:blocks", &memories, &PyList_Type, &list))
+    if (!PyArg_ParseTupleAndKeywords(args, words, "OO:blocks", names, &memories, &list))
         return NULL;
     memories = PySequence_Tuple(memories);
-    struct sw_xfer_extent *extents = memories ? read_extents(list, &count) : NULL;
+    PyObject *tuple = memories ? PySequence_Tuple(list) : NULL;
+    struct sw_xfer_extent *extents = tuple ? read_extents(tuple, &count) : NULL;
     struct py_blocks *blocks = extents ? py_new(py_blocks_type) : NULL;
     if (blocks) {
         blocks->agent = (struct py_agent *)Py_NewRef((PyObject *)agent);
@@ -215,6 +241,7 @@ PyObject *py_blocks_of_memories(struct py_agent *agent, PyObject *args)
         }
     }
     free(extents);
+    Py_XDECREF(tuple);
     Py_XDECREF(memories);
     return (PyObject *)blocks;
 }
@@ -259,14 +286,18 @@ static enum sw_xfer_status make_remote(struct py_blocks *blocks, PyObject *card,
 }
 
 /* Peer.blocks_of(regions, extents, card=None) */
-PyObject *py_blocks_of_regions(struct py_peer *peer, PyObject *args)
+PyObject *py_blocks_of_regions(struct py_peer *peer, PyObject *args, PyObject *words)
 {
-    PyObject *regions, *list, *card = peer->card;
+    static char *names[] = {"regions", "extents", "card", NULL};
+    PyObject *regions, *list, *card = Py_None;
     uint32_t count;
-    if (!PyArg_ParseTuple(args, "OO!|S:blocks_of", &regions, &PyList_Type, &list, &card))
+    if (!PyArg_ParseTupleAndKeywords(args, words, "OO|O:blocks_of", names, &regions, &list, &card))
         return NULL;
+    if (card == Py_None)
+        card = peer->card;
     regions = PySequence_Tuple(regions);
-    struct sw_xfer_extent *extents = regions ? read_extents(list, &count) : NULL;
+    PyObject *tuple = regions ? PySequence_Tuple(list) : NULL;
+    struct sw_xfer_extent *extents = tuple ? read_extents(tuple, &count) : NULL;
     struct py_blocks *blocks = NULL;
     if (extents && name_regions(card, regions, extents, count))
         blocks = py_new(py_blocks_type);
@@ -279,6 +310,7 @@ PyObject *py_blocks_of_regions(struct py_peer *peer, PyObject *args)
         }
     }
     free(extents);
+    Py_XDECREF(tuple);
     Py_XDECREF(regions);
     return (PyObject *)blocks;
 }

@@ -129,6 +129,14 @@ bool py_deadline(PyObject *seconds, uint64_t *deadline_ns)
     return true;
 }
 
+bool py_seconds(PyObject *args, PyObject *words, const char *name, uint64_t *deadline_ns)
+{
+    char *names[] = {(char *)name, NULL};
+    PyObject *seconds = NULL;
+    return PyArg_ParseTupleAndKeywords(args, words, "|O", names, &seconds) &&
+           py_deadline(seconds, deadline_ns);
+}
+
 /* A lock of pthreads is not fair: who takes it again at once keeps others out. */
 static void let_others(struct py_agent *agent)
 {

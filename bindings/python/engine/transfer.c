@@ -188,11 +188,10 @@ static PyObject *transfer_result(PyObject *self, PyObject *none)
     return NULL;
 }
 
-static PyObject *transfer_wait(PyObject *self, PyObject *args)
+static PyObject *transfer_wait(PyObject *self, PyObject *args, PyObject *words)
 {
-    PyObject *seconds = NULL;
     uint64_t deadline_ns;
-    if (!PyArg_ParseTuple(args, "|O:wait", &seconds) || !py_deadline(seconds, &deadline_ns))
+    if (!py_seconds(args, words, "timeout", &deadline_ns))
         return NULL;
     const int got = py_wait(transfer_agent_of(python_transfer_of(self)), has_ended,
                             python_transfer_of(self), deadline_ns);
@@ -229,12 +228,13 @@ static PyObject *transfer_info(PyObject *self, PyObject *none)
                          info.ended_ns > info.posted_ns ? info.ended_ns - info.posted_ns : 0);
 }
 
-static PyObject *transfer_block(PyObject *self, PyObject *args)
+static PyObject *transfer_block(PyObject *self, PyObject *args, PyObject *words)
 {
+    static char *parameters[] = {"index", NULL};
     static const char *const names[] = {"waits", "maybe", "in place", "corrupt"};
     unsigned index;
     struct py_stay stay;
-    if (!PyArg_ParseTuple(args, "I:block", &index) ||
+    if (!PyArg_ParseTupleAndKeywords(args, words, "I:block", parameters, &index) ||
         !py_enter(&stay, transfer_agent_of(python_transfer_of(self))))
         return NULL;
     const enum sw_xfer_block_state state =
@@ -260,11 +260,12 @@ static PyGetSetDef members[] = {
 static PyMethodDef methods[] = {
     {"post", WORDS(transfer_post), METH_VARARGS | METH_KEYWORDS,
      "post(notice=None, deadline=None, local_index=None, remote_index=None): itself."},
-    {"wait", transfer_wait, METH_VARARGS,
+    {"wait", WORDS(transfer_wait), METH_VARARGS | METH_KEYWORDS,
      "wait(timeout=None): until it has ended; raises why it is not done."},
     {"cancel", transfer_cancel, METH_NOARGS, "Asks for its end; wait for it."},
     {"info", transfer_info, METH_NOARGS, "A dict of what was moved."},
-    {"block", transfer_block, METH_VARARGS, "block(i): waits, maybe, in place or corrupt."},
+    {"block", WORDS(transfer_block), METH_VARARGS | METH_KEYWORDS,
+     "block(index): waits, maybe, in place or corrupt."},
     {"_result", transfer_result, METH_NOARGS, NULL},
     {0},
 };

@@ -201,7 +201,7 @@ static void print_notices(struct serve *serve)
 static void tell_listeners(struct serve *serve)
 {
     struct sw_xfer_error text;
-    for (uint32_t i = 0; i < SW_XFER_ADDRESSES_MAX && (!i || serve->options.rails[i - 1]); i++) {
+    for (uint32_t i = 0; i < sw_xfer_addresses(serve->agent); i++) {
         const uint32_t bit = 1u << i;
         const bool is_lost = !sw_xfer_listens(serve->agent, i, &text);
         if (is_lost != !!(serve->lost & bit))

@@ -112,6 +112,11 @@ void xfe_rails_tick(struct sw_xfer_agent *agent)
         mover_listener_tick(&agent->rails[i].listener);
 }
 
+uint32_t sw_xfer_addresses(const struct sw_xfer_agent *agent)
+{
+    return agent->rails_count;
+}
+
 bool sw_xfer_listens(const struct sw_xfer_agent *agent, uint32_t address,
                      struct sw_xfer_error *text)
 {
