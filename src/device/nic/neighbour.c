@@ -1,39 +1,94 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "device/nic/neighbour.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <linux/neighbour.h>
 #include <linux/rtnetlink.h>
+#include <net/if.h>
+#include <netinet/in.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
+
+#include "base/fds.h"
 
 #define ANSWER_BYTES 4096
 #define ETHERNET_BYTES 6
 #define KNOWN (NUD_REACHABLE | NUD_STALE | NUD_DELAY | NUD_PROBE | NUD_PERMANENT)
 
-struct question {
+#define DISCARD_PORT 9
+
+union answer {
     struct nlmsghdr head;
-    struct ndmsg neighbour;
-    struct rtattr attr;
-    uint8_t address[16];
+    uint8_t room[ANSWER_BYTES];
 };
 
+struct question {
+    struct nlmsghdr head;
+    union {
+        struct ndmsg neighbour;
+        struct rtmsg route;
+    };
+    uint8_t attrs[64];
+};
+static_assert(sizeof(struct ndmsg) == sizeof(struct rtmsg), "attributes begin at one place");
+
 /* A GID that is an IPv4 address has it in its last four bytes. */
-static struct question question_of(unsigned int ifindex, const union ibv_gid *address)
+static bool is_ipv4(const union ibv_gid *address)
 {
     static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
-    const bool is_v4 = !memcmp(address->raw, mapped, sizeof(mapped));
-    const size_t len = is_v4 ? 4 : 16;
+    return !memcmp(address->raw, mapped, sizeof(mapped));
+}
+
+static bool is_link_local(const union ibv_gid *address)
+{
+    return address->raw[0] == 0xfe && (address->raw[1] & 0xc0) == 0x80;
+}
+
+static void add_attr(struct question *question, unsigned short type, const void *data, size_t len)
+{
+    struct rtattr *attr =
+        (struct rtattr *)((char *)question + NLMSG_ALIGN(question->head.nlmsg_len));
+    attr->rta_type = type;
+    attr->rta_len = (unsigned short)RTA_LENGTH(len);
+    memcpy(RTA_DATA(attr), data, len);
+    question->head.nlmsg_len = (uint32_t)(NLMSG_ALIGN(question->head.nlmsg_len) + RTA_LENGTH(len));
+}
+
+static void add_address(struct question *question, unsigned short type,
+                        const union ibv_gid *address)
+{
+    const size_t len = is_ipv4(address) ? 4 : 16;
+    add_attr(question, type, address->raw + sizeof(address->raw) - len, len);
+}
+
+static struct question question_of(unsigned int ifindex, const union ibv_gid *address)
+{
     struct question question = {
-        .head = {.nlmsg_type = RTM_GETNEIGH, .nlmsg_flags = NLM_F_REQUEST},
-        .neighbour = {.ndm_family = is_v4 ? AF_INET : AF_INET6, .ndm_ifindex = (int)ifindex},
-        .attr = {.rta_type = NDA_DST, .rta_len = (unsigned short)RTA_LENGTH(len)},
+        .head = {.nlmsg_type = RTM_GETNEIGH,
+                 .nlmsg_flags = NLM_F_REQUEST,
+                 .nlmsg_len = NLMSG_LENGTH(sizeof(question.neighbour))},
+        .neighbour = {.ndm_family = is_ipv4(address) ? AF_INET : AF_INET6,
+                      .ndm_ifindex = (int)ifindex},
     };
-    memcpy(question.address, address->raw + sizeof(address->raw) - len, len);
-    question.head.nlmsg_len =
-        (uint32_t)(NLMSG_LENGTH(sizeof(question.neighbour)) + RTA_LENGTH(len));
+    add_address(&question, NDA_DST, address);
     return question;
+}
+
+static bool ask_kernel(int fd, const struct question *question, union answer *answer)
+{
+    ssize_t got = send(fd, question, question->head.nlmsg_len, 0);
+    while (got >= 0 && (got = recv(fd, answer, sizeof(*answer), 0)) < 0 && errno == EINTR)
+        got = 0;
+    return got > 0 && NLMSG_OK(&answer->head, (unsigned int)got);
+}
+
+static int open_table(void)
+{
+    return sw_fd_own((int)syscall(SYS_socket, AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE));
 }
 
 static bool read_answer(struct nlmsghdr *answer, uint8_t mac[6])
@@ -55,16 +110,132 @@ static bool read_answer(struct nlmsghdr *answer, uint8_t mac[6])
 bool sw_neighbour_find(unsigned int ifindex, const union ibv_gid *address, uint8_t mac[6])
 {
     const struct question question = question_of(ifindex, address);
-    union {
-        struct nlmsghdr head;
-        uint8_t room[ANSWER_BYTES];
-    } answer;
-    const int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+    union answer answer;
+    const int fd = open_table();
     if (fd < 0)
         return false;
-    ssize_t got = send(fd, &question, question.head.nlmsg_len, 0);
-    while (got >= 0 && (got = recv(fd, &answer, sizeof(answer), 0)) < 0 && errno == EINTR)
-        got = 0;
+    const bool has_answer = ask_kernel(fd, &question, &answer);
     close(fd);
-    return got > 0 && NLMSG_OK(&answer.head, (unsigned int)got) && read_answer(&answer.head, mac);
+    return has_answer && read_answer(&answer.head, mac);
+}
+
+/* ---- whether packets can leave ---- */
+
+struct hop {
+    unsigned int ifindex;
+    union ibv_gid address;
+};
+
+static void read_hop(struct nlmsghdr *answer, bool is_v4, struct hop *hop)
+{
+    struct rtmsg *route = NLMSG_DATA(answer);
+    const size_t address_len = is_v4 ? 4 : 16;
+    int len = (int)RTM_PAYLOAD(answer);
+    for (struct rtattr *attr = RTM_RTA(route); RTA_OK(attr, len); attr = RTA_NEXT(attr, len)) {
+        if (attr->rta_type == RTA_OIF && RTA_PAYLOAD(attr) == sizeof(hop->ifindex))
+            memcpy(&hop->ifindex, RTA_DATA(attr), sizeof(hop->ifindex));
+        else if (attr->rta_type == RTA_GATEWAY && RTA_PAYLOAD(attr) == address_len)
+            memcpy(hop->address.raw + sizeof(hop->address.raw) - address_len, RTA_DATA(attr),
+                   address_len);
+    }
+}
+
+/* False: what the kernel knows needs no neighbour, or it has no answer. */
+static bool find_hop(int fd, unsigned int ifindex, const union ibv_gid *source,
+                     const union ibv_gid *dest, struct hop *hop)
+{
+    const uint8_t bits = is_ipv4(dest) ? 32 : 128;
+    struct question question = {
+        .head = {.nlmsg_type = RTM_GETROUTE,
+                 .nlmsg_flags = NLM_F_REQUEST,
+                 .nlmsg_len = NLMSG_LENGTH(sizeof(question.route))},
+        .route = {.rtm_family = is_ipv4(dest) ? AF_INET : AF_INET6,
+                  .rtm_dst_len = bits,
+                  .rtm_src_len = bits},
+    };
+    union answer answer;
+    add_address(&question, RTA_DST, dest);
+    add_address(&question, RTA_SRC, source);
+    if (is_link_local(dest))
+        add_attr(&question, RTA_OIF, &ifindex, sizeof(ifindex));
+    if (is_ipv4(source) != is_ipv4(dest) || !ask_kernel(fd, &question, &answer) ||
+        answer.head.nlmsg_type != RTM_NEWROUTE ||
+        ((struct rtmsg *)NLMSG_DATA(&answer.head))->rtm_type != RTN_UNICAST)
+        return false;
+    *hop = (struct hop){.address = *dest};
+    read_hop(&answer.head, is_ipv4(dest), hop);
+    return hop->ifindex;
+}
+
+/* Tunnels and the loopback have no neighbours. */
+static bool has_neighbours(int fd, unsigned int ifindex)
+{
+    struct ifreq interface = {.ifr_ifindex = (int)ifindex};
+    return !ioctl(fd, SIOCGIFNAME, &interface) && !ioctl(fd, SIOCGIFFLAGS, &interface) &&
+           !(interface.ifr_flags & (IFF_NOARP | IFF_LOOPBACK | IFF_POINTOPOINT));
+}
+
+static enum sw_neighbour_state look_at_hop(int fd, const struct hop *hop)
+{
+    const struct question question = question_of(hop->ifindex, &hop->address);
+    union answer answer;
+    if (!ask_kernel(fd, &question, &answer))
+        return SW_NEIGHBOUR_KNOWN;
+    if (answer.head.nlmsg_type == NLMSG_ERROR) /* before Linux 5.0 it cannot be asked for one */
+        return ((struct nlmsgerr *)NLMSG_DATA(&answer.head))->error == -ENOENT ? SW_NEIGHBOUR_ABSENT
+                                                                               : SW_NEIGHBOUR_KNOWN;
+    if (answer.head.nlmsg_type != RTM_NEWNEIGH)
+        return SW_NEIGHBOUR_KNOWN;
+    const struct ndmsg *neighbour = NLMSG_DATA(&answer.head);
+    return neighbour->ndm_state & (KNOWN | NUD_NOARP) ? SW_NEIGHBOUR_KNOWN
+           : neighbour->ndm_state & NUD_INCOMPLETE    ? SW_NEIGHBOUR_ASKED
+                                                      : SW_NEIGHBOUR_ABSENT;
+}
+
+enum sw_neighbour_state sw_neighbour_look(unsigned int ifindex, const union ibv_gid *source,
+                                          const union ibv_gid *dest)
+{
+    enum sw_neighbour_state state = SW_NEIGHBOUR_KNOWN;
+    struct hop hop;
+    const int fd = open_table();
+    if (fd < 0)
+        return state;
+    if (find_hop(fd, ifindex, source, dest, &hop) && has_neighbours(fd, hop.ifindex))
+        state = look_at_hop(fd, &hop);
+    close(fd);
+    return state;
+}
+
+static socklen_t neighbour_sockaddr(unsigned int ifindex, const union ibv_gid *gid, uint16_t port,
+                                    struct sockaddr_in6 *out)
+{
+    if (is_ipv4(gid)) {
+        struct sockaddr_in in = {.sin_family = AF_INET, .sin_port = htons(port)};
+        memcpy(&in.sin_addr, gid->raw + 12, sizeof(in.sin_addr));
+        memcpy(out, &in, sizeof(in));
+        return sizeof(in);
+    }
+    *out = (struct sockaddr_in6){.sin6_family = AF_INET6,
+                                 .sin6_port = htons(port),
+                                 .sin6_scope_id = is_link_local(gid) ? ifindex : 0};
+    memcpy(&out->sin6_addr, gid->raw, sizeof(out->sin6_addr));
+    return sizeof(*out);
+}
+
+/* System calls, since a library that makes RDMA of sockets may stand before libc's. */
+void sw_neighbour_ask(unsigned int ifindex, const union ibv_gid *source, const union ibv_gid *dest)
+{
+    struct sockaddr_in6 from, to;
+    const socklen_t from_len = neighbour_sockaddr(ifindex, source, 0, &from),
+                    to_len = neighbour_sockaddr(ifindex, dest, DISCARD_PORT, &to);
+    const bool is_v4 = is_ipv4(dest);
+    const int kind = SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, one = 1;
+    const int fd = sw_fd_own((int)syscall(SYS_socket, is_v4 ? AF_INET : AF_INET6, kind, 0));
+    if (fd < 0)
+        return;
+    syscall(SYS_setsockopt, fd, is_v4 ? IPPROTO_IP : IPPROTO_IPV6,
+            is_v4 ? IP_TTL : IPV6_UNICAST_HOPS, &one, sizeof(one));
+    if (!syscall(SYS_bind, fd, &from, from_len))
+        (void)syscall(SYS_sendto, fd, "", 0, 0, &to, to_len);
+    close(fd);
 }

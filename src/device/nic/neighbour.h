@@ -11,4 +11,18 @@
  * nothing was sent there lately, or it is behind a router. Sends nothing to anybody. */
 bool sw_neighbour_find(unsigned int ifindex, const union ibv_gid *address, uint8_t mac[6]);
 
+/* Whether packets to an address can leave from here, as the kernel's routes and its table say. */
+enum sw_neighbour_state {
+    SW_NEIGHBOUR_KNOWN,  /* the next hop's hardware address is known, none is needed, or the kernel
+                            does not say */
+    SW_NEIGHBOUR_ASKED,  /* the kernel is asking for it */
+    SW_NEIGHBOUR_ABSENT, /* nobody has asked, or nobody has answered */
+};
+
+/* From this source, and by this interface where the address is a link-local one. Sends nothing. */
+enum sw_neighbour_state sw_neighbour_look(unsigned int ifindex, const union ibv_gid *source,
+                                          const union ibv_gid *dest);
+/* Has the kernel ask for the next hop: by an empty datagram that goes no farther. */
+void sw_neighbour_ask(unsigned int ifindex, const union ibv_gid *source, const union ibv_gid *dest);
+
 #endif

@@ -14,6 +14,7 @@
 #include "rdmacm/connections/listener.h"
 #include "rdmacm/connections/route.h"
 #include "rdmacm/connections/service.h"
+#include "rdmacm/connections/unheard.h"
 #include "rdmacm/iwarp/iwarp.h"
 #include "wire/bytes.h"
 
@@ -181,6 +182,8 @@ int sw_ucm_connect(struct sw_ucm_request *request)
         id->state = SW_UCM_ROUTE_RESOLVED;
     else
         id->has_cm = true;
+    if (!rc && !sw_ucm_is_iwarp(id))
+        sw_ucm_unheard_begin(id);
     sw_ucm_service_plan();
     return rc;
 }

@@ -6,6 +6,7 @@
 
 #include "rdmacm/commands/command.h"
 #include "rdmacm/connections/event.h"
+#include "rdmacm/connections/resolving.h"
 #include "rdmacm/connections/route.h"
 #include "rdmacm/iwarp/iwarp.h"
 #include "rdmacm/mads/agent.h"
@@ -149,7 +150,8 @@ static int prepare_source(struct sw_ucm_id *id, const union sw_address *src,
 }
 
 static int resolve_address(struct sw_ucm_request *request, uint32_t handle,
-                           const union sw_address *src, const union sw_address *dst)
+                           const union sw_address *src, const union sw_address *dst,
+                           uint32_t timeout_ms)
 {
     struct sw_ucm_id *id;
     int status, rc = sw_ucm_id_find(request->channel, handle, &id);
@@ -160,9 +162,13 @@ static int resolve_address(struct sw_ucm_request *request, uint32_t handle,
     if (rc)
         return rc;
     id->dst = *dst;
+    const union sw_address before = id->src;
+    const bool had_device = id->dev;
     rc = sw_ucm_route_resolve_address(id, &status);
     if (rc)
         return rc;
+    if (!status && sw_ucm_resolving_begin(id, &before, had_device, timeout_ms))
+        return 0;
     if (!status)
         id->state = SW_UCM_ADDR_RESOLVED;
     sw_ucm_event_tell(id, status ? SW_UCM_ADDR_ERROR_EVENT : SW_UCM_ADDR_RESOLVED_EVENT, status);
@@ -176,7 +182,7 @@ int sw_ucm_resolve_ip(struct sw_ucm_request *request)
     bool has_src = read_in6(&in->src_addr, &src);
     if ((src.family && !has_src) || !read_in6(&in->dst_addr, &dst))
         return -EINVAL;
-    return resolve_address(request, in->id, &src, &dst);
+    return resolve_address(request, in->id, &src, &dst, in->timeout_ms);
 }
 
 int sw_ucm_resolve_addr(struct sw_ucm_request *request)
@@ -187,7 +193,7 @@ int sw_ucm_resolve_addr(struct sw_ucm_request *request)
     if (in->reserved || (in->src_size && !has_src) ||
         !read_storage(&in->dst_addr, in->dst_size, &dst))
         return -EINVAL;
-    return resolve_address(request, in->id, &src, &dst);
+    return resolve_address(request, in->id, &src, &dst, in->timeout_ms);
 }
 
 int sw_ucm_resolve_route(struct sw_ucm_request *request)

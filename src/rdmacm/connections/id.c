@@ -7,7 +7,9 @@
 
 #include "base/random.h"
 #include "rdmacm/connections/farewell.h"
+#include "rdmacm/connections/resolving.h"
 #include "rdmacm/connections/service.h"
+#include "rdmacm/connections/unheard.h"
 #include "rdmacm/iwarp/iwarp.h"
 #include "rdmacm/lock.h"
 #include "rdmacm/mads/ports.h"
@@ -184,6 +186,8 @@ uint32_t sw_ucm_id_destroy(struct sw_ucm_id *id)
     sw_ucm_service_leave(id);
     sw_ucm_iwarp_forget(id);
     sw_ucm_farewell_forget(id);
+    sw_ucm_resolving_forget(id);
+    sw_ucm_unheard_forget(id);
     sw_cm_port_release(id->port);
     id->port = NULL;
     ids.entries[id->handle] = NULL;

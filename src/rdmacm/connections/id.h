@@ -25,6 +25,7 @@ struct sw_ucm_stream;
 enum sw_ucm_state {
     SW_UCM_IDLE,
     SW_UCM_ADDR_BOUND,
+    SW_UCM_ADDR_QUERY, /* a neighbour is being asked for: resolving.h */
     SW_UCM_ADDR_RESOLVED,
     SW_UCM_ROUTE_RESOLVED,
     SW_UCM_CONNECT,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Which device and source address lead to a destination: what the kernel's routing says of it. The
- * link layer is the kernel's business, so nothing is known of neighbours that do not answer. iWARP
- * has hardware addresses for GIDs: that of a neighbour is what the kernel knows of it.
+ * Which device and source address lead to a destination: what the kernel's routing says of it.
+ * Whether there is a neighbour on the way is for resolving.h. iWARP has hardware addresses for
+ * GIDs: that of a neighbour is what the kernel knows of it.
  *
  * Everything with sw_rdmacm_lock held; 0 or a negative errno.
  */

@@ -20,6 +20,8 @@
 #include "rdmacm/connections/incoming.h"
 #include "rdmacm/connections/listener.h"
 #include "rdmacm/connections/parting.h"
+#include "rdmacm/connections/resolving.h"
+#include "rdmacm/connections/unheard.h"
 #include "rdmacm/iwarp/iwarp.h"
 #include "rdmacm/lock.h"
 #include "rdmacm/mads/agent.h"
@@ -93,14 +95,15 @@ static void agent_receive(const struct sw_cm_path *path, const uint8_t *mad)
 
 static uint64_t agent_tick(uint64_t now_ns)
 {
+    static uint64_t (*const ticks[])(uint64_t) = {
+        sw_ucm_handover_tick,  sw_ucm_farewell_tick, sw_ucm_parting_tick,
+        sw_ucm_resolving_tick, sw_ucm_unheard_tick,  sw_ucm_iwarp_tick,
+    };
+    uint64_t due_ns = UINT64_MAX;
     sw_cm_tick(&sw_ucm_machine, now_ns);
-    const uint64_t handover_ns = sw_ucm_handover_tick(now_ns),
-                   farewell_ns = sw_ucm_farewell_tick(now_ns),
-                   parting_ns = sw_ucm_parting_tick(now_ns);
-    const uint64_t cm_ns = sw_cm_due_ns(&sw_ucm_machine);
-    const uint64_t iwarp_ns = sw_ucm_iwarp_tick(now_ns);
-    const uint64_t due_ns = sw_min_u64(sw_min_u64(cm_ns, handover_ns), iwarp_ns);
-    return sw_min_u64(sw_min_u64(due_ns, farewell_ns), parting_ns);
+    for (size_t i = 0; i < sizeof(ticks) / sizeof(*ticks); i++)
+        due_ns = sw_min_u64(due_ns, ticks[i](now_ns));
+    return sw_min_u64(due_ns, sw_cm_due_ns(&sw_ucm_machine));
 }
 
 static void agent_gone(uint32_t slot)
@@ -170,6 +173,8 @@ static void lose_device(struct sw_ucm_id *id, void *dev)
         sw_netdev_is_interface(dev, id->ifindex))
         return;
     id->state = SW_UCM_DEVICE_REMOVAL;
+    sw_ucm_resolving_forget(id);
+    sw_ucm_unheard_forget(id);
     sw_ucm_service_leave(id);
     sw_ucm_iwarp_forget(id);
     sw_cm_port_release(id->port);
@@ -259,6 +264,8 @@ void sw_ucm_service_fork_child(void)
     sw_ucm_iwarp_fork_child();
     sw_ucm_handover_fork_child();
     sw_ucm_farewell_fork_child();
+    sw_ucm_resolving_fork_child();
+    sw_ucm_unheard_fork_child();
     if (started_pid)
         sw_cm_forget(&sw_ucm_machine);
 }

@@ -252,13 +252,8 @@ static void send_local(const struct sw_cm_path *path, const uint8_t mad[SW_MAD_B
         sw_local_send(slot, &there, mad);
         return;
     }
-    uint8_t answer[SW_MAD_BYTES];
-    if (sw_local_ask(service_id, &address, &there, false, mad) == -ECONNREFUSED &&
-        refuse_request(mad, answer)) {
-        struct sw_cm_path from = *path;
-        from.slot = (uint16_t)sw_nic.slot;
-        put_aside(&from, answer);
-    }
+    if (sw_local_ask(service_id, &address, &there, false, mad) == -ECONNREFUSED)
+        sw_agent_refuse(path, mad);
 }
 
 /* ---- for the machine ---- */
@@ -278,6 +273,21 @@ void sw_agent_send(const struct sw_cm_path *path, const uint8_t mad[SW_MAD_BYTES
         send_local(path, mad);
     else if (way > 0)
         send_packet(path, mad);
+}
+
+bool sw_agent_is_far(const struct sw_cm_path *path)
+{
+    return !path->slot && way_to(path) > 0;
+}
+
+void sw_agent_refuse(const struct sw_cm_path *path, const uint8_t mad[SW_MAD_BYTES])
+{
+    sw_rdmacm_assert_locked();
+    uint8_t answer[SW_MAD_BYTES];
+    struct sw_cm_path from = *path;
+    from.slot = (uint16_t)sw_nic.slot;
+    if (refuse_request(mad, answer))
+        put_aside(&from, answer);
 }
 
 int sw_agent_reaches(const struct sw_cm_path *path)

@@ -21,6 +21,7 @@
 #ifndef SW_RDMACM_MADS_AGENT_H
 #define SW_RDMACM_MADS_AGENT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "rdmacm/lock.h"
@@ -64,6 +65,10 @@ uint32_t sw_agent_slot(void);
 
 /* Sends a MAD, or loses it. sw_rdmacm_lock held; does not block. */
 void sw_agent_send(const struct sw_cm_path *path, const uint8_t mad[SW_AGENT_MAD_BYTES]);
+/* Whether MADs go there by packets, to another host. */
+bool sw_agent_is_far(const struct sw_cm_path *path);
+/* As if a host without a listener had answered this request of ours, soon. sw_rdmacm_lock held. */
+void sw_agent_refuse(const struct sw_cm_path *path, const uint8_t mad[SW_AGENT_MAD_BYTES]);
 /* tick() is wanted by then. sw_rdmacm_lock held. */
 void sw_agent_plan(uint64_t due_ns);
 /* The same, at once, by any thread and without the lock. May come to nothing, and is to be said

@@ -54,7 +54,7 @@ static void begin(struct world *w, const char *rule)
     at.sin_port = htons((uint16_t)atoi(w->port));
     if (pms_server_start(&w->server, (struct sockaddr *)&at, error, sizeof(error)))
         fail_msg("%s", error);
-    snprintf(w->port, sizeof(w->port), "%u", ntohs(rdma_get_src_port(w->server.listener)));
+    snprintf(w->port, sizeof(w->port), "%u", mover_listener_port(&w->server.listener));
     w->stop_fd = eventfd(0, EFD_CLOEXEC);
     assert_int_equal(pthread_create(&w->thread, NULL, serve, w), 0);
     w->is_serving = true;
