@@ -486,6 +486,19 @@ bool sw_iwarp_can_begin(uint32_t qpn)
     return can;
 }
 
+void sw_iwarp_look(uint32_t qpn)
+{
+    pthread_mutex_lock(&sw_nic.lock);
+    struct sw_qp *qp = sw_qp_find(qpn);
+    if (qp) {
+        sw_lock_acquire(&qp->lock);
+        if (qp->link == &sw_iwarp_qp_ops)
+            sw_iwarp_drive(qp);
+        sw_lock_release(&qp->lock);
+    }
+    pthread_mutex_unlock(&sw_nic.lock);
+}
+
 void sw_iwarp_hang_up(uint32_t qpn, uint64_t cookie)
 {
     pthread_mutex_lock(&sw_nic.lock);

@@ -64,6 +64,8 @@ struct sw_iwarp_begin {
 int sw_iwarp_begin(uint32_t qpn, const struct sw_iwarp_begin *begin);
 /* Whether sw_iwarp_begin() would find the queue pair as it wants it. */
 bool sw_iwarp_can_begin(uint32_t qpn);
+/* Takes in what has come for the connection, whoever is to read it; its end, too. */
+void sw_iwarp_look(uint32_t qpn);
 /* Ends the connection with this cookie, if the queue pair still has it. */
 void sw_iwarp_hang_up(uint32_t qpn, uint64_t cookie);
 

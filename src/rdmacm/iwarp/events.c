@@ -14,6 +14,7 @@
 #include "link/engine.h"
 #include "link/iwarp/iwarp.h"
 #include "link/iwarp/linger.h"
+#include "link/iwarp/notes.h"
 #include "link/iwarp/socket.h"
 #include "rdmacm/connections/event.h"
 #include "rdmacm/connections/route.h"
@@ -25,6 +26,7 @@
 #include "wire/iwarp/crc32c.h"
 
 #define READ_BYTES 1024u   /* more than the start has */
+#define LOOKED_MAX 64      /* connections of one peer, before another one is told */
 #define FPDU_BYTES 128u    /* of a Terminate without headers */
 #define UNFETCHED_PARTS 4u /* of descriptors, one in so many */
 
@@ -273,6 +275,66 @@ static uint8_t depth_shown(const struct sw_mpa_frame *peer, uint16_t depth)
     return (uint8_t)depth;
 }
 
+/* ---- ends ---- */
+
+static void events_hear_end(struct sw_ucm_stream *stream, int status)
+{
+    struct sw_ucm_id *id = stream->id;
+    if (id && id->state == SW_UCM_CONNECT) {
+        id->state = SW_UCM_DISCONNECT;
+        if (stream->is_heard)
+            sw_ucm_event_tell(id, SW_UCM_DISCONNECTED_EVENT, 0);
+        else
+            sw_ucm_event_tell(id, SW_UCM_CONNECT_ERROR_EVENT, status ? status : -ECONNRESET);
+    }
+    if (id)
+        id->stream = NULL;
+    sw_ucm_stream_free(stream);
+}
+
+static void hear_locked(uint64_t cookie, enum sw_iwarp_news news, int status)
+{
+    sw_rdmacm_assert_locked();
+    struct sw_ucm_stream *stream = sw_ucm_stream_find(cookie);
+    if (stream && news == SW_IWARP_ENDED) {
+        events_hear_end(stream, status);
+    } else if (stream && stream->id && !stream->is_heard) {
+        stream->is_heard = true;
+        tell_outcome(stream->id, stream, SW_UCM_ESTABLISHED_EVENT, 0);
+    }
+}
+
+static void hear_news(uint64_t cookie, enum sw_iwarp_news news, int status)
+{
+    pthread_mutex_lock(&sw_rdmacm_lock);
+    hear_locked(cookie, news, status);
+    pthread_mutex_unlock(&sw_rdmacm_lock);
+}
+
+static bool is_same_peer(const struct sw_ucm_stream *one, const struct sw_ucm_stream *other)
+{
+    struct in6_addr peers[2];
+    sw_ucm_stream_peer(one, &peers[0]);
+    sw_ucm_stream_peer(other, &peers[1]);
+    return IN6_ARE_ADDR_EQUAL(&peers[0], &peers[1]);
+}
+
+/* A peer that ended a connection before it asked for this one: its program is told in that order,
+ * as with siw. The end may still be unread, where the program polls, or read and not told yet. */
+static void hear_ends_before(const struct sw_ucm_stream *asking)
+{
+    int looked = 0;
+    for (struct sw_ucm_stream *stream = sw_ucm_stream_next(0); stream && looked < LOOKED_MAX;
+         stream = sw_ucm_stream_next(stream->index + 1))
+        if (stream->role == SW_UCM_STREAM_RUNS && stream->id && is_same_peer(stream, asking)) {
+            sw_iwarp_look(stream->id->qpn);
+            looked++;
+        }
+    sw_iwarp_tell_notes(hear_locked);
+}
+
+/* ---- asking the program ---- */
+
 /* Each request that the program has not fetched has a descriptor. */
 static bool events_has_room(const struct sw_ucm_id *listener)
 {
@@ -286,6 +348,7 @@ bool sw_ucm_iwarp_tell_request(struct sw_ucm_stream *stream)
     const struct sw_mpa_frame *peer = &stream->start.peer;
     if (!events_has_room(listener))
         return false;
+    hear_ends_before(stream);
     sw_ucm_stream_leave_crowd(stream);
     struct sw_ucm_event *event = sw_ucm_event_new(listener, SW_UCM_CONNECT_REQUEST_EVENT, 0);
     id = event ? make_id(stream) : NULL;
@@ -363,34 +426,6 @@ uint64_t sw_ucm_iwarp_tick(uint64_t now_ns)
         next = sw_ucm_stream_next(index + 1);
     }
     return due_ns;
-}
-
-static void events_hear_end(struct sw_ucm_stream *stream, int status)
-{
-    struct sw_ucm_id *id = stream->id;
-    if (id && id->state == SW_UCM_CONNECT) {
-        id->state = SW_UCM_DISCONNECT;
-        if (stream->is_heard)
-            sw_ucm_event_tell(id, SW_UCM_DISCONNECTED_EVENT, 0);
-        else
-            sw_ucm_event_tell(id, SW_UCM_CONNECT_ERROR_EVENT, status ? status : -ECONNRESET);
-    }
-    if (id)
-        id->stream = NULL;
-    sw_ucm_stream_free(stream);
-}
-
-static void hear_news(uint64_t cookie, enum sw_iwarp_news news, int status)
-{
-    pthread_mutex_lock(&sw_rdmacm_lock);
-    struct sw_ucm_stream *stream = sw_ucm_stream_find(cookie);
-    if (stream && news == SW_IWARP_ENDED) {
-        events_hear_end(stream, status);
-    } else if (stream && stream->id && !stream->is_heard) {
-        stream->is_heard = true;
-        tell_outcome(stream->id, stream, SW_UCM_ESTABLISHED_EVENT, 0);
-    }
-    pthread_mutex_unlock(&sw_rdmacm_lock);
 }
 
 void sw_ucm_iwarp_accepted(struct sw_ucm_id *id, uint64_t uid)

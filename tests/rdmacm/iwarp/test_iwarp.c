@@ -438,6 +438,37 @@ static void disconnect__by_sqd_and_once_more(void **state)
     end_connection(&c);
 }
 
+/* As with siw: a peer that ends its connection and asks for the next one at once. */
+static void disconnect__is_told_before_the_next_request(void **state)
+{
+    (void)state;
+    const uint32_t listener = rig_listener(fd, RDMA_PS_TCP, "127.0.0.1", 4);
+    struct rdma_ucm_event_resp event;
+    uint8_t reply[START_BYTES];
+    int peer = tcp_connect(rig_port(fd, listener));
+    send_start(peer, "MPA ID Req Frame", 0, 1, NULL, 0);
+    rig_expect(fd, CONNECT_REQUEST, &event);
+    for (int i = 0; i < 100; i++) {
+        const uint32_t id = event.id;
+        struct end end;
+        open_end(&end, "iw_lo");
+        assert_int_equal(accept_id(id, &end, NULL, 0), 0);
+        rig_expect(fd, ESTABLISHED, NULL);
+        read_whole(peer, reply, sizeof(reply));
+        const int next = tcp_connect(rig_port(fd, listener));
+        shutdown(peer, SHUT_RDWR);
+        send_start(next, "MPA ID Req Frame", 0, 1, NULL, 0);
+        rig_expect(fd, DISCONNECTED, NULL);
+        rig_expect(fd, CONNECT_REQUEST, &event);
+        close(peer);
+        peer = next;
+        destroy_ids(&id, 1);
+        close_end(&end);
+    }
+    close(peer);
+    destroy_ids((uint32_t[]){event.id, listener}, 2);
+}
+
 /* What it sends is dropped for a time, then it is let go. */
 static void disconnect__from_a_peer_that_never_closes(void **state)
 {
@@ -527,6 +558,7 @@ int main(void)
         TEST(attributes__as_the_kernel_gives_them),
         TEST(query_qp__knows_no_address_of_the_peer),
         TEST(disconnect__by_sqd_and_once_more),
+        TEST(disconnect__is_told_before_the_next_request),
         TEST(disconnect__from_a_peer_that_never_closes),
         TEST(read__without_a_depth_fails),
     };
