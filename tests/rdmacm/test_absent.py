@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Addresses where nobody is, and hosts where no process is: a program hears of both in the time that
-it gives, as from a kernel.
+"""Addresses where nobody is, and hosts where no process is: a program hears of both in the time
+that it gives, as from a kernel.
 
 usage: test_absent.py SIDEWIRE auto | iwarp
 """

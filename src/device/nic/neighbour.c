@@ -37,7 +37,7 @@ struct question {
 static_assert(sizeof(struct ndmsg) == sizeof(struct rtmsg), "attributes begin at one place");
 
 /* A GID that is an IPv4 address has it in its last four bytes. */
-static bool is_ipv4(const union ibv_gid *address)
+static bool neighbour_is_ipv4(const union ibv_gid *address)
 {
     static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
     return !memcmp(address->raw, mapped, sizeof(mapped));
@@ -58,10 +58,10 @@ static void add_attr(struct question *question, unsigned short type, const void 
     question->head.nlmsg_len = (uint32_t)(NLMSG_ALIGN(question->head.nlmsg_len) + RTA_LENGTH(len));
 }
 
-static void add_address(struct question *question, unsigned short type,
-                        const union ibv_gid *address)
+static void neighbour_add(struct question *question, unsigned short type,
+                          const union ibv_gid *address)
 {
-    const size_t len = is_ipv4(address) ? 4 : 16;
+    const size_t len = neighbour_is_ipv4(address) ? 4 : 16;
     add_attr(question, type, address->raw + sizeof(address->raw) - len, len);
 }
 
@@ -71,10 +71,10 @@ static struct question question_of(unsigned int ifindex, const union ibv_gid *ad
         .head = {.nlmsg_type = RTM_GETNEIGH,
                  .nlmsg_flags = NLM_F_REQUEST,
                  .nlmsg_len = NLMSG_LENGTH(sizeof(question.neighbour))},
-        .neighbour = {.ndm_family = is_ipv4(address) ? AF_INET : AF_INET6,
+        .neighbour = {.ndm_family = neighbour_is_ipv4(address) ? AF_INET : AF_INET6,
                       .ndm_ifindex = (int)ifindex},
     };
-    add_address(&question, NDA_DST, address);
+    neighbour_add(&question, NDA_DST, address);
     return question;
 }
 
@@ -144,26 +144,26 @@ static void read_hop(struct nlmsghdr *answer, bool is_v4, struct hop *hop)
 static bool find_hop(int fd, unsigned int ifindex, const union ibv_gid *source,
                      const union ibv_gid *dest, struct hop *hop)
 {
-    const uint8_t bits = is_ipv4(dest) ? 32 : 128;
+    const uint8_t bits = neighbour_is_ipv4(dest) ? 32 : 128;
     struct question question = {
         .head = {.nlmsg_type = RTM_GETROUTE,
                  .nlmsg_flags = NLM_F_REQUEST,
                  .nlmsg_len = NLMSG_LENGTH(sizeof(question.route))},
-        .route = {.rtm_family = is_ipv4(dest) ? AF_INET : AF_INET6,
+        .route = {.rtm_family = neighbour_is_ipv4(dest) ? AF_INET : AF_INET6,
                   .rtm_dst_len = bits,
                   .rtm_src_len = bits},
     };
     union answer answer;
-    add_address(&question, RTA_DST, dest);
-    add_address(&question, RTA_SRC, source);
+    neighbour_add(&question, RTA_DST, dest);
+    neighbour_add(&question, RTA_SRC, source);
     if (is_link_local(dest))
         add_attr(&question, RTA_OIF, &ifindex, sizeof(ifindex));
-    if (is_ipv4(source) != is_ipv4(dest) || !ask_kernel(fd, &question, &answer) ||
-        answer.head.nlmsg_type != RTM_NEWROUTE ||
+    if (neighbour_is_ipv4(source) != neighbour_is_ipv4(dest) ||
+        !ask_kernel(fd, &question, &answer) || answer.head.nlmsg_type != RTM_NEWROUTE ||
         ((struct rtmsg *)NLMSG_DATA(&answer.head))->rtm_type != RTN_UNICAST)
         return false;
     *hop = (struct hop){.address = *dest};
-    read_hop(&answer.head, is_ipv4(dest), hop);
+    read_hop(&answer.head, neighbour_is_ipv4(dest), hop);
     return hop->ifindex;
 }
 
@@ -209,7 +209,7 @@ enum sw_neighbour_state sw_neighbour_look(unsigned int ifindex, const union ibv_
 static socklen_t neighbour_sockaddr(unsigned int ifindex, const union ibv_gid *gid, uint16_t port,
                                     struct sockaddr_in6 *out)
 {
-    if (is_ipv4(gid)) {
+    if (neighbour_is_ipv4(gid)) {
         struct sockaddr_in in = {.sin_family = AF_INET, .sin_port = htons(port)};
         memcpy(&in.sin_addr, gid->raw + 12, sizeof(in.sin_addr));
         memcpy(out, &in, sizeof(in));
@@ -228,7 +228,7 @@ void sw_neighbour_ask(unsigned int ifindex, const union ibv_gid *source, const u
     struct sockaddr_in6 from, to;
     const socklen_t from_len = neighbour_sockaddr(ifindex, source, 0, &from),
                     to_len = neighbour_sockaddr(ifindex, dest, DISCARD_PORT, &to);
-    const bool is_v4 = is_ipv4(dest);
+    const bool is_v4 = neighbour_is_ipv4(dest);
     const int kind = SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, one = 1;
     const int fd = sw_fd_own((int)syscall(SYS_socket, is_v4 ? AF_INET : AF_INET6, kind, 0));
     if (fd < 0)

@@ -39,7 +39,7 @@ static bool needs_neighbour(const struct sw_ucm_id *id)
            !sw_address_is_loopback(&id->dst) && !sw_netdev_is_local_gid(&dest);
 }
 
-static void ask_for(struct sw_ucm_resolving *resolving, uint64_t now_ns)
+static void resolving_ask(struct sw_ucm_resolving *resolving, uint64_t now_ns)
 {
     sw_neighbour_ask(resolving->id->ifindex, &resolving->source, &resolving->dest);
     resolving->asked_ns = now_ns;
@@ -70,7 +70,7 @@ bool sw_ucm_resolving_begin(struct sw_ucm_id *id, const union sw_address *before
                                            .gap_ns = LOOK_FIRST_NS};
     all = resolving;
     id->state = SW_UCM_ADDR_QUERY;
-    ask_for(resolving, now_ns);
+    resolving_ask(resolving, now_ns);
     sw_agent_plan(resolving->look_ns);
     return true;
 }
@@ -111,7 +111,7 @@ static void look_again(struct sw_ucm_resolving *resolving, uint64_t now_ns)
     if (now_ns >= resolving->until_ns)
         return tell_resolved(resolving, -ETIMEDOUT);
     if (state == SW_NEIGHBOUR_ABSENT && now_ns >= resolving->asked_ns + ASK_AGAIN_NS)
-        ask_for(resolving, now_ns);
+        resolving_ask(resolving, now_ns);
     resolving->gap_ns = sw_min_u64(2 * resolving->gap_ns, LOOK_MAX_NS);
     resolving->look_ns = sw_min_u64(now_ns + resolving->gap_ns, resolving->until_ns);
 }
