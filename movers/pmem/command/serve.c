@@ -33,6 +33,8 @@ static const struct argp_option options[] = {
      "Serves what other servers serve with --shared, too. A log needs a server alone", 1},
     {"allow", 'A', "CLIENT:RANGE:RIGHTS[@REGION]", 0,
      "Gives rights: 192.0.2.1:0-64M:rw; may be repeated. Without it, everybody has all", 2},
+    {"connections-of-one", 'c', "N", 0,
+     "Connections of one address at most (128 of 256); half as many if it may only read", 2},
     {"verbose", 'v', NULL, 0, "Says who connects and leaves", 3},
     {0},
 };
@@ -63,6 +65,11 @@ static error_t pmem_parse_serve(int key, char *value, struct argp_state *state)
     case 'A':
         if (pms_rules_add(&serve->server.rules, value, error, sizeof(error)))
             argp_error(state, "%s", error);
+        return 0;
+    case 'c':
+        serve->server.limits.of_one = mover_parse_count(state, value);
+        if (serve->server.limits.of_one < 2 || serve->server.limits.of_one > PMS_CLIENTS_MAX)
+            argp_error(state, "one address may have 2 to %d connections", PMS_CLIENTS_MAX);
         return 0;
     case 'v':
         serve->server.is_verbose = true;

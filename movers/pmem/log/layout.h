@@ -75,7 +75,7 @@ uint64_t pml_stage_bytes_of(const struct pml_geometry *geometry);
 /* A greater ring that has such a part. */
 uint64_t pml_ring_bytes_above(const struct pml_geometry *geometry);
 
-/* What copies say of the log that they are of. Each is believed as far as a quorum says the same. */
+/* What copies say of the log that they are of; believed is what a quorum says. */
 struct pml_census {
     uint16_t copies;
     enum pml_verdict verdicts[PML_COPIES_MAX];

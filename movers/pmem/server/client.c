@@ -6,9 +6,10 @@
 #include <string.h>
 #include <sys/epoll.h>
 
+#include "common/clock.h"
 #include "pmem/server/server.h"
 
-enum { CQ_ENTRIES = 8, READS_MAX = 16 };
+enum { CQ_ENTRIES = 8, READS_MAX = 16, PROBE_ID = 2 * PMS_RECEIVES };
 
 static void name_address(struct rdma_cm_id *id, char where[INET6_ADDRSTRLEN])
 {
@@ -50,7 +51,7 @@ static bool client_make_qp(struct pms_server *server, struct pms_client *client)
     struct ibv_qp_init_attr attr = {
         .send_cq = client->cq,
         .recv_cq = client->cq,
-        .cap = {.max_send_wr = 2,
+        .cap = {.max_send_wr = PMS_RECEIVES + 1,
                 .max_recv_wr = PMS_RECEIVES,
                 .max_send_sge = 1,
                 .max_recv_sge = 1},
@@ -76,20 +77,36 @@ static void reject_client(struct pms_server *server, struct rdma_cm_id *id, enum
     rdma_destroy_id(id);
 }
 
-static struct pms_client *new_client(struct pms_server *server, struct rdma_cm_id *id)
+static bool may_write_any(const struct pms_server *server, uint64_t mask)
 {
-    for (uint32_t i = 0; i < PMS_CLIENTS_MAX; i++)
-        if (!server->clients[i]) {
-            struct pms_client *client = calloc(1, sizeof(*client));
-            if (client) {
-                client->slot = i;
-                client->id = id;
-                id->context = client;
-                server->clients[i] = client;
-            }
-            return client;
-        }
-    return NULL;
+    uint32_t rights = 0;
+    for (uint32_t i = 0; i < server->regions_count; i++)
+        rights |= pms_rules_rights(&server->rules, mask, server->regions[i].name);
+    return rights & SW_PMEM_WRITE;
+}
+
+static struct pms_client *new_client(struct pms_server *server, struct rdma_cm_id *id,
+                                     uint64_t mask)
+{
+    struct pms_peer peer;
+    const bool may_write = may_write_any(server, mask);
+    pms_peer_of(rdma_get_peer_addr(id), &peer);
+    if (!pms_places_make_room(server, &peer, may_write))
+        return NULL;
+    uint32_t slot = 0;
+    while (slot < PMS_CLIENTS_MAX && server->clients[slot])
+        slot++;
+    struct pms_client *client = slot < PMS_CLIENTS_MAX ? calloc(1, sizeof(*client)) : NULL;
+    if (!client)
+        return NULL;
+    client->peer = peer;
+    client->may_write = may_write;
+    client->since_ns = client->probed_ns = mover_now_ns();
+    client->slot = slot;
+    client->id = id;
+    id->context = client;
+    server->clients[slot] = client;
+    return client;
 }
 
 /* Frees all but the id. */
@@ -124,7 +141,7 @@ void pms_client_request(struct pms_server *server, const struct rdma_cm_event *e
     if (reason || !mask)
         return reject_client(server, id, reason ? reason : PMF_REASON_RIGHTS);
     struct pms_grant *grant = pms_grant_of(server, id->verbs, mask);
-    struct pms_client *client = grant ? new_client(server, id) : NULL;
+    struct pms_client *client = grant ? new_client(server, id, mask) : NULL;
     if (!client)
         return reject_client(server, id, grant ? PMF_REASON_MANY : PMF_REASON_MEMORY);
     client->grant = grant;
@@ -172,8 +189,20 @@ static void client_answer_request(struct pms_server *server, struct pms_client *
                                    .sg_list = &sge,
                                    .num_sge = 1,
                                    .opcode = IBV_WR_SEND};
+    client->is_proved |= !answer.status;
+    client->answered_ns = mover_now_ns();
     if (ibv_post_send(client->id->qp, &wr, &bad))
         client->is_over = true;
+}
+
+/* No key is looked at for no bytes. A client whose host is gone leaves its place by the error. */
+void pms_client_probe(struct pms_server *server, struct pms_client *client)
+{
+    struct ibv_send_wr *bad, wr = {.wr_id = PROBE_ID, .opcode = IBV_WR_RDMA_WRITE};
+    if (client->is_probed || client->is_over)
+        return;
+    client->is_probed = !ibv_post_send(client->id->qp, &wr, &bad);
+    server->probes++;
 }
 
 /* A client that asks before it has its answer would have that overwritten; it has no right to. */
@@ -190,6 +219,11 @@ static bool client_take_message(struct pms_server *server, struct pms_client *cl
             client_answer_request(server, client, wc);
         return true;
     }
+    if (wc->wr_id == PROBE_ID) {
+        client->is_probed = false;
+        return true;
+    }
+    client->answered_ns = 0;
     return !client->is_over && client_post_receive(client, (uint32_t)wc->wr_id - PMS_RECEIVES);
 }
 

@@ -40,6 +40,7 @@ int pms_server_start(struct pms_server *server, const struct sockaddr *listen, c
 {
     errno = 0;
     server->started_ns = mover_now_ns();
+    pms_limits_init(&server->limits);
     server->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (getrandom(server->instance, sizeof(server->instance), 0) != sizeof(server->instance))
         return server_fail_start(server, error, error_bytes, "no random numbers");
@@ -97,8 +98,17 @@ void pms_server_run(struct pms_server *server, int stop_fd)
     struct epoll_event stop = {.events = EPOLLIN, .data.ptr = NULL}, event;
     if (epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, stop_fd, &stop))
         return;
+    uint64_t swept_ns = 0;
     for (;;) {
-        if (epoll_wait(server->epoll_fd, &event, 1, -1) < 1)
+        const int pause_ms = pms_places_pause_ms(server);
+        const int count = epoll_wait(server->epoll_fd, &event, 1, pause_ms);
+        if (pause_ms >= 0 && mover_now_ns() - swept_ns >= (uint64_t)pause_ms * 1000000) {
+            /* What was waited for may be of one that ends now: it is waited for anew. */
+            swept_ns = mover_now_ns();
+            pms_places_sweep(server);
+            continue;
+        }
+        if (count < 1)
             continue;
         if (!event.data.ptr)
             return;

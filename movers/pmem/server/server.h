@@ -19,6 +19,8 @@
 enum {
     PMS_REGIONS_MAX = PMF_LIST_MAX,
     PMS_CLIENTS_MAX = 256,
+    PMS_READERS_MAX = 192, /* clients without any right to write: they leave some to the others */
+    PMS_UNPROVED_MAX = 64, /* that have not asked anything yet */
     PMS_GRANTS_MAX = 64,
     PMS_RECEIVES = 2
 };
@@ -47,8 +49,25 @@ struct pms_grant {
     struct pms_share *shares; /* one for each region, made when it is opened first */
 };
 
+/* By what places are counted: an IPv4 address, or the first half of one of IPv6. */
+struct pms_peer {
+    int family;
+    uint8_t prefix[8];
+};
+
+struct pms_limits {
+    uint32_t of_one;          /* places of one peer; half of them if it may only read */
+    uint32_t unproved_of_one; /* of these without a request yet */
+    uint64_t prove_ns;        /* until the first request */
+    uint64_t answer_ns;       /* until an answer is taken */
+    uint64_t probe_ns;        /* how often it is looked whether a client is there */
+};
+
 struct pms_client {
     struct rdma_cm_id *id;
+    struct pms_peer peer;
+    uint64_t since_ns, answered_ns, probed_ns; /* answered_ns: 0 if no answer is under way */
+    bool is_proved, may_write, is_probed;
     struct pms_grant *grant;
     struct ibv_comp_channel *channel;
     struct ibv_cq *cq;
@@ -77,6 +96,9 @@ struct pms_server {
     uint64_t started_ns;
     /* Connections; of these refused, and ended for another one's wish; messages. */
     uint64_t connections, refused, ended, malformed;
+    uint64_t let_go; /* for their silence, or for another one that is unproved, too */
+    uint64_t probes;
+    struct pms_limits limits; /* of the caller; what is 0 becomes the usual */
     bool is_verbose;
     bool is_shared; /* others serve the regions, too: nobody is alone here */
 };
@@ -96,11 +118,24 @@ struct pms_grant *pms_grant_of(struct pms_server *server, struct ibv_context *ve
 struct pms_share *pms_share_of(struct pms_server *server, struct pms_grant *grant, uint32_t region);
 void pms_grants_free(struct pms_server *server);
 
+/* ---- places.c ---- */
+
+void pms_limits_init(struct pms_limits *limits);
+void pms_peer_of(const struct sockaddr *address, struct pms_peer *peer);
+/* Ends one that has proved nothing where that makes room. False: there is none for this peer. */
+bool pms_places_make_room(struct pms_server *server, const struct pms_peer *peer, bool may_write);
+/* Ends those that are silent for too long. */
+void pms_places_sweep(struct pms_server *server);
+/* When to do so next, for epoll_wait(). */
+int pms_places_pause_ms(const struct pms_server *server);
+
 /* ---- client.c ---- */
 
 /* Takes or rejects a request for a connection. */
 void pms_client_request(struct pms_server *server, const struct rdma_cm_event *event);
 void pms_client_ready(struct pms_server *server, struct pms_client *client);
+/* Asks its device for a sign of life: a WRITE of no bytes. */
+void pms_client_probe(struct pms_server *server, struct pms_client *client);
 void pms_client_end(struct pms_server *server, struct pms_client *client);
 
 /* ---- answer.c ---- */

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Who may have one of the server's places, and for how long. A client has proved itself when it has
+ * asked something that is valid. Nobody takes places from those that have; the oldest of those that
+ * have not is let go first, of the same address if that has its share already.
+ */
+#include <string.h>
+
+#include "common/clock.h"
+#include "pmem/server/server.h"
+
+enum { NS_PER_S = 1000000000 };
+
+void pms_limits_init(struct pms_limits *limits)
+{
+    if (!limits->of_one)
+        limits->of_one = PMS_CLIENTS_MAX / 2;
+    if (!limits->unproved_of_one)
+        limits->unproved_of_one = PMS_UNPROVED_MAX / 4;
+    if (!limits->prove_ns)
+        limits->prove_ns = 5ull * NS_PER_S;
+    if (!limits->answer_ns)
+        limits->answer_ns = 30ull * NS_PER_S;
+    if (!limits->probe_ns)
+        limits->probe_ns = 30ull * NS_PER_S;
+}
+
+/* Of IPv6 the network: one host has as many addresses in it as it likes. */
+void pms_peer_of(const struct sockaddr *address, struct pms_peer *peer)
+{
+    memset(peer, 0, sizeof(*peer));
+    peer->family = address->sa_family;
+    if (address->sa_family == AF_INET6)
+        memcpy(peer->prefix, &((const struct sockaddr_in6 *)(const void *)address)->sin6_addr, 8);
+    else
+        memcpy(peer->prefix, &((const struct sockaddr_in *)(const void *)address)->sin_addr, 4);
+}
+
+static bool is_peer(const struct pms_client *client, const struct pms_peer *peer)
+{
+    return client->peer.family == peer->family &&
+           !memcmp(client->peer.prefix, peer->prefix, sizeof(peer->prefix));
+}
+
+struct places_taken {
+    uint32_t all, readers, unproved;
+    uint32_t of_peer, unproved_of_peer;
+};
+
+static struct places_taken count_places(const struct pms_server *server,
+                                        const struct pms_peer *peer)
+{
+    struct places_taken taken = {0};
+    for (uint32_t i = 0; i < PMS_CLIENTS_MAX; i++) {
+        const struct pms_client *client = server->clients[i];
+        if (!client)
+            continue;
+        taken.all++;
+        taken.readers += !client->may_write;
+        taken.unproved += !client->is_proved;
+        taken.of_peer += is_peer(client, peer);
+        taken.unproved_of_peer += !client->is_proved && is_peer(client, peer);
+    }
+    return taken;
+}
+
+/* The oldest that has not proved itself; of `peer` alone, if there is one. */
+static bool end_oldest(struct pms_server *server, const struct pms_peer *peer)
+{
+    struct pms_client *oldest = NULL;
+    for (uint32_t i = 0; i < PMS_CLIENTS_MAX; i++) {
+        struct pms_client *client = server->clients[i];
+        if (client && !client->is_proved && (!peer || is_peer(client, peer)) &&
+            (!oldest || client->since_ns < oldest->since_ns))
+            oldest = client;
+    }
+    if (!oldest)
+        return false;
+    server->let_go++;
+    pms_client_end(server, oldest);
+    return true;
+}
+
+bool pms_places_make_room(struct pms_server *server, const struct pms_peer *peer, bool may_write)
+{
+    const struct places_taken taken = count_places(server, peer);
+    const struct pms_limits *limits = &server->limits;
+    if (taken.of_peer >= (may_write ? limits->of_one : limits->of_one / 2) ||
+        taken.unproved_of_peer >= limits->unproved_of_one)
+        return end_oldest(server, peer);
+    if (!may_write && taken.readers >= PMS_READERS_MAX)
+        return false;
+    if (taken.all >= PMS_CLIENTS_MAX || taken.unproved >= PMS_UNPROVED_MAX)
+        return end_oldest(server, NULL);
+    return true;
+}
+
+static bool is_too_slow(const struct pms_server *server, const struct pms_client *client,
+                        uint64_t now_ns)
+{
+    const struct pms_limits *limits = &server->limits;
+    if (!client->is_proved)
+        return now_ns - client->since_ns >= limits->prove_ns;
+    return client->answered_ns && now_ns - client->answered_ns >= limits->answer_ns;
+}
+
+void pms_places_sweep(struct pms_server *server)
+{
+    const uint64_t now_ns = mover_now_ns();
+    for (uint32_t i = 0; i < PMS_CLIENTS_MAX; i++) {
+        struct pms_client *client = server->clients[i];
+        if (!client)
+            continue;
+        if (is_too_slow(server, client, now_ns)) {
+            server->let_go++;
+            pms_client_end(server, client);
+        } else if (client->is_proved && now_ns - client->probed_ns >= server->limits.probe_ns) {
+            client->probed_ns = now_ns;
+            pms_client_probe(server, client);
+        }
+    }
+}
+
+int pms_places_pause_ms(const struct pms_server *server)
+{
+    const uint64_t step_ns = server->limits.prove_ns / 4;
+    for (uint32_t i = 0; i < PMS_CLIENTS_MAX; i++)
+        if (server->clients[i])
+            return (int)(step_ns / 1000000) + 1;
+    return -1;
+}

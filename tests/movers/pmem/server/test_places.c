@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Who may have the server's places: callers who say nothing, and too many of one address. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <arpa/inet.h>
+#include <cmocka.h>
+#include <poll.h>
+#include <pthread.h>
+#include <rdma/rdma_verbs.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "pmem/server/server.h"
+#include "sidewire/pmem.h"
+
+enum { REGION = 1 << 16, SILENT = 40, PATIENCE_MS = 20000, NS_PER_MS = 1000000 };
+
+struct world {
+    struct pms_region region;
+    struct pms_server server;
+    pthread_t thread;
+    int stop_fd;
+    char port[8];
+};
+
+static struct world world;
+
+static void *serve(void *arg)
+{
+    (void)arg;
+    pms_server_run(&world.server, world.stop_fd);
+    return NULL;
+}
+
+static void begin(const char *rule, const struct pms_limits *limits)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    char error[256] = "";
+    memset(&world.server, 0, sizeof(world.server));
+    world.server.limits = *limits;
+    world.server.regions = &world.region;
+    world.server.regions_count = 1;
+    strcpy(world.region.name, "region");
+    assert_int_equal(pms_rules_add(&world.server.rules, rule, error, sizeof(error)), 0);
+    if (pms_server_start(&world.server, (struct sockaddr *)&at, error, sizeof(error)))
+        fail_msg("%s", error);
+    snprintf(world.port, sizeof(world.port), "%u", ntohs(rdma_get_src_port(world.server.listener)));
+    world.stop_fd = eventfd(0, EFD_CLOEXEC);
+    assert_int_equal(pthread_create(&world.thread, NULL, serve, NULL), 0);
+}
+
+/* Its thread has ended: what it counted can be looked at. */
+static void stop(void)
+{
+    const uint64_t one = 1;
+    assert_int_equal(write(world.stop_fd, &one, sizeof(one)), sizeof(one));
+    pthread_join(world.thread, NULL);
+    close(world.stop_fd);
+}
+
+static struct rdma_cm_id *call_silently(void)
+{
+    struct rdma_addrinfo hints = {.ai_port_space = RDMA_PS_TCP}, *found;
+    struct ibv_qp_init_attr attr = {
+        .cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1},
+        .qp_type = IBV_QPT_RC};
+    uint8_t hello[PMF_CONNECT_BYTES];
+    struct rdma_conn_param param = {.private_data = hello};
+    struct rdma_cm_id *id;
+    param.private_data_len = (uint8_t)pmf_put_connect(hello, "silent");
+    assert_int_equal(rdma_getaddrinfo("127.0.0.1", world.port, &hints, &found), 0);
+    assert_int_equal(rdma_create_ep(&id, found, NULL, &attr), 0);
+    rdma_freeaddrinfo(found);
+    assert_int_equal(rdma_connect(id, &param), 0);
+    return id;
+}
+
+static enum sw_pmem_status open_region(struct sw_pmem **pmem, struct sw_pmem_error *error)
+{
+    struct sw_pmem_options options;
+    sw_pmem_options_init(&options);
+    options.address = "127.0.0.1";
+    options.port = world.port;
+    return sw_pmem_open(&options, error, pmem);
+}
+
+static void silent__make_room_for_others(void **state)
+{
+    (void)state;
+    const struct pms_limits limits = {.prove_ns = 600ull * 1000 * NS_PER_MS};
+    struct rdma_cm_id *ids[SILENT];
+    struct sw_pmem_error error;
+    struct sw_pmem *pmem;
+    uint32_t taken = 0;
+    begin("*:*:rw", &limits);
+    for (uint32_t i = 0; i < SILENT; i++)
+        ids[i] = call_silently();
+    if (open_region(&pmem, &error))
+        fail_msg("%s", error.text);
+    stop();
+    for (uint32_t i = 0; i < PMS_CLIENTS_MAX; i++)
+        taken += world.server.clients[i] != NULL;
+    assert_true(taken <= world.server.limits.unproved_of_one + 1);
+    assert_true(world.server.let_go >= SILENT - world.server.limits.unproved_of_one);
+    sw_pmem_close(pmem);
+    for (uint32_t i = 0; i < SILENT; i++)
+        rdma_destroy_ep(ids[i]);
+    pms_server_end(&world.server);
+}
+
+static void silent__leave_after_a_while(void **state)
+{
+    (void)state;
+    const struct pms_limits limits = {.prove_ns = 200ull * NS_PER_MS};
+    struct sw_pmem_error error;
+    struct sw_pmem *pmem;
+    begin("*:*:rw", &limits);
+    if (open_region(&pmem, &error))
+        fail_msg("%s", error.text);
+    struct rdma_cm_id *id = call_silently();
+    struct pollfd fd = {.fd = id->channel->fd, .events = POLLIN};
+    assert_int_equal(poll(&fd, 1, PATIENCE_MS), 1);
+    /* Who has asked something stays. */
+    sw_pmem_poll(pmem);
+    assert_int_equal(sw_pmem_session(pmem), 1);
+    assert_int_equal(sw_pmem_state_of(pmem), SW_PMEM_LIVE);
+    rdma_destroy_ep(id);
+    sw_pmem_close(pmem);
+    stop();
+    assert_int_equal(world.server.let_go, 1);
+    pms_server_end(&world.server);
+}
+
+static void places__of_one_address(void **state)
+{
+    (void)state;
+    const struct pms_limits limits = {.of_one = 4};
+    struct sw_pmem_error error;
+    struct sw_pmem *pmems[2], *third;
+    begin("*:*:r", &limits); /* two, as they may only read */
+    for (uint32_t i = 0; i < 2; i++)
+        if (open_region(&pmems[i], &error))
+            fail_msg("%s", error.text);
+    assert_int_equal(open_region(&third, &error), SW_PMEM_REFUSED);
+    sw_pmem_close(pmems[0]);
+    enum sw_pmem_status status = SW_PMEM_REFUSED;
+    for (uint32_t i = 0; status == SW_PMEM_REFUSED && i < 1000; i++)
+        status = open_region(&third, &error);
+    assert_int_equal(status, SW_PMEM_OK);
+    sw_pmem_close(third);
+    sw_pmem_close(pmems[1]);
+    stop();
+    pms_server_end(&world.server);
+}
+
+static void probes__disturb_nobody(void **state)
+{
+    (void)state;
+    const struct pms_limits limits = {.prove_ns = 20 * NS_PER_MS, .probe_ns = NS_PER_MS};
+    struct sw_pmem_error error;
+    struct sw_pmem *pmem;
+    begin("*:*:rw", &limits);
+    if (open_region(&pmem, &error))
+        fail_msg("%s", error.text);
+    for (uint32_t i = 0; i < 30; i++) {
+        poll(NULL, 0, 10);
+        sw_pmem_poll(pmem);
+    }
+    assert_int_equal(sw_pmem_session(pmem), 1);
+    assert_int_equal(sw_pmem_state_of(pmem), SW_PMEM_LIVE);
+    sw_pmem_close(pmem);
+    stop();
+    assert_true(world.server.probes > 1); /* the first has completed */
+    assert_int_equal(world.server.let_go, 0);
+    pms_server_end(&world.server);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(silent__make_room_for_others),
+        cmocka_unit_test(silent__leave_after_a_while),
+        cmocka_unit_test(places__of_one_address),
+        cmocka_unit_test(probes__disturb_nobody),
+    };
+    world.region.memory = (struct pms_memory){.bytes = REGION, .kind = SW_PMEM_VOLATILE};
+    world.region.memory.base =
+        mmap(NULL, REGION, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
