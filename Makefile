@@ -60,7 +60,7 @@ lint: setup-test ## checks layout, layers and style
 	@$(MAKE) --no-print-directory build
 	@$(MESON) test -C build --suite style --print-errorlogs
 
-fuzz: setup-fuzz ## runs the fuzz targets for a minute each, the forger and a hostile host
+fuzz: setup-fuzz ## runs the fuzz targets for a minute each, the forger and hostile programs
 	@scripts/fuzz
 
 soak: setup-test ## an hour of hosts that are killed and stopped (SOAK="--minutes 5": less)
