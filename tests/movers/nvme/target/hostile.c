@@ -29,10 +29,11 @@
 #include "nvme/target/config.h"
 #include "nvme/target/serving.h"
 #include "nvme/target/thread.h"
+#include "nvme/wire/dhchap.h"
 #include "sidewire/nvme.h"
 
-#define HOSTILE_NQN "nqn.2026-01.test:hostile"
 #define PEER_NQN "nqn.2026-01.test:peer"
+#define SECRET "DHHC-1:01:AgkQFx4lLDM6QUhPVl1ka3J5gIeOlZyjqrG4v8bN1Nuz7TWq:"
 #define NS_PER_MS 1000000ull
 
 enum {
@@ -114,11 +115,18 @@ static void serve_first(void)
         nvt_config_add_namespace(&editor, HOSTILE_NQN, "null:64M", &nsid) ||
         nvt_config_add_namespace(&editor, HOSTILE_NQN, "null:64M,delay=3ms", &nsid) ||
         nvt_config_add_namespace(&editor, HOSTILE_NQN, "ram:16M", &nsid) ||
+        nvt_config_add_subsystem(&editor, HOSTILE_LOCKED_NQN) ||
+        nvt_config_admit(&editor, HOSTILE_LOCKED_NQN, HOSTILE_KNOWN_HOST, SECRET, false) ||
+        nvt_config_add_namespace(&editor, HOSTILE_LOCKED_NQN, "ram:1M", &nsid) ||
         nvt_config_add_subsystem(&editor, PEER_NQN) ||
         nvt_config_add_namespace(&editor, PEER_NQN, "ram:4M", &nsid) ||
         nvt_config_add_namespace(&editor, PEER_NQN, file, &nsid) ||
-        nvt_config_add_port(&editor, at, BLOCK_BYTES) || nvr_serving_apply(&serving, config))
+        nvt_config_add_port(&editor, at, BLOCK_BYTES))
         give_up("target", error);
+    /* Its numbers take long: they are the worker's. */
+    nvt_config_find_host(config, HOSTILE_KNOWN_HOST)->dhchap_dhgroup = NVF_FFDHE2048;
+    if (nvr_serving_apply(&serving, config))
+        give_up("target", "does not serve what it is to serve");
 }
 
 static void check_rest(void)
@@ -278,7 +286,7 @@ static void start_hosts(uint64_t now_ns)
             hosts[i].kill_ns = now_ns + life_ns(seed);
             hosts[i].pid = fork();
             if (!hosts[i].pid)
-                hostile_host_live(board->port, HOSTILE_NQN, seed);
+                hostile_host_live(board->port, seed);
         }
 }
 

@@ -17,6 +17,7 @@
 #include <rdma/rdma_cma.h>
 #include <rdma/rdma_verbs.h>
 
+#include "nvme/wire/dhchap.h"
 #include "nvme/wire/fabrics.h"
 #include "nvme/wire/sgl.h"
 
@@ -38,12 +39,13 @@ enum {
 
 struct hostile {
     uint64_t seed, random;
-    const char *port, *nqn;
+    const char *port;
     struct rdma_cm_id *ids[QUEUES];
     struct ibv_mr *mrs[QUEUES]; /* of `buffer`, by the queue's protection domain */
     uint32_t sent[QUEUES];
     uint16_t cntlid;
     bool takes_answers;
+    enum { OPEN, LOCKED, DISCOVERY } subsystem; /* that it asks for */
     uint8_t *buffer;
 };
 
@@ -170,8 +172,13 @@ static struct nvf_sqe say_connect(struct hostile *host, unsigned n)
                           .cdw10 = htole32(n << 16),
                           .cdw11 = htole32(DEPTH - 1),
                           .cdw12 = htole32(one_in(host, 4) ? 100 : 5000)};
-    strcpy(data.subsysnqn, one_in(host, 8) ? NVF_DISCOVERY_NQN : host->nqn);
-    snprintf(data.hostnqn, sizeof(data.hostnqn), "nqn.2026-01.test:hostile-%d", getpid());
+    strcpy(data.subsysnqn, host->subsystem == LOCKED      ? HOSTILE_LOCKED_NQN
+                           : host->subsystem == DISCOVERY ? NVF_DISCOVERY_NQN
+                                                          : HOSTILE_NQN);
+    if (host->subsystem == LOCKED)
+        strcpy(data.hostnqn, HOSTILE_KNOWN_HOST);
+    else
+        snprintf(data.hostnqn, sizeof(data.hostnqn), "nqn.2026-01.test:hostile-%d", getpid());
     memcpy(data.hostid, &host->seed, sizeof(host->seed));
     const uint32_t at = BUFFER_BYTES - (1 << 20);
     memcpy(host->buffer + at, &data, sizeof(data));
@@ -242,12 +249,43 @@ static struct nvf_sqe say_io(struct hostile *host, unsigned n)
     return sqe;
 }
 
+/* What somebody says who knows the host's name, and no secret. */
+static struct nvf_sqe say_authentication(struct hostile *host, unsigned n)
+{
+    static const enum nvf_auth_id ids[] = {NVF_AUTH_NEGOTIATE, NVF_AUTH_NEGOTIATE, NVF_AUTH_REPLY,
+                                           NVF_AUTH_SUCCESS2, NVF_AUTH_FAILURE2};
+    const bool sends = one_in(host, 2);
+    struct nvf_auth_message message = {.id = ids[draw(host, sizeof(ids) / sizeof(*ids))],
+                                       .transaction = 1,
+                                       .offers_dhchap = true,
+                                       .hash_count = 1,
+                                       .group_count = 2,
+                                       .hashes = {NVF_SHA256},
+                                       .groups = {NVF_DH_NULL, NVF_FFDHE2048},
+                                       .hash_bytes = 32,
+                                       .dh_bytes = 256,
+                                       .dh = {1},
+                                       .sequence = 1};
+    struct nvf_sqe sqe = {.opcode = NVF_OPCODE,
+                          .nsid = htole32(sends ? NVF_AUTH_SEND : NVF_AUTH_RECEIVE),
+                          .cdw10 = htole32((uint32_t)NVF_AUTH_PROTOCOL << 24 | 0x010100)};
+    const uint32_t at = BUFFER_BYTES - (1 << 20) + sizeof(struct nvmf_connect_data);
+    uint8_t *data = host->buffer + at;
+    const uint32_t len =
+        sends ? (uint32_t)nvf_auth_encode(&message, data) : (uint32_t)NVF_AUTH_MESSAGE_MAX;
+    sqe.cdw11 = htole32(len);
+    nvf_sgl_set_keyed(&sqe, (uintptr_t)data, len, host->mrs[n]->rkey, false);
+    return sqe;
+}
+
 static struct nvf_sqe say_any(struct hostile *host, unsigned n)
 {
     struct nvf_sqe sqe = one_in(host, 24)   ? say_connect(host, n)
                          : one_in(host, 24) ? say_property(host, one_in(host, 2))
-                         : n                ? say_io(host, n)
-                                            : say_admin(host);
+                         : one_in(host, host->subsystem == LOCKED ? 2 : 40)
+                             ? say_authentication(host, n)
+                         : n ? say_io(host, n)
+                             : say_admin(host);
     for (uint32_t i = one_in(host, 6) ? 1 + draw(host, 3) : 0; i; i--)
         ((uint8_t *)&sqe)[draw(host, sizeof(sqe))] = (uint8_t)draw(host, 256);
     return sqe;
@@ -389,12 +427,12 @@ static void leave(struct hostile *host)
         end_queue(host, n);
 }
 
-void hostile_host_live(const char *port, const char *nqn, uint64_t seed)
+void hostile_host_live(const char *port, uint64_t seed)
 {
     struct hostile host = {.random = seed * 0x9e3779b97f4a7c15ull | 1,
                            .seed = seed,
                            .port = port,
-                           .nqn = nqn,
+
                            .cntlid = 0xffff};
     alarm(LIFE_S);
     host.buffer = aligned_alloc(BLOCK_BYTES, BUFFER_BYTES);
@@ -403,6 +441,7 @@ void hostile_host_live(const char *port, const char *nqn, uint64_t seed)
     memset(host.buffer, (int)seed, BUFFER_BYTES);
     for (;;) {
         host.takes_answers = !one_in(&host, 4);
+        host.subsystem = one_in(&host, 6) ? DISCOVERY : one_in(&host, 4) ? LOCKED : OPEN;
         if (get_in(&host) && host.ids[1] && one_in(&host, 2))
             flood(&host, 1);
         else if (host.ids[0]->qp)
