@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""Hosts that are stopped (SIGSTOP) with more data under way than the target has memory for. Others
-connect and are served meanwhile; and the stopped ones go on when they may.
+"""Hosts without a keep-alive time that are stopped (SIGSTOP), with more data under way than the
+target has memory for. Others connect and are served meanwhile; the stopped ones go on when they may.
 
 usage: test_paused.py SIDEWIRE
 """
@@ -15,11 +15,11 @@ sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'))
 from programs import NQN, PORT, Target, host, say  # noqa: E402
 
 SMALL_POOL = ['--pool', '4']
-WORK = f'-n {NQN} --destroy-data --bs 64k -i 1'
+WORK = f'-n {NQN} --destroy-data -i 1'
 
 
 def start(sidewire, what):
-    words = f'nvme bench -a 127.0.0.1 -s {PORT} {WORK} --rw {what} --iodepth 96 --runtime 4'
+    words = f'nvme bench -a 127.0.0.1 -s {PORT} {WORK} -k 0 --rw {what} --bs 1m --iodepth 32 --runtime 3'
     return subprocess.Popen(
         [sidewire, *words.split()], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
@@ -27,7 +27,7 @@ def start(sidewire, what):
 
 def is_served(sidewire, line):
     try:
-        return host(sidewire, line, seconds=30)
+        return host(sidewire, line, seconds=15)
     except subprocess.TimeoutExpired:
         return 1, 'it waits for others'
 
@@ -41,7 +41,7 @@ def main(sidewire):
         one.send_signal(signal.SIGSTOP)
     status, text = is_served(sidewire, f'list -n {NQN}')
     good = say(status == 0, 'another host connects and asks', text)
-    status, text = is_served(sidewire, f'bench {WORK} --rw randrw --iodepth 8 --runtime 0.5')
+    status, text = is_served(sidewire, f'bench {WORK} --rw randrw --bs 64k --iodepth 8 --runtime 0.5')
     good = say(status == 0, 'another host reads and writes', text) and good
     for one in stopped:
         one.send_signal(signal.SIGCONT)
