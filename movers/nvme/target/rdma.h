@@ -99,6 +99,7 @@ struct nvr_queue {
     uint16_t number, generation;
     uint32_t depth, slot_count, sends_free, answers; /* answers under way */
     struct nvr_receives *receives;                   /* its own, or shared */
+    uint32_t receives_given;                         /* of its own */
     struct nvr_queue *next_by_qpn;
     struct ibv_mr *response_mr;
     struct nvr_slot *slots;
@@ -251,6 +252,8 @@ void nvr_queue_fail(struct nvr_queue *queue);
 bool nvr_slot_is_for_now(const struct nvr_slot *slot);
 /* Serves the commands that wait for the other threads to stand still: they do. */
 void nvr_queue_run_later(struct nvr_thread *thread);
+/* Posts its own receives, so many. False: the device refuses. */
+bool nvr_queue_give_receives(struct nvr_queue *queue, uint32_t count);
 /* For the next command; perhaps one that waits for a slot. */
 void nvr_slot_free(struct nvr_queue *queue, struct nvr_slot *slot);
 /* Completions of a device; true: there were some. */

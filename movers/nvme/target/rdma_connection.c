@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "nvme/target/crowd.h"
 #include "nvme/target/rdma.h"
 
 enum { BACKLOG = 128, RNR_RETRY_FOREVER = 7, DEPTH_OF_READS = 128 };
@@ -30,13 +31,35 @@ static struct nvt_port *port_of(const struct nvr_server *server, const struct rd
     return NULL;
 }
 
-static void note_addresses(struct nvr_queue *queue)
+static void address_text(const struct sockaddr *address, char text[NVT_ADDRESS_MAX])
 {
-    struct nvt_queue *base = &queue->queue;
-    getnameinfo(rdma_get_local_addr(queue->id), sizeof(struct sockaddr_storage),
-                base->local_address, sizeof(base->local_address), NULL, 0, NI_NUMERICHOST);
-    getnameinfo(rdma_get_peer_addr(queue->id), sizeof(struct sockaddr_storage), base->host_address,
-                sizeof(base->host_address), NULL, 0, NI_NUMERICHOST);
+    if (getnameinfo(address, sizeof(struct sockaddr_storage), text, NVT_ADDRESS_MAX, NULL, 0,
+                    NI_NUMERICHOST))
+        *text = '\0';
+}
+
+/* Room for one more from there; the oldest that has not proved itself may have to go for it. */
+static bool is_admitted(struct nvr_server *server, const char *address, uint32_t entries)
+{
+    struct nvt_crowd crowd = {
+        .address = address, .entries = entries, .places = server->settings.queues_max};
+    void *leaves;
+    for (uint32_t i = 0; i < NVR_QUEUES_MAX; i++) {
+        struct nvr_queue *queue = server->queues[i];
+        if (!queue)
+            continue;
+        const struct nvt_guest guest = {.address = queue->queue.host_address,
+                                        .entries = queue->depth,
+                                        .since_ns = queue->created_ns,
+                                        .is_proven = nvt_queue_is_proven(&queue->queue),
+                                        .is_ending = queue->is_closing || queue->is_over,
+                                        .user = queue};
+        nvt_crowd_add(&crowd, &guest);
+    }
+    const bool is_admitted = nvt_crowd_admits(&crowd, &leaves);
+    if (leaves)
+        nvr_queue_fail(leaves);
+    return is_admitted;
 }
 
 /* READs that may be under way at once: as many as the host answers and the device has. */
@@ -62,6 +85,7 @@ static void rdma_connection_take_request(struct nvr_server *server,
     struct rdma_cm_id *id = event->id;
     struct nvt_port *port = port_of(server, event->listen_id);
     struct nvf_cm_req req;
+    char host_address[NVT_ADDRESS_MAX];
     uint16_t status = NVF_CM_RESOURCES;
     id->context = NULL;
     if (!port)
@@ -72,11 +96,15 @@ static void rdma_connection_take_request(struct nvr_server *server,
     const uint8_t reads = reads_of(event, id->verbs);
     if (!reads)
         return refuse_connection(server, id, NVF_CM_IRD);
+    address_text(rdma_get_peer_addr(id), host_address);
+    if (!is_admitted(server, host_address, le16toh(req.host_sends)))
+        return refuse_connection(server, id, NVF_CM_RESOURCES);
     struct nvr_queue *queue = nvr_queue_create(server, port, id, &req, &status);
     if (!queue)
         return refuse_connection(server, id, status);
     id->context = queue;
-    note_addresses(queue);
+    address_text(rdma_get_local_addr(id), queue->queue.local_address);
+    memcpy(queue->queue.host_address, host_address, sizeof(host_address));
     const struct nvf_cm_rep rep = {.controller_receives = htole16((uint16_t)queue->depth)};
     struct rdma_conn_param param = {.private_data = &rep,
                                     .private_data_len = sizeof(rep),

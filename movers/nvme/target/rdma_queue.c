@@ -10,6 +10,9 @@
 #include "nvme/target/rdma.h"
 
 enum { WC_BATCH = 32, PAGE_BYTES = 4096, CLOSE_MS = 1000, LAST_RECEIVE_MS = 200 };
+
+/* Until the host has proved itself. */
+enum { FIRST_RECEIVES = 4 };
 #define NS_PER_MS 1000000ull
 
 void nvr_queue_fail(struct nvr_queue *queue)
@@ -232,12 +235,20 @@ static bool rdma_queue_make_qp(struct nvr_queue *queue, struct rdma_cm_id *id)
         return false;
     queue->qp = id->qp;
     if (srq) {
+        queue->receives_given = queue->depth; /* they are others' */
         queue->next_by_qpn = device->by_qpn[queue->qp->qp_num % NVR_QPN_CHAINS];
         device->by_qpn[queue->qp->qp_num % NVR_QPN_CHAINS] = queue;
         return true;
     }
-    for (uint32_t i = 0; i < queue->depth; i++)
-        if (!nvr_receive_give(queue->receives, queue, (uint16_t)i))
+    return nvr_queue_give_receives(queue, FIRST_RECEIVES);
+}
+
+/* Those that wait for the host to prove itself, too: until then it has one command at a time. */
+bool nvr_queue_give_receives(struct nvr_queue *queue, uint32_t count)
+{
+    for (; queue->receives_given < count && queue->receives_given < queue->depth;
+         queue->receives_given++)
+        if (!nvr_receive_give(queue->receives, queue, (uint16_t)queue->receives_given))
             return false;
     return nvr_receives_post(queue->receives, queue);
 }

@@ -163,7 +163,9 @@ static void rdma_send_add_answer(struct nvr_queue *queue, struct nvr_slot *slot)
             request->status = NVME_SC_INTERNAL;
     }
     slot->has_receive = false;
-    if (!nvr_receive_give(queue->receives, queue, slot->receive))
+    if (!nvr_receive_give(queue->receives, queue, slot->receive) ||
+        (queue->receives_given < queue->depth && nvt_queue_is_proven(&queue->queue) &&
+         !nvr_queue_give_receives(queue, queue->depth)))
         return nvr_queue_fail(queue);
     if (mr)
         add_data(queue, slot, mr, NVR_WR_SILENT, IBV_WR_RDMA_WRITE);
