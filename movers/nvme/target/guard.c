@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 #include <string.h>
+#include <ucontext.h>
 
 enum { PAGE_BYTES = 4096 }; /* at least: a larger one is touched several times */
 
@@ -45,13 +46,13 @@ static void take_fault(int number, siginfo_t *info, void *context)
     if (!is_ours)
         return hand_signal_on(number, info, context);
     under_way = NULL;
-    siglongjmp(access->way_out, 1);
+    pthread_sigmask(SIG_SETMASK, &((const ucontext_t *)context)->uc_sigmask, NULL);
+    siglongjmp(access->way_out, 1); /* which has no mask: to save one would be a call each time */
 }
 
-/* SA_NODEFER: who leaves the handler by siglongjmp() has no mask to restore. */
 static void guard_install(void)
 {
-    struct sigaction ours = {.sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK | SA_RESTART};
+    struct sigaction ours = {.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART};
     ours.sa_sigaction = take_fault;
     sigemptyset(&ours.sa_mask);
     if (sigaction(SIGBUS, NULL, &before) || sigaction(SIGBUS, &ours, NULL))
