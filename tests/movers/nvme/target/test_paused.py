@@ -41,7 +41,9 @@ def main(sidewire):
         one.send_signal(signal.SIGSTOP)
     status, text = is_served(sidewire, f'list -n {NQN}')
     good = say(status == 0, 'another host connects and asks', text)
-    status, text = is_served(sidewire, f'bench {WORK} --rw randrw --bs 64k --iodepth 8 --runtime 0.5')
+    status, text = is_served(
+        sidewire, f'bench {WORK} --rw randrw --bs 64k --iodepth 8 --runtime 0.5'
+    )
     good = say(status == 0, 'another host reads and writes', text) and good
     for one in stopped:
         one.send_signal(signal.SIGCONT)

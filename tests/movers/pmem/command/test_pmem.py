@@ -269,6 +269,30 @@ class Pmem(unittest.TestCase):
         self.assertIn('make room', said)
         self.assertEqual(os.stat(large).st_blocks, 0)
 
+    def test_fault__of_one_writer_hurts_no_other(self):
+        """The file becomes shorter under the server: whoever writes there has an error, alone."""
+        self.serve()
+        self.assertEqual(client('put', '-', data=b'at the start').returncode, 0)
+        os.truncate(self.path, 4 * MIB)
+        with subprocess.Popen(
+            [SIDEWIRE, 'pmem', 'put', '-a', '127.0.0.1', '-s', str(PORT), '-f', '6M', '-'],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        ) as writer:
+            writer.stdin.write(b'into nothing')
+            writer.stdin.close()
+            try:
+                self.assertNotEqual(writer.wait(timeout=20), 0)
+            except subprocess.TimeoutExpired:
+                writer.kill()
+                raise
+        self.assertEqual(client('get', '--bytes', '12', '-').stdout, b'at the start')
+        self.assertEqual(client('put', '-f', '1M', '-', data=b'later').returncode, 0)
+        with open(self.path, 'rb') as file:
+            file.seek(MIB)
+            self.assertEqual(file.read(5), b'later')
+
     def test_status__counts(self):
         other = os.path.join(self.folder.name, 'other')
         self.serve(other, '--allow', '127.0.0.1:*:rw@region', '--allow', '127.0.0.1:*:r@other')
