@@ -51,7 +51,7 @@ static void begin(const char *rule, const struct pms_limits *limits)
     assert_int_equal(pms_rules_add(&world.server.rules, rule, error, sizeof(error)), 0);
     if (pms_server_start(&world.server, (struct sockaddr *)&at, error, sizeof(error)))
         fail_msg("%s", error);
-    snprintf(world.port, sizeof(world.port), "%u", ntohs(rdma_get_src_port(world.server.listener)));
+    snprintf(world.port, sizeof(world.port), "%u", mover_listener_port(&world.server.listener));
     world.stop_fd = eventfd(0, EFD_CLOEXEC);
     assert_int_equal(pthread_create(&world.thread, NULL, serve, NULL), 0);
 }
