@@ -8,12 +8,14 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/timerfd.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include "nvme/target/status.h"
+#include "nvme/target/thread.h"
 
-enum { TEXT_BYTES = 16384 };
+enum { TEXT_BYTES = 16384, PAUSE_NS = 100 * 1000 * 1000 };
 
 /* A request, while it is carried out. */
 struct command {
@@ -309,10 +311,27 @@ static bool is_allowed(int fd)
            (peer.uid == geteuid() || peer.uid == 0);
 }
 
+/* epoll tells of who waits again and again, and the target would do nothing else. */
+static void pause_socket(struct nvr_control *control)
+{
+    const struct itimerspec pause = {.it_value.tv_nsec = PAUSE_NS};
+    nvr_server_unwatch(control->serving->server, &control->watch);
+    timerfd_settime(control->again.fd, 0, &pause, NULL);
+}
+
+static void end_pause(struct nvr_watch *watch)
+{
+    struct nvr_control *control = watch->context;
+    nvr_watch_drain(watch);
+    nvr_server_watch(control->serving->server, &control->watch);
+}
+
 static void take_client(struct nvr_watch *watch)
 {
     struct nvr_control *control = watch->context;
     const int fd = accept4(watch->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM))
+        pause_socket(control);
     if (fd < 0)
         return;
     /* Who has connected and says nothing makes room for the next. */
@@ -384,11 +403,20 @@ static int choose_path(struct nvr_control *control, const char *path, char *erro
     return -EPERM;
 }
 
+static void close_both(struct nvr_control *control)
+{
+    if (control->watch.fd >= 0)
+        close(control->watch.fd);
+    if (control->again.fd >= 0)
+        close(control->again.fd);
+    control->watch.fd = control->again.fd = -1;
+}
+
 int nvr_control_open(struct nvr_control *control, struct nvr_serving *serving, const char *path,
                      char *error, size_t error_bytes)
 {
     *control = (struct nvr_control){.serving = serving, .in_capsule_bytes = NVT_IN_CAPSULE_DEFAULT};
-    control->watch.fd = -1;
+    control->watch.fd = control->again.fd = -1;
     for (int i = 0; i < NVR_CLIENTS_MAX; i++)
         control->clients[i] = (struct nvr_client){
             .watch = {.fd = -1, .ready = control_read_request, .context = &control->clients[i]},
@@ -399,14 +427,20 @@ int nvr_control_open(struct nvr_control *control, struct nvr_serving *serving, c
     const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     rc = fd < 0 ? -errno : bind_at(fd, control->path);
     control->watch = (struct nvr_watch){.fd = fd, .ready = take_client, .context = control};
+    control->again =
+        (struct nvr_watch){.fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK),
+                           .ready = end_pause,
+                           .context = control};
+    if (!rc && control->again.fd < 0)
+        rc = -errno;
     if (!rc)
         rc = nvr_server_watch(serving->server, &control->watch);
+    if (!rc)
+        rc = nvr_server_watch(serving->server, &control->again);
     if (rc) {
         snprintf(error, error_bytes, "%s: %s%s", control->path, strerror(-rc),
                  rc == -EADDRINUSE ? "; another target has it" : "");
-        if (fd >= 0)
-            close(fd);
-        control->watch.fd = -1;
+        close_both(control);
     }
     return rc;
 }
@@ -418,6 +452,7 @@ void nvr_control_close(struct nvr_control *control)
     for (int i = 0; i < NVR_CLIENTS_MAX; i++)
         client_leaves(&control->clients[i]);
     nvr_server_unwatch(control->serving->server, &control->watch);
-    close(control->watch.fd);
+    nvr_server_unwatch(control->serving->server, &control->again);
+    close_both(control);
     unlink(control->path);
 }

@@ -30,6 +30,7 @@ struct nvr_client {
 
 struct nvr_control {
     struct nvr_watch watch;
+    struct nvr_watch again; /* a timer: without a descriptor for the next one nobody is let in */
     struct nvr_serving *serving;
     const char *machine_id;
     uint32_t in_capsule_bytes; /* of ports that are added */

@@ -1,15 +1,18 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""What one target serves, no other one serves without being told to.
+"""What one target serves, no other one serves without being told to. And it is asked without a
+descriptor left.
 
 usage: test_served.py SIDEWIRE
 """
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'))
 from programs import NQN, PORT, say  # noqa: E402
@@ -158,6 +161,44 @@ def replaced(sidewire, path):
     return good
 
 
+def states(pid, count):
+    """Of its first thread: how often it was found asleep."""
+    asleep = 0
+    for _ in range(count):
+        with open(f'/proc/{pid}/stat', encoding='ascii') as stat:
+            asleep += stat.read().rsplit(')', 1)[1].split()[0] == 'S'
+        time.sleep(0.01)
+    return asleep
+
+
+def starved(sidewire, path):
+    """Asked without a descriptor for who asks, the target waits; it does not spin."""
+    looks = 40
+    target = Target(sidewire, PORT, '--namespace', f'file:{path}')
+    pid = target.process.pid
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, before[1]))
+    asks = subprocess.Popen(
+        [sidewire, 'nvme', 'target', 'status', '--pid', str(pid)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    time.sleep(0.3)
+    asleep = states(pid, looks)
+    waits = asks.poll() is None
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+    text = asks.communicate(timeout=30)[0]
+    good = say(
+        waits and asleep > looks // 2 and not asks.returncode,
+        'a target without a descriptor left sleeps, and answers later',
+        f'asleep {asleep} of {looks} times, waits: {waits}',
+        text,
+    )
+    target.end()
+    return good
+
+
 def main():
     sidewire = sys.argv[1]
     good = True
@@ -165,7 +206,7 @@ def main():
         path = os.path.join(folder, 'disk')
         with open(path, 'wb') as file:
             file.truncate(1 << 20)
-        for case in refused, killed, shared, replaced:
+        for case in refused, killed, shared, replaced, starved:
             good &= case(sidewire, path)
     return not good
 
