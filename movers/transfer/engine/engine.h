@@ -28,6 +28,7 @@ enum {
     XFE_RAILS_MAX = SW_XFER_ADDRESSES_MAX,
     XFE_DEVICES_MAX = 4,
     XFE_HOME_TRIES = 5,
+    XFE_RESERVE = 8, /* the last one in so many places is for whoever has few of them */
 };
 
 /* What an event of epoll is about: the first member of each. */
@@ -38,6 +39,7 @@ struct xfe_source {
 struct xfe_held { /* a notice that was not taken yet */
     struct list_node node;
     struct sw_xfer_notice notice;
+    struct xfe_session *session; /* that it came from; it may be another one by now */
 };
 
 struct xfe_session { /* one of a peer that visits, over all lanes that it has here */
@@ -45,6 +47,8 @@ struct xfe_session { /* one of a peer that visits, over all lanes that it has he
     uint64_t session, last_tag;
     uint64_t number; /* of the visitor */
     uint32_t lanes;  /* 0: this is free */
+    uint32_t held;   /* of its notices */
+    struct in6_addr from;
 };
 
 struct xfe_device {
@@ -91,6 +95,8 @@ struct sw_xfer_agent {
     uint64_t lease_wake_ns; /* no lease runs out before */
     uint64_t progress;      /* counts whatever came */
     uint32_t polls;
+    uint32_t held_free_count;
+    bool has_more; /* a visitor has more to do than a turn */
 };
 
 struct sw_xfer_memory {
@@ -208,6 +214,14 @@ struct sw_xfer_transfer {
 
 enum sw_xfer_status xfe_fail(struct sw_xfer_error *error, enum sw_xfer_status status,
                              const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* Whether there is room for one more of somebody who has `own` of `all` places. The last eighth is
+ * for those who have less than an eighth: one who takes whatever there is leaves room for others. */
+static inline bool xfe_has_share(uint32_t all, uint32_t free, uint32_t own)
+{
+    const uint32_t reserve = all / XFE_RESERVE;
+    return free > reserve || (free && own < reserve);
+}
 
 /* ---- agent.c ---- */
 
@@ -341,9 +355,11 @@ uint32_t xfe_sums_ask(const struct sw_xfer_transfer *transfer, const struct xfc_
 /* Compares what was answered with what is here. OK, CORRUPT, or DENIED where it is no answer. */
 enum sw_xfer_status xfe_sums_compare(struct xfc_plan *plan, const struct xfc_out *out,
                                      const uint8_t *message, uint32_t bytes);
-/* What is asked of this side. Returns the length of the answer. */
+/* What is asked of this side, from the `at`th sum on, until about so many bytes have been summed.
+ * Returns the length of the answer; 0: there is more to do. */
 uint32_t xfe_sums_answer(struct sw_xfer_agent *agent, uint64_t visitor, uint32_t rail,
-                         const uint8_t *message, const struct xfw_message *header, uint8_t *answer);
+                         const uint8_t *message, const struct xfw_message *header, uint32_t *at,
+                         uint64_t *left_bytes, uint8_t *answer);
 
 /* ---- blocks.c, transfer.c ---- */
 
@@ -356,6 +372,8 @@ bool xfe_transfers_let_go(struct sw_xfer_agent *agent, const struct sw_xfer_memo
 
 void xfe_visitors_events(struct sw_xfer_agent *agent);
 void xfe_visitor_ready(struct xfe_visitor *visitor);
+/* A turn for each of those that had more to do than one. */
+void xfe_visitors_go_on(struct sw_xfer_agent *agent);
 void xfe_visitors_end(struct sw_xfer_agent *agent);
 /* One of its lanes, or that lane; NULL: it has none. */
 struct xfe_visitor *xfe_visitor_of(const struct sw_xfer_agent *agent, uint64_t number);
@@ -373,9 +391,10 @@ void xfe_visitors_retry(struct sw_xfer_agent *agent);
 /* ---- notice.c ---- */
 
 bool xfe_notices_make(struct sw_xfer_agent *agent);
-/* Where the next notice can be put; NULL: no room. */
-struct sw_xfer_notice *xfe_notices_room(struct sw_xfer_agent *agent);
+/* Where the next notice of that session can be put; NULL: no room. */
+struct sw_xfer_notice *xfe_notices_room(struct sw_xfer_agent *agent,
+                                        const struct xfe_session *session);
 /* What was put there is one. */
-void xfe_notices_add(struct sw_xfer_agent *agent);
+void xfe_notices_add(struct sw_xfer_agent *agent, struct xfe_session *session);
 
 #endif

@@ -10,6 +10,7 @@ bool xfe_notices_make(struct sw_xfer_agent *agent)
     agent->held_all = calloc(agent->options.notices_max, sizeof(*agent->held_all));
     for (uint32_t i = 0; agent->held_all && i < agent->options.notices_max; i++)
         list_append(&agent->held_free, &agent->held_all[i].node);
+    agent->held_free_count = agent->held_all ? agent->options.notices_max : 0;
     return agent->held_all;
 }
 
@@ -18,15 +19,21 @@ static struct xfe_held *held_of(struct list_node *node)
     return LIST_MEMBER(node, struct xfe_held, node);
 }
 
-struct sw_xfer_notice *xfe_notices_room(struct sw_xfer_agent *agent)
+struct sw_xfer_notice *xfe_notices_room(struct sw_xfer_agent *agent,
+                                        const struct xfe_session *session)
 {
     struct list_node *node = list_first(&agent->held_free);
-    return node ? &held_of(node)->notice : NULL;
+    return node && xfe_has_share(agent->options.notices_max, agent->held_free_count, session->held)
+               ? &held_of(node)->notice
+               : NULL;
 }
 
-void xfe_notices_add(struct sw_xfer_agent *agent)
+void xfe_notices_add(struct sw_xfer_agent *agent, struct xfe_session *session)
 {
     struct list_node *node = list_first(&agent->held_free);
+    held_of(node)->session = session;
+    session->held++;
+    agent->held_free_count--;
     list_remove(node);
     list_append(&agent->held, node);
 }
@@ -35,6 +42,9 @@ static void take_held(struct sw_xfer_agent *agent, struct xfe_held *held,
                       struct sw_xfer_notice *notice)
 {
     *notice = held->notice;
+    if (held->session->number == notice->visitor)
+        held->session->held--;
+    agent->held_free_count++;
     list_remove(&held->node);
     list_append(&agent->held_free, &held->node);
     xfe_visitors_retry(agent);

@@ -57,17 +57,21 @@ static const uint8_t *find_leased(const struct sw_xfer_agent *agent, uint64_t vi
 }
 
 uint32_t xfe_sums_answer(struct sw_xfer_agent *agent, uint64_t visitor, uint32_t rail,
-                         const uint8_t *message, const struct xfw_message *header, uint8_t *answer)
+                         const uint8_t *message, const struct xfw_message *header, uint32_t *at,
+                         uint64_t *left_bytes, uint8_t *answer)
 {
     struct xfw_message said = {.type = XFW_SUMS, .tag = header->tag, .bytes = 0};
     const uint32_t count = header->bytes / XFW_SUM_BYTES;
-    for (uint32_t i = 0; i < count; i++) {
+    for (; *at < count; (*at)++) {
         struct xfw_sum sum;
-        xfw_get_sum(message, i, &sum);
-        const uint8_t *at = find_leased(agent, visitor, rail, &sum);
-        if (!at || !sum.bytes || sum.bytes > XFC_REQUEST_BYTES_MAX)
+        if (!*left_bytes)
+            return 0;
+        xfw_get_sum(message, *at, &sum);
+        const uint8_t *data = find_leased(agent, visitor, rail, &sum);
+        if (!data || !sum.bytes || sum.bytes > XFC_REQUEST_BYTES_MAX)
             return xfw_put_message(answer, &said);
-        xfw_put_sums(answer, i, xfc_sum(0, at, sum.bytes));
+        xfw_put_sums(answer, *at, xfc_sum(0, data, sum.bytes));
+        *left_bytes -= *left_bytes < sum.bytes ? *left_bytes : sum.bytes;
     }
     said.bytes = 4 * count;
     return xfw_put_message(answer, &said);

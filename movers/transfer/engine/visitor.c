@@ -12,7 +12,9 @@
 #include "common/clock.h"
 #include "transfer/engine/engine.h"
 
-enum { READS_MAX = 16, SENDS = XFE_CREDITS + 2, WINDOW_MS = 500, POLLED_MAX = 16 };
+enum { READS_MAX = 16, SENDS = XFE_CREDITS + 2, WINDOW_MS = 500, TURN = 64 /* completions */ };
+/* That are summed in a turn: half a millisecond. */
+static const uint64_t TURN_BYTES = 4 << 20;
 static const uint64_t RECEIVE_WR = 1ull << 63, WINDOW_WR = 1ull << 62;
 
 struct xfe_visitor {
@@ -28,6 +30,9 @@ struct xfe_visitor {
     struct xfe_session *session;
     uint8_t lane, count;
     bool window_done;
+    bool has_more;   /* than a turn */
+    bool is_summing; /* for this receive, and so many of its sums are made */
+    uint32_t summing, summed;
     uint32_t waiting_count; /* receives with notices that have no room yet, oldest first */
     uint8_t waiting[XFE_CREDITS];
     uint32_t lengths[XFE_CREDITS];
@@ -139,18 +144,21 @@ static uint64_t recall_tag(const struct sw_xfer_agent *agent, const struct xfe_s
     return tag;
 }
 
-/* That which has lanes already, or a new one; NULL: there are too many. */
+/* That which has lanes already, or a new one; NULL: there are too many, perhaps of this address. */
 static struct xfe_session *find_session(struct sw_xfer_agent *agent, const struct xfe_session *as)
 {
     struct xfe_session *found = NULL;
+    uint32_t free = 0, own = 0;
     for (uint32_t i = 0; i < agent->options.visitors_max; i++) {
         struct xfe_session *session = &agent->sessions[i];
         if (session->lanes && is_session(session, as))
             return session;
+        own += session->lanes && IN6_ARE_ADDR_EQUAL(&session->from, &as->from);
+        free += !session->lanes;
         if (!session->lanes && !found)
             found = session;
     }
-    if (!found)
+    if (!xfe_has_share(agent->options.visitors_max, free, own))
         return NULL;
     *found = *as;
     found->last_tag = recall_tag(agent, as);
@@ -312,6 +320,16 @@ static bool accept_visitor(struct xfe_visitor *visitor, uint8_t reads, bool is_r
     return is_accepted;
 }
 
+static struct in6_addr address_of_peer(struct rdma_cm_id *id)
+{
+    const struct sockaddr *peer = rdma_get_peer_addr(id);
+    struct in6_addr address = IN6ADDR_ANY_INIT;
+    if (peer->sa_family == AF_INET6)
+        return ((const struct sockaddr_in6 *)peer)->sin6_addr;
+    memcpy(&address.s6_addr[12], &((const struct sockaddr_in *)peer)->sin_addr, 4);
+    return address;
+}
+
 static void visitor_take_request(struct sw_xfer_agent *agent, struct rdma_cm_id *id,
                                  const uint8_t *data, size_t bytes, uint8_t reads_asked)
 {
@@ -323,6 +341,7 @@ static void visitor_take_request(struct sw_xfer_agent *agent, struct rdma_cm_id 
     if (reason)
         return reject_request(id, reason);
     session.session = hello.session;
+    session.from = address_of_peer(id);
     memcpy(session.instance, hello.calling, sizeof(session.instance));
     /* Nothing of the lane's earlier queue pair may be taken once the new one is accepted. */
     struct xfe_visitor *earlier = visitor_find_lane(agent, &session, hello.lane);
@@ -390,12 +409,17 @@ static bool visitor_send_ack(struct xfe_visitor *visitor, uint32_t index, uint64
     return send_answer(visitor, index, xfw_put_message(visitor->acks[index], &ack));
 }
 
-static bool send_sums(struct xfe_visitor *visitor, uint32_t index,
-                      const struct xfw_message *message)
+/* Until they are all made, or the turn is over. */
+static bool go_on_summing(struct xfe_visitor *visitor, uint64_t *left_bytes)
 {
-    return send_answer(visitor, index,
-                       xfe_sums_answer(visitor->agent, visitor->session->number, visitor->lane,
-                                       visitor->receives[index], message, visitor->acks[index]));
+    const uint32_t index = visitor->summing;
+    struct xfw_message message;
+    xfw_get_message(visitor->receives[index], visitor->lengths[index], &message);
+    const uint32_t bytes = xfe_sums_answer(visitor->agent, visitor->session->number, visitor->lane,
+                                           visitor->receives[index], &message, &visitor->summed,
+                                           left_bytes, visitor->acks[index]);
+    visitor->is_summing = !bytes;
+    return !bytes || send_answer(visitor, index, bytes);
 }
 
 /* Its lost lanes: once this is answered, nothing of them is taken any more. */
@@ -421,14 +445,14 @@ static enum verdict take_notice(struct xfe_visitor *visitor, uint32_t index)
     if (!xfw_get_message(bytes, visitor->lengths[index], &message) || message.type != XFW_NOTICE)
         return BROKEN;
     if (message.tag > visitor->session->last_tag) {
-        struct sw_xfer_notice *notice = xfe_notices_room(visitor->agent);
+        struct sw_xfer_notice *notice = xfe_notices_room(visitor->agent, visitor->session);
         if (!notice)
             return NO_ROOM;
         notice->visitor = visitor->session->number;
         notice->bytes = message.bytes;
         memcpy(notice->instance, visitor->session->instance, sizeof(notice->instance));
         memcpy(notice->data, bytes + XFW_MESSAGE_HEADER_BYTES, message.bytes);
-        xfe_notices_add(visitor->agent);
+        xfe_notices_add(visitor->agent, visitor->session);
         visitor->session->last_tag = message.tag;
     }
     return visitor_send_ack(visitor, index, message.tag) ? TAKEN : BROKEN;
@@ -463,22 +487,35 @@ static bool visitor_take_completion(struct xfe_visitor *visitor, const struct ib
     visitor->lengths[index] = wc->byte_len;
     /* These need no room, so they do not wait behind notices that do. */
     const bool is_message = xfw_get_message(visitor->receives[index], wc->byte_len, &message);
-    if (is_message && message.type == XFW_SUM)
-        return send_sums(visitor, index, &message);
+    if (is_message && message.type == XFW_SUM) {
+        visitor->is_summing = true;
+        visitor->summing = index;
+        visitor->summed = 0;
+        return true;
+    }
     if (is_message && message.type == XFW_END)
         return end_lane(visitor, index, &message);
     visitor->waiting[visitor->waiting_count++] = (uint8_t)index;
     return take_waiting(visitor);
 }
 
+/* A turn: who always has something to say leaves time to others. */
 static bool visitor_poll_queue(struct xfe_visitor *visitor)
 {
-    struct ibv_wc wcs[POLLED_MAX];
-    int count;
-    while ((count = ibv_poll_cq(visitor->cq, POLLED_MAX, wcs)) > 0)
-        for (int i = 0; i < count; i++)
-            if (!visitor_take_completion(visitor, &wcs[i]))
-                return false;
+    uint64_t left_bytes = TURN_BYTES;
+    struct ibv_wc wc;
+    visitor->has_more = false;
+    for (int i = 0; i < TURN; i++) {
+        if (visitor->is_summing && !go_on_summing(visitor, &left_bytes))
+            return false;
+        if (visitor->is_summing)
+            break;
+        if (ibv_poll_cq(visitor->cq, 1, &wc) < 1)
+            return true;
+        if (!visitor_take_completion(visitor, &wc))
+            return false;
+    }
+    visitor->has_more = visitor->agent->has_more = true;
     return true;
 }
 
@@ -491,6 +528,19 @@ void xfe_visitor_ready(struct xfe_visitor *visitor)
     visitor->agent->progress++;
     if (ibv_req_notify_cq(visitor->cq, 0) || !visitor_poll_queue(visitor))
         xfe_visitor_end(visitor);
+}
+
+void xfe_visitors_go_on(struct sw_xfer_agent *agent)
+{
+    if (!agent->has_more)
+        return;
+    agent->has_more = false;
+    agent->progress++;
+    for (uint32_t i = 0; i < agent->visitors_slots; i++) {
+        struct xfe_visitor *visitor = agent->visitors[i];
+        if (visitor && visitor->has_more && !visitor_poll_queue(visitor))
+            xfe_visitor_end(visitor);
+    }
 }
 
 void xfe_visitors_retry(struct sw_xfer_agent *agent)

@@ -56,6 +56,7 @@ void sw_xfer_poll(struct sw_xfer_agent *agent)
         is_busy = is_busy || xfe_peer_waits(peer);
     }
     xfe_leases_timers(agent, now);
+    xfe_visitors_go_on(agent);
     if (!is_busy || ++agent->polls % POLLS_PER_LOOK == 0)
         take_sources(agent);
 }
@@ -103,6 +104,8 @@ bool sw_xfer_arm(struct sw_xfer_agent *agent)
     uint64_t wake = agent->lease_wake_ns;
     if (xfe_is_forked(agent))
         return true;
+    if (agent->has_more)
+        return false;
     for (struct list_node *at = list_first(&agent->peers); at; at = list_after(&agent->peers, at)) {
         struct sw_xfer_peer *peer = wait_peer_of(at);
         if (!arm_peer(peer))
