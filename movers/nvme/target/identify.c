@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Identify: what a controller and its namespaces are. */
+#include <assert.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "nvme/target/model.h"
@@ -166,19 +168,29 @@ static uint16_t describe_namespace(struct nvt_request *request)
     return 0;
 }
 
+static int compare_cntlids(const void *a, const void *b)
+{
+    return *(const uint16_t *)a - *(const uint16_t *)b;
+}
+
+/* In order of their numbers: the list of a subsystem is in order of arrival. */
 static uint16_t list_ctrls(struct nvt_request *request)
 {
-    const struct nvt_subsystem *subsystem = request->queue->ctrl->subsystem;
+    const struct list *ctrls = &request->queue->ctrl->subsystem->ctrls;
     struct nvme_ctrl_list *list = (struct nvme_ctrl_list *)request->data;
     const uint32_t from = le32toh(request->sqe.cdw10) >> 16;
-    const uint32_t most = sizeof(list->identifier) / sizeof(*list->identifier);
+    uint16_t numbers[NVT_CTRLS_MAX];
     uint32_t count = 0;
-    /* In order of their numbers: the list of a subsystem is in order of arrival. */
-    for (uint32_t cntlid = from; cntlid <= 0xffef && count < most; cntlid++)
-        if (nvt_ctrl_find((struct nvt_subsystem *)subsystem, (uint16_t)cntlid))
-            list->identifier[count++] = htole16((uint16_t)cntlid);
-        else if (count == subsystem->target->ctrl_count)
-            break;
+    static_assert(NVT_CTRLS_MAX <= sizeof(list->identifier) / sizeof(*list->identifier), "all");
+    for (struct list_node *node = list_first(ctrls); node && count < NVT_CTRLS_MAX;
+         node = list_after(ctrls, node)) {
+        const struct nvt_ctrl *ctrl = LIST_MEMBER(node, struct nvt_ctrl, node);
+        if (ctrl->cntlid >= from)
+            numbers[count++] = ctrl->cntlid;
+    }
+    qsort(numbers, count, sizeof(*numbers), compare_cntlids);
+    for (uint32_t i = 0; i < count; i++)
+        list->identifier[i] = htole16(numbers[i]);
     list->num = htole16((uint16_t)count);
     return 0;
 }

@@ -238,6 +238,34 @@ static void identify__tells_limits(void **state)
     assert_int_equal(say(&admin, &sqe), NVME_SC_INVALID_FIELD | NVME_SC_DNR);
 }
 
+/* One that looks for each number in each list takes long where there are many. */
+static void identify__lists_controllers_by_number(void **state)
+{
+    (void)state;
+    struct nvt_queue others[3];
+    uint16_t numbers[3], found[3];
+    for (int i = 0; i < 3; i++) {
+        make_queue(&others[i], 0);
+        subsystem->next_cntlid = (uint16_t)(300 - i * 100 - 1); /* they come the other way round */
+        assert_int_equal(connect_as(&others[i], NQN, 0xffff, (uint8_t)(i + 2)), 0);
+        numbers[i] = others[i].ctrl->cntlid;
+    }
+    const struct nvme_ctrl_list *list = (const struct nvme_ctrl_list *)(host + DATA);
+    struct nvf_sqe sqe = command(nvme_admin_identify, 0, DATA, 4096);
+    sqe.cdw10 = htole32(NVME_IDENTIFY_CNS_CTRL_LIST);
+    assert_int_equal(say(&admin, &sqe), 0);
+    assert_int_equal(le16toh(list->num), 4);
+    for (int i = 0; i < 3; i++)
+        found[i] = le16toh(list->identifier[3 - i]);
+    assert_memory_equal(found, numbers, sizeof(found));
+    sqe.cdw10 = htole32(NVME_IDENTIFY_CNS_CTRL_LIST | (uint32_t)numbers[1] << 16);
+    assert_int_equal(say(&admin, &sqe), 0);
+    assert_int_equal(le16toh(list->num), 2);
+    assert_int_equal(le16toh(list->identifier[0]), numbers[1]);
+    for (int i = 0; i < 3; i++)
+        assert_true(nvt_queue_gone(&others[i]));
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup_memory, teardown)
 
 int main(void)
@@ -252,6 +280,7 @@ int main(void)
         CASE(slices__end_with_their_namespace),
         CASE(slices__end_when_their_host_is_fenced),
         CASE(identify__tells_limits),
+        CASE(identify__lists_controllers_by_number),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
