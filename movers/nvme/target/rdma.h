@@ -49,6 +49,8 @@ struct nvr_receives {
     uint8_t *capsules, *data; /* [count * 64], [count * in_capsule_bytes] */
     struct ibv_mr *capsule_mr;
     struct nvt_region data_region;
+    uint32_t taken;                /* by capsules that lie in them */
+    size_t copied_bytes;           /* of capsules that do not, since their queue has too many */
     uint16_t given[NVR_GIVEN_MAX]; /* those that are to be posted again */
     uint32_t given_count;
 };
@@ -77,14 +79,21 @@ struct nvr_listener {
  * data has come. */
 enum nvr_slot_state { NVR_FREE, NVR_LATER, NVR_SERVED, NVR_FETCHING, NVR_FETCHED, NVR_ANSWERING };
 
+/* What a host has sent: in a receive, or copied from there. */
+struct nvr_capsule {
+    uint8_t *copy; /* [len_bytes], NULL: in the receive */
+    uint16_t receive, len_bytes;
+    bool is_there;
+};
+
 /* A command under way. */
 struct nvr_slot {
     struct nvt_request request;
     struct list_node node; /* of the queue's free, blocked or answering ones, or the thread's */
     enum nvr_slot_state state;
-    bool has_receive;
-    uint16_t number, receive, sends; /* work requests made for it */
-    uint32_t sent;                   /* its place in the order of what the queue sends */
+    struct nvr_capsule capsule;
+    uint16_t number, sends; /* work requests made for it */
+    uint32_t sent;          /* its place in the order of what the queue sends */
     struct nvf_cqe response;
 };
 
@@ -107,8 +116,9 @@ struct nvr_queue {
     struct ibv_send_wr *first_send, *last_send; /* its list in the outbox; NULL: it has none */
     struct list_node sending;                   /* of the queues that have one */
     uint32_t sends_made;
-    bool is_inline; /* the device takes responses inline */
-    uint16_t *held; /* receives that wait for a slot, and their bytes: a ring of [2 * depth] */
+    bool is_inline;           /* the device takes responses inline */
+    uint32_t receives_taken;  /* by its capsules */
+    struct nvr_capsule *held; /* those that wait for a slot: a ring of [depth] */
     uint32_t held_first, held_count;
     bool is_listed, is_established, is_closing, is_over;
     bool is_draining, is_drained;     /* shared receives: it takes no more; it has taken its last */
@@ -224,6 +234,14 @@ struct nvr_receives *nvr_receives_shared(struct nvr_server *server, struct nvr_d
  * for whoever sends next; `queue` may be NULL. False: the device refuses. */
 bool nvr_receive_give(struct nvr_receives *receives, const struct nvr_queue *queue, uint16_t index);
 bool nvr_receives_post(struct nvr_receives *receives, const struct nvr_queue *queue);
+
+/* One has come: receive and len_bytes are set. */
+void nvr_capsule_take(struct nvr_queue *queue, struct nvr_capsule *capsule);
+/* It is not needed any more; nothing where it has been given. False: the device refuses. */
+bool nvr_capsule_give(struct nvr_queue *queue, struct nvr_capsule *capsule);
+/* The command, and the data that came with it. */
+void nvr_capsule_place(const struct nvr_queue *queue, const struct nvr_capsule *capsule,
+                       struct nvt_request *request);
 uint64_t nvr_wr_id(const struct nvr_queue *queue, enum nvr_wr_kind kind, uint16_t index);
 
 /* Before the first I/O: until then the pool has no pages, and without files it needs none there. */

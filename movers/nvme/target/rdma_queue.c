@@ -48,21 +48,14 @@ bool nvr_slot_is_for_now(const struct nvr_slot *slot)
     return queue->server->is_alone || nvt_request_is_shared(&queue->queue, &slot->request.sqe);
 }
 
-static void begin_capsule(struct nvr_queue *queue, uint16_t receive, uint32_t len_bytes)
+static void begin_capsule(struct nvr_queue *queue, const struct nvr_capsule *capsule)
 {
     struct nvr_slot *slot = LIST_MEMBER(list_first(&queue->free_slots), struct nvr_slot, node);
     list_remove(&slot->node);
     nvt_request_clear(&slot->request);
     slot->state = NVR_SERVED;
-    slot->receive = receive;
-    slot->has_receive = true;
-    struct nvr_receives *receives = queue->receives;
-    memcpy(&slot->request.sqe, receives->capsules + receive * NVF_SQE_BYTES, NVF_SQE_BYTES);
-    if (receives->in_capsule_bytes) {
-        slot->request.in_capsule = receives->data + (size_t)receive * receives->in_capsule_bytes;
-        slot->request.in_capsule_region = &receives->data_region;
-        slot->request.in_capsule_bytes = len_bytes - NVF_SQE_BYTES;
-    }
+    slot->capsule = *capsule;
+    nvr_capsule_place(queue, capsule, &slot->request);
     slot->request.queue = &queue->queue;
     if (nvr_slot_is_for_now(slot))
         return nvt_request_begin(&queue->queue, &slot->request);
@@ -99,11 +92,11 @@ static void capsule_received(struct nvr_queue *queue, uint16_t receive, uint32_t
             rdma_queue_give_back(queue->receives, receive);
         return nvr_queue_fail(queue);
     }
+    struct nvr_capsule capsule = {.receive = receive, .len_bytes = (uint16_t)len_bytes};
+    nvr_capsule_take(queue, &capsule);
     if (!list_is_empty(&queue->free_slots) && !queue->held_count)
-        return begin_capsule(queue, receive, len_bytes);
-    uint16_t *held = &queue->held[2 * ((queue->held_first + queue->held_count) % queue->depth)];
-    held[0] = receive;
-    held[1] = (uint16_t)len_bytes; /* at most 64 + 16384 */
+        return begin_capsule(queue, &capsule);
+    queue->held[(queue->held_first + queue->held_count) % queue->depth] = capsule;
     queue->held_count++;
 }
 
@@ -116,7 +109,7 @@ void nvr_slot_free(struct nvr_queue *queue, struct nvr_slot *slot)
     const uint32_t at = queue->held_first;
     queue->held_first = (at + 1) % queue->depth;
     queue->held_count--;
-    begin_capsule(queue, queue->held[2 * at], queue->held[2 * at + 1]);
+    begin_capsule(queue, &queue->held[at]);
 }
 
 /* A shared receive: only the queue pair's number says whose command it is. */
@@ -193,7 +186,7 @@ static bool rdma_queue_make_memory(struct nvr_queue *queue)
         queue->receives =
             nvr_receives_create(server, queue->device, queue->depth, in_capsule_bytes);
     queue->slots = nvr_memory_map(server, slots_bytes(queue));
-    queue->held = calloc(queue->depth, 2 * sizeof(*queue->held));
+    queue->held = calloc(queue->depth, sizeof(*queue->held));
     if (!queue->receives || !queue->slots || !queue->held)
         return false;
     queue->response_mr =
@@ -358,12 +351,12 @@ struct nvr_queue *nvr_queue_create(struct nvr_server *server, struct nvt_port *p
 static void rdma_queue_give_all_back(struct nvr_queue *queue)
 {
     for (uint32_t i = 0; queue->slots && i < queue->slot_count; i++)
-        if (queue->slots[i].has_receive)
-            rdma_queue_give_back(queue->receives, queue->slots[i].receive);
+        (void)nvr_capsule_give(queue, &queue->slots[i].capsule);
     for (; queue->held_count; queue->held_count--) {
-        rdma_queue_give_back(queue->receives, queue->held[2 * queue->held_first]);
+        (void)nvr_capsule_give(queue, &queue->held[queue->held_first]);
         queue->held_first = (queue->held_first + 1) % queue->depth;
     }
+    (void)nvr_receives_post(queue->receives, NULL);
 }
 
 void nvr_queue_free(struct nvr_queue *queue)

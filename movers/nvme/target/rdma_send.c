@@ -162,8 +162,7 @@ static void rdma_send_add_answer(struct nvr_queue *queue, struct nvr_slot *slot)
         if (!mr)
             request->status = NVME_SC_INTERNAL;
     }
-    slot->has_receive = false;
-    if (!nvr_receive_give(queue->receives, queue, slot->receive) ||
+    if (!nvr_capsule_give(queue, &slot->capsule) ||
         (queue->receives_given < queue->depth && nvt_queue_is_proven(&queue->queue) &&
          !nvr_queue_give_receives(queue, queue->depth)))
         return nvr_queue_fail(queue);

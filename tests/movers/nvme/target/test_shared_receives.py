@@ -48,11 +48,30 @@ def kill_hosts(sidewire):
             killed.kill()
 
 
+def goes_on_beside(sidewire):
+    """A host whose commands, with their data, wait at a namespace: more than there are receives."""
+    words = f'nvme bench -a 127.0.0.1 -s {PORT} -n {NQN} -N 3 --rw randwrite --destroy-data'
+    with subprocess.Popen(
+        [sidewire, *words.split(), *'--iodepth 64 -i 1 --runtime 30'.split()],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as holder:
+        time.sleep(1.5)
+        good = verifies(sidewire, 'the same beside a host whose commands hold receives')
+        holder.kill()
+    return good
+
+
 def main(sidewire):
-    target = Target(sidewire, 'ram:64M', 'null:64M,delay=50ms', options=['--srq', str(RECEIVES)])
+    target = Target(
+        sidewire,
+        *('ram:64M', 'null:64M,delay=50ms', 'null:64M,delay=20s'),
+        options=['--srq', str(RECEIVES)],
+    )
     good = verifies(sidewire, f'four queues of 32 with {RECEIVES} receives, verified')
     kill_hosts(sidewire)
     good = verifies(sidewire, f'the same after {KILLS} hosts were killed') and good
+    good = goes_on_beside(sidewire) and good
     status = target.end()
     return (
         0
