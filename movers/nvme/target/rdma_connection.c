@@ -31,7 +31,7 @@ static struct nvt_port *port_of(const struct nvr_server *server, const struct rd
     return NULL;
 }
 
-static void address_text(const struct sockaddr *address, char text[NVT_ADDRESS_MAX])
+static void host_address_text(const struct sockaddr *address, char text[NVT_ADDRESS_MAX])
 {
     if (getnameinfo(address, sizeof(struct sockaddr_storage), text, NVT_ADDRESS_MAX, NULL, 0,
                     NI_NUMERICHOST))
@@ -96,14 +96,14 @@ static void rdma_connection_take_request(struct nvr_server *server,
     const uint8_t reads = reads_of(event, id->verbs);
     if (!reads)
         return refuse_connection(server, id, NVF_CM_IRD);
-    address_text(rdma_get_peer_addr(id), host_address);
+    host_address_text(rdma_get_peer_addr(id), host_address);
     if (!is_admitted(server, host_address, le16toh(req.host_sends)))
         return refuse_connection(server, id, NVF_CM_RESOURCES);
     struct nvr_queue *queue = nvr_queue_create(server, port, id, &req, &status);
     if (!queue)
         return refuse_connection(server, id, status);
     id->context = queue;
-    address_text(rdma_get_local_addr(id), queue->queue.local_address);
+    host_address_text(rdma_get_local_addr(id), queue->queue.local_address);
     memcpy(queue->queue.host_address, host_address, sizeof(host_address));
     const struct nvf_cm_rep rep = {.controller_receives = htole16((uint16_t)queue->depth)};
     struct rdma_conn_param param = {.private_data = &rep,

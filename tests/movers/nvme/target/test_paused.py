@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause
 """Hosts without a keep-alive time that are stopped (SIGSTOP), with more data under way than the
-target has memory for. Others connect and are served meanwhile; the stopped ones go on when they may.
+target has memory for. Others connect and are served meanwhile; those that were stopped go on.
 
 usage: test_paused.py SIDEWIRE
 """
