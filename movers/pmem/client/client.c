@@ -77,6 +77,9 @@ static enum sw_pmem_status start_client(const struct sw_pmem_options *options, e
     c->epoll_fd = -1;
     snprintf(c->region, sizeof(c->region), "%s", region);
     snprintf(c->label, sizeof(c->label), "%s", options->label ? options->label : "");
+    /* Cut within a character, or never UTF-8: what comes before that is sent. */
+    for (size_t len = strlen(c->label); !pmf_name_is_fit(c->label); len--)
+        c->label[len - 1] = 0;
     enum sw_pmem_status status = SW_PMEM_OK;
     if (!pmc_init(&c->pmem, &device, options) || !allocate_scratch(c))
         status = pmc_fail(error, SW_PMEM_NO_MEMORY, "out of memory or descriptors");

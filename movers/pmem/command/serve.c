@@ -103,9 +103,8 @@ static const char *set_name(struct serve *serve, uint32_t index)
     const char *name = slash && strncmp(what, "pci:", 4) ? slash + 1 : what;
     if (index < serve->names_count)
         name = serve->names[index];
-    for (const char *c = name; *c; c++)
-        if ((unsigned char)*c < 0x20 || *c == 0x7f)
-            return "a name has control characters; --name";
+    if (!pmf_name_is_fit(name))
+        return "a name has control characters, or is not UTF-8; --name";
     if (!*name || strlen(name) > SW_PMEM_NAME_MAX)
         return "a name is empty, or longer than 47 bytes; --name";
     for (uint32_t i = 0; i < index; i++)

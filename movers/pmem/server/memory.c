@@ -147,7 +147,7 @@ static int create_file(const char *path, uint64_t bytes)
 }
 
 /* Where there is not enough room nothing is taken: a call that fails keeps what it got. */
-static int fill_holes(int fd, const struct stat *st, bool is_shared)
+static int memory_fill_holes(int fd, const struct stat *st, bool is_shared)
 {
     struct statvfs fs;
     const uint64_t has = (uint64_t)st->st_blocks * 512, wants = (uint64_t)st->st_size;
@@ -183,7 +183,7 @@ static int open_by_kind(const char *what, const struct pms_memory_setup *setup,
     if (code == -EINVAL && !strncmp(what, "pci:", 4)) {
         code = open_pci(what + 4, memory);
     } else if (code == -EINVAL && S_ISREG(st.st_mode) && st.st_size) {
-        code = fill_holes(memory->fd, &st, setup->is_shared);
+        code = memory_fill_holes(memory->fd, &st, setup->is_shared);
         if (code)
             return fail_holes(what, &st, code, error, error_bytes);
         code = memory_open_file(memory->fd, &st, memory);

@@ -65,7 +65,7 @@ static struct places_taken count_places(const struct pms_server *server,
 }
 
 /* The oldest that has not proved itself; of `peer` alone, if there is one. */
-static bool end_oldest(struct pms_server *server, const struct pms_peer *peer)
+static bool places_end_oldest(struct pms_server *server, const struct pms_peer *peer)
 {
     struct pms_client *oldest = NULL;
     for (uint32_t i = 0; i < PMS_CLIENTS_MAX; i++) {
@@ -87,11 +87,11 @@ bool pms_places_make_room(struct pms_server *server, const struct pms_peer *peer
     const struct pms_limits *limits = &server->limits;
     if (taken.of_peer >= (may_write ? limits->of_one : limits->of_one / 2) ||
         taken.unproved_of_peer >= limits->unproved_of_one)
-        return end_oldest(server, peer);
+        return places_end_oldest(server, peer);
     if (!may_write && taken.readers >= PMS_READERS_MAX)
         return false;
     if (taken.all >= PMS_CLIENTS_MAX || taken.unproved >= PMS_UNPROVED_MAX)
-        return end_oldest(server, NULL);
+        return places_end_oldest(server, NULL);
     return true;
 }
 

@@ -293,6 +293,14 @@ class Pmem(unittest.TestCase):
             file.seek(MIB)
             self.assertEqual(file.read(5), b'later')
 
+    def test_names__are_text(self):
+        odd = os.path.join(self.folder.name, 'r\udcff')
+        self.assertIn('UTF-8', refused(odd, '--size', '1M'))
+        self.serve('--name', 'r\u00e9gion')
+        self.assertEqual(
+            json.loads(client('ls', '-o', 'json').stdout)['regions'][0]['name'], 'r\u00e9gion'
+        )
+
     def test_status__counts(self):
         other = os.path.join(self.folder.name, 'other')
         self.serve(other, '--allow', '127.0.0.1:*:rw@region', '--allow', '127.0.0.1:*:r@other')
@@ -401,6 +409,9 @@ class Pmem(unittest.TestCase):
         self.assertEqual(stranger(b'\0' * 56), ['rejected 2'])
         self.assertEqual(stranger(struct.pack('<IHH48s', MAGIC, 9, 0, b'')), ['rejected 1'])
         self.assertEqual(stranger(struct.pack('<IHH48s', MAGIC, 1, 0, b'x' * 48)), ['rejected 2'])
+        for label in b'\xff', b'\xc0\x80', b'\xe2\x82', b'\xed\xa0\x80', b'a\nb':
+            said = stranger(struct.pack('<IHH48s', MAGIC, 1, 0, label))
+            self.assertEqual(said, ['rejected 2'], label)
         name = b'region'.ljust(48, b'\0')
         for message, status in (
             (header(1, 64, magic=1) + name, 1),
