@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Callers of an iWARP listener by plain sockets, in a network namespace of the test's own: those
+ * that ask while the program fetches nothing have bounds, and none of them keeps out the caller of
+ * another address.
+ */
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "../../preload/namespace.h"
+#include "iwarp_rig.h"
+
+enum {
+    DESCRIPTORS = 256,
+    BACKLOG = 4,
+    CROWD = 60,
+    WAITING = DESCRIPTORS / 8 / 2, /* of one address */
+    PATIENCE_MS = 30000
+};
+
+static int call_from(const char *host, uint16_t port)
+{
+    const struct sockaddr_in to = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in from = {.sin_family = AF_INET};
+    inet_pton(AF_INET, host, &from.sin_addr);
+    const int peer = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(peer, (const struct sockaddr *)&from, sizeof(from)), 0);
+    assert_int_equal(connect(peer, (const struct sockaddr *)&to, sizeof(to)), 0);
+    send_start(peer, "MPA ID Req Frame", 0, 1, NULL, 0);
+    return peer;
+}
+
+static int count_ended(const int *peers)
+{
+    int ended = 0;
+    for (int i = 0; i < CROWD; i++) {
+        struct pollfd end = {.fd = peers[i], .events = POLLRDHUP};
+        ended += poll(&end, 1, 0) == 1;
+    }
+    return ended;
+}
+
+static void listen__requests_that_wait_are_bounded(void **state)
+{
+    (void)state;
+    int peers[CROWD];
+    const uint32_t listener = rig_listener(fd, RDMA_PS_TCP, "127.0.0.1", BACKLOG);
+    const uint16_t port = rig_port(fd, listener);
+    for (int i = 0; i < CROWD; i++)
+        peers[i] = call_from("127.0.0.2", port);
+    for (int ms = 0; count_ended(peers) < CROWD - BACKLOG - WAITING && ms < PATIENCE_MS; ms++)
+        usleep(1000);
+    usleep(20000); /* no more of them end */
+    assert_int_equal(count_ended(peers), CROWD - BACKLOG - WAITING);
+    const int other = call_from("127.0.0.3", port);
+    for (int i = 0; i < BACKLOG + WAITING + 1; i++) { /* the other one is told of, too */
+        struct rdma_ucm_event_resp event;
+        rig_expect(fd, CONNECT_REQUEST, &event);
+        destroy_ids(&event.id, 1);
+    }
+    is_quiet();
+    for (int i = 0; i < CROWD; i++)
+        close(peers[i]);
+    close(other);
+    destroy_ids(&listener, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(listen__requests_that_wait_are_bounded, open_channel,
+                                        close_channel),
+    };
+    struct rlimit limit;
+    if (!namespace_own_network()) {
+        printf("SKIP: no network namespace\n");
+        return 77;
+    }
+    if (getrlimit(RLIMIT_NOFILE, &limit))
+        return 1;
+    limit.rlim_cur = DESCRIPTORS;
+    if (setrlimit(RLIMIT_NOFILE, &limit))
+        return 1;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
