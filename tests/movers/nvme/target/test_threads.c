@@ -526,6 +526,63 @@ static void dsm__gives_back_what_the_nic_has_written(void **state)
     bring_down(&user);
 }
 
+/* ---- what has data, and is not for several threads at a time ---- */
+
+#define LOCKED_NQN NQN "-locked"
+#define OTHER_NQN "nqn.2026-01.test:other"
+static const char *const secrets[] = {
+    "DHHC-1:01:AgkQFx4lLDM6QUhPVl1ka3J5gIeOlZyjqrG4v8bN1Nuz7TWq:",
+    "DHHC-1:00:AQgPFh0kKzI5QEdOVVxjanF4f4aNlJuiqbC3vsXM09pl1OOC:"};
+static _Atomic int refused_alone, refused_among_others;
+
+static void note_refusal(const struct nvt_queue *queue, const char *why)
+{
+    (void)queue;
+    (void)why;
+    if (server.is_alone)
+        refused_alone++;
+    else
+        refused_among_others++;
+}
+
+static void lock_subsystem(void)
+{
+    char error[256] = "";
+    struct nvt_config *config = nvt_config_copy(serving.config);
+    const struct nvt_config_editor editor = {config, "machine", error, sizeof(error)};
+    if (nvt_config_add_subsystem(&editor, LOCKED_NQN) ||
+        nvt_config_admit(&editor, LOCKED_NQN, OTHER_NQN, secrets[0], false) ||
+        nvt_config_admit(&editor, LOCKED_NQN, OTHER_NQN, secrets[1], true))
+        snprintf(said, sizeof(said), "%s", error);
+    nvr_serving_apply(&serving, config);
+    server.target.refused = note_refusal;
+}
+
+/* The host does not believe the target, and says so by a message that is fetched from it. */
+static void command__with_data_finds_the_others_standing_still(void **state)
+{
+    (void)state;
+    static struct host hosts[HOSTS];
+    struct sw_nvme_options options;
+    struct sw_nvme_error error = {0};
+    struct sw_nvme_controller *controller = NULL;
+    refused_alone = refused_among_others = 0;
+    give_order(lock_subsystem);
+    start_hosts(hosts, ROUNDS);
+    sw_nvme_options_init(&options);
+    options.traddr = "127.0.0.1";
+    options.trsvcid = port;
+    options.subsysnqn = LOCKED_NQN;
+    options.hostnqn = OTHER_NQN;
+    options.dhchap_secret = options.dhchap_ctrl_secret = secrets[0]; /* the second is wrong */
+    options.ctrl_loss_tmo_s = 0;
+    options.connect_timeout_ms = WAIT_MS;
+    assert_int_equal(sw_nvme_connect(&options, &error, &controller), SW_NVME_AUTHENTICATION);
+    join_hosts(hosts);
+    assert_int_equal(refused_alone, 1);
+    assert_int_equal(refused_among_others, 0);
+}
+
 static void stop__ends_what_is_under_way(void **state)
 {
     (void)state;
@@ -554,6 +611,7 @@ int main(void)
         CASE(reservations__preempt_under_load),
         CASE(nvram__a_shorter_file_fails_its_commands_alone),
         CASE(dsm__gives_back_what_the_nic_has_written),
+        CASE(command__with_data_finds_the_others_standing_still),
         CASE(stop__ends_what_is_under_way),
     };
     if (nvt_guard_open() || sigaction(SIGBUS, NULL, &guard))
