@@ -152,7 +152,7 @@ static bool read_words(struct py_memory *memory, PyObject *args, PyObject *words
         memory
             ? PyArg_ParseTupleAndKeywords(args, words, "|OKKKK:blocks", local, &wish->index,
                                           &wish->bytes, &wish->stride, &wish->offset, &wish->count)
-            : PyArg_ParseTupleAndKeywords(args, words, "|OOKKKKS:blocks", remote, region,
+            : PyArg_ParseTupleAndKeywords(args, words, "|OOKKKKO:blocks", remote, region,
                                           &wish->index, &wish->bytes, &wish->stride, &wish->offset,
                                           &wish->count, card);
     if (wish->index == Py_None)
@@ -165,10 +165,13 @@ PyObject *py_blocks_new(struct py_memory *memory, struct py_peer *peer, PyObject
 {
     struct wish wish = {.part = 0};
     struct extents extents;
-    PyObject *region = NULL, *card = peer ? peer->card : NULL;
+    PyObject *region = NULL, *card = Py_None;
     uint64_t total = memory ? memory->data.bytes : 0;
-    if (!read_words(memory, args, words, &wish, &region, &card) ||
-        (peer && !py_find_region(card, region, &wish.part, &total)) || !fill_in(&wish, total) ||
+    if (!read_words(memory, args, words, &wish, &region, &card))
+        return NULL;
+    if (card == Py_None)
+        card = peer ? peer->card : NULL;
+    if ((peer && !py_find_region(card, region, &wish.part, &total)) || !fill_in(&wish, total) ||
         !blocks_make_extents(&extents, &wish))
         return NULL;
     struct py_blocks *blocks = py_new(py_blocks_type);

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Arguments: their names, and objects that change while they are read."""
+import ast
+import inspect
+import os
+import re
 import unittest
 
 import numpy as np
@@ -115,6 +119,7 @@ class Named(unittest.TestCase):
                 local=agent.blocks(memories=[memory], extents=extents),
                 remote=peer.blocks_of(regions=['all'], extents=tuple(extents), card=None),
             )
+            self.assertEqual(len(peer.blocks(region='all', bytes=8, card=None)), 8)
             transfer.post(notice=b'there', deadline=None)
             self.assertIs(transfer.wait(timeout=served.LIMIT_S), transfer)
             self.assertEqual(transfer.block(index=7), 'in place')
@@ -131,6 +136,53 @@ class Named(unittest.TestCase):
         for method in 'send_array', 'send', 'recv', 'close':
             with self.assertRaises(TypeError):  # of `none`: no pipe is needed to see that
                 getattr(_engine.Pipe, method)(None, none=1)
+
+
+class Typed(unittest.TestCase):
+    """The types that editors and type checkers read are those of the module."""
+
+    def setUp(self):
+        path = os.path.join(os.path.dirname(_engine.__file__), '_engine.pyi')
+        with open(path, encoding='ascii') as file:
+            tree = ast.parse(file.read())
+        self.types = {one.name: one for one in tree.body if isinstance(one, ast.ClassDef)}
+        self.assertTrue(os.path.exists(os.path.join(os.path.dirname(path), 'py.typed')))
+
+    def test_stub__has_what_the_module_has(self):
+        for name, kind in inspect.getmembers(_engine, inspect.isclass):
+            if name in ('Pipe', 'PipeListener'):
+                continue  # of sidewire.ipc alone
+            stub = self.types.pop(name)
+            if issubclass_of_error(name) or name == 'Notice':
+                continue
+            named = {getattr(one, 'name', None) or one.target.id for one in members_of(stub)}
+            has = {one for one in vars(kind) if not one.startswith('_')}
+            self.assertEqual({one for one in named if not one.startswith('_')}, has, name)
+        self.assertEqual(self.types, {})
+
+    def test_stub__names_arguments_as_the_module_does(self):
+        for name, stub in self.types.items():
+            for method in members_of(stub):
+                said = getattr(getattr(_engine, name), getattr(method, 'name', ''), None)
+                if not isinstance(method, ast.FunctionDef) or method.name.startswith('_'):
+                    continue
+                text = re.match(r'\w+\(([^)]*)\)', said.__doc__)
+                words = re.findall(
+                    r'(\w+)(?==|,|$)', re.sub(r"=[^,]*", '', text[1] if text else '')
+                )
+                args = method.args
+                named = [one.arg for one in (*args.posonlyargs, *args.args, *args.kwonlyargs)][1:]
+                named += [args.vararg.arg] if args.vararg else []
+                self.assertEqual(named, words, f'{name}.{method.name}')
+
+
+def issubclass_of_error(name):
+    kind = getattr(_engine, name)
+    return inspect.isclass(kind) and issubclass(kind, Exception)
+
+
+def members_of(stub):
+    return [one for one in stub.body if isinstance(one, (ast.FunctionDef, ast.AnnAssign))]
 
 
 if __name__ == '__main__':
