@@ -75,7 +75,7 @@ static void backend_faulty_submit_io(struct nvt_backend *backend, struct nvt_io 
     io_uring_prep_timeout(nvt_uring_entry(io->uring, &late->op), &late->delay, 0, 0);
 }
 
-static void close_both(struct nvt_backend *backend)
+static void faulty_close_both(struct nvt_backend *backend)
 {
     struct faulty *faulty = (struct faulty *)backend;
     faulty->inner->ops->close(faulty->inner);
@@ -89,7 +89,7 @@ static uint64_t size_of_inner(struct nvt_backend *backend)
 }
 
 static const struct nvt_backend_ops ops = {.kind = "faulty",
-                                           .close = close_both,
+                                           .close = faulty_close_both,
                                            .submit = backend_faulty_submit_io,
                                            .size_bytes = size_of_inner};
 

@@ -196,8 +196,8 @@ static int nvram_no_space(const char *path, uint64_t missing, char *error, size_
 }
 
 /* A file system that knows no fallocate() leaves the holes to who writes there. */
-static int fill_holes(int fd, const struct stat *stat, const char *path, char *error,
-                      size_t error_size)
+static int nvram_fill_holes(int fd, const struct stat *stat, const char *path, char *error,
+                            size_t error_size)
 {
     struct statvfs fs;
     const uint64_t missing = missing_bytes(fd, stat);
@@ -232,8 +232,9 @@ static int nvram_open_file(struct nvram *nvram, const struct nvt_backend_setup *
     nvram->backend.size_bytes = size;
     nvram->backend.block_bytes = block;
     const int rc = nvt_claim_take(setup, &nvram->backend.claim, error, error_size);
-    return rc || setup->is_read_only ? rc
-                                     : fill_holes(nvram->fd, &stat, setup->path, error, error_size);
+    return rc || setup->is_read_only
+               ? rc
+               : nvram_fill_holes(nvram->fd, &stat, setup->path, error, error_size);
 }
 
 static int backend_nvram_map_file(struct nvram *nvram)
