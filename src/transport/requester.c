@@ -44,6 +44,7 @@ void sw_requester_init(struct sw_requester *r, const struct sw_requester_config 
     r->reads = (struct sw_read_track){0};
     r->counts = (struct sw_requester_counts){0};
     sw_retry_init(&r->retry, config->timeout, config->retry_cnt, config->rnr_retry);
+    sw_retry_at_least(&r->retry, config->patience_min_ns);
     sw_requester_set_floor(r, PLAIN_FLOOR_FACTOR);
     /* When the timer runs out a packet goes: what only we keep back is no silence of the peer. */
     const struct sw_congestion_config congestion = {.packet_bytes = mtu,

@@ -34,6 +34,7 @@ struct sw_requester_config {
     uint8_t service;              /* enum sw_service: RC, UC, XRC */
     uint8_t timeout;              /* 0: for ever; else 4.096 us * 2^timeout */
     uint8_t retry_cnt, rnr_retry; /* rnr_retry 7: for ever */
+    uint64_t patience_min_ns;     /* `timeout` x (`retry_cnt` + 1) counts as this at least */
     uint8_t max_rd_atomic;        /* READs, atomics, FLUSHes outstanding, 1..SW_READ_TRACK_MAX */
     bool offer_selective;         /* tell the peer that selective repeat is understood here */
     uint8_t life;                 /* goes with that offer: SW_SELECTIVE_LIFE */

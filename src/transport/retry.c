@@ -41,6 +41,18 @@ void sw_retry_measure(struct sw_retry *t, uint64_t rtt_ns, uint64_t now_ns)
     }
 }
 
+void sw_retry_at_least(struct sw_retry *t, uint64_t product_ns)
+{
+    if (t->timeout_ns)
+        t->timeout_ns = sw_max_u64(t->timeout_ns, product_ns / (t->retry_cnt + 1u));
+}
+
+/* How long silence lasts until it is time to give up. */
+static uint64_t retry_patience_ns(const struct sw_retry *t)
+{
+    return t->timeout_ns * PATIENCE * (t->retry_cnt + 1ull);
+}
+
 uint64_t sw_retry_timer_ns(const struct sw_retry *t)
 {
     uint64_t timer = t->srtt_ns ? t->srtt_ns + 4 * t->var_ns : FIRST_TIMER;
@@ -51,7 +63,14 @@ uint64_t sw_retry_timer_ns(const struct sw_retry *t)
     const uint64_t known = t->peer == SW_RETRY_PEER_WAITS ? EXCUSED_MAX : KNOWN_MAX;
     if (t->peer != SW_RETRY_PEER_UNKNOWN && most && most < known)
         most = known;
-    return most ? sw_min_u64(timer, most) : timer;
+    if (!most)
+        return timer;
+    /* The last one does not go beyond the end, which would come up to half as late again. Where
+     * silence does not count, no end comes nearer. */
+    const uint64_t patience_ns = retry_patience_ns(t);
+    if (t->silent_ns < patience_ns && t->peer != SW_RETRY_PEER_WAITS)
+        most = sw_min_u64(most, patience_ns - t->silent_ns);
+    return sw_min_u64(timer, most);
 }
 
 uint64_t sw_retry_probe_due_ns(const struct sw_retry *t)
@@ -64,7 +83,7 @@ uint64_t sw_retry_probe_due_ns(const struct sw_retry *t)
 
 bool sw_retry_expire(struct sw_retry *t, uint64_t now_ns)
 {
-    uint64_t patience_ns = t->timeout_ns * PATIENCE * (t->retry_cnt + 1ull);
+    uint64_t patience_ns = retry_patience_ns(t);
     uint64_t waited_ns = now_ns - t->started_ns, most_ns = 2 * sw_retry_timer_ns(t);
     if (t->peer == SW_RETRY_PEER_RUNS) {
         if (patience_ns < PAUSE_MAX)

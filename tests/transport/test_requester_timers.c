@@ -82,9 +82,10 @@ static void requester__progress_resets_the_rnr_count(void **state)
 
 /* Lets a lone request run out of time; returns after how long it fails, and how often it was sent.
  */
-static uint64_t time_out(uint8_t timeout, uint8_t retry_cnt, uint32_t *sent)
+static uint64_t time_out(uint8_t timeout, uint8_t retry_cnt, uint64_t least_ns, uint32_t *sent)
 {
     struct sw_requester_config config = rig_requester_config();
+    config.patience_min_ns = least_ns;
     config.timeout = timeout;
     config.retry_cnt = retry_cnt;
     rig_start(&rig, &config, NULL);
@@ -108,13 +109,24 @@ static void requester__is_as_patient_as_hardware(void **state)
     uint32_t sent;
     for (uint8_t timeout = 8; timeout < 20; timeout += 3)
         for (uint8_t retry_cnt = 0; retry_cnt <= 7; retry_cnt++) {
-            uint64_t unit = 4096ull << timeout, took = time_out(timeout, retry_cnt, &sent);
-            assert_true(took >= 2 * unit * (retry_cnt + 1u));
-            assert_true(took <= 2 * unit * (retry_cnt + 3u));
+            uint64_t unit = 4096ull << timeout, took = time_out(timeout, retry_cnt, 0, &sent);
+            assert_true(took == 2 * unit * (retry_cnt + 1u));
             assert_true(sent > retry_cnt);
         }
-    assert_true(time_out(0, 1, &sent) == 0); /* for ever */
+    assert_true(time_out(0, 1, 0, &sent) == 0); /* for ever */
     assert_int_equal(sent, 101);
+}
+
+static void requester__short_timers_have_a_least_patience(void **state)
+{
+    (void)state;
+    uint32_t sent;
+    for (uint8_t timeout = 8; timeout <= 10; timeout++) {
+        assert_true(time_out(timeout, 0, 500 * MS, &sent) == 1000 * MS);
+        assert_true(time_out(timeout, 3, 500 * MS, &sent) == 1000 * MS);
+    }
+    assert_true(time_out(17, 1, 500 * MS, &sent) == 4 * (4096ull << 17)); /* enough by itself */
+    assert_true(time_out(0, 1, 500 * MS, &sent) == 0);
 }
 
 static void requester__progress_resets_the_retries(void **state)
@@ -229,6 +241,7 @@ int main(void)
         cmocka_unit_test(requester__rnr_retry_is_a_limit_and_seven_is_none),
         cmocka_unit_test(requester__progress_resets_the_rnr_count),
         cmocka_unit_test(requester__is_as_patient_as_hardware),
+        cmocka_unit_test(requester__short_timers_have_a_least_patience),
         cmocka_unit_test(requester__progress_resets_the_retries),
         cmocka_unit_test(requester__the_timer_follows_the_round_trip),
         cmocka_unit_test(requester__a_plain_peer_has_the_time_of_hardware),

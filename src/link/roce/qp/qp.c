@@ -24,7 +24,6 @@
 #include "link/roce/qp/request.h"
 #include "link/roce/qp/respond.h"
 #include "link/roce/roce.h"
-#include "wire/ib_time.h"
 
 #define LATE_NS (4 * SW_NS_PER_MS) /* an unreliable connection's packets may pass each other */
 
@@ -81,14 +80,6 @@ static void init_responder(struct sw_roce_qp *r)
 /* Nobody is given up before this: the peer is a program among others, which hardware is not. */
 #define UNREACHABLE_MIN_NS (500 * SW_NS_PER_MS)
 
-static uint8_t timeout_of(const struct ibv_qp_attr *attr)
-{
-    uint8_t timeout = attr->timeout;
-    while (timeout && sw_ib_time_ns(timeout) * (attr->retry_cnt + 1u) < UNREACHABLE_MIN_NS)
-        timeout++;
-    return timeout;
-}
-
 /* Once the send side's attributes are known: with RTS. */
 static void init_requester(struct sw_roce_qp *r)
 {
@@ -100,7 +91,8 @@ static void init_requester(struct sw_roce_qp *r)
         .mtu_bytes = mtu_of(qp),
         .pkey = SW_PKEY_DEFAULT,
         .service = qp_service_of(qp->type),
-        .timeout = timeout_of(&qp->attr),
+        .timeout = qp->attr.timeout,
+        .patience_min_ns = UNREACHABLE_MIN_NS,
         .retry_cnt = qp->attr.retry_cnt,
         .rnr_retry = qp->attr.rnr_retry,
         .max_rd_atomic = qp->attr.max_rd_atomic ? qp->attr.max_rd_atomic : 1,
