@@ -2,6 +2,11 @@
 /*
  * What becomes of a reliable queue pair whose peer's process has died, on any link, once what that
  * one sent last has been delivered. The QP is locked.
+ *
+ * A process that had taken its queue pair down before it ended has no part in it: a wire would not
+ * tell, so this one stays as it is. Its requests end when their own timers say so. A program that
+ * ends without a last word often has a WRITE on its way to one that has left already, and is gone
+ * itself before hardware's retries have run out.
  */
 #ifndef SW_LINK_DEATH_H
 #define SW_LINK_DEATH_H
@@ -11,13 +16,6 @@
 
 #include "base/clock.h"
 #include "device/queue/qp_impl.h"
-
-/* The peer had taken its queue pair down before (`has_left`), and nobody waits for it: then this
- * one stays as it is, since a wire would not tell either. */
-static inline bool sw_death_spares(const struct sw_qp *qp, bool has_left)
-{
-    return has_left && qp->sq.head == qp->sq.tail;
-}
 
 /* A program that uses rdma_cm learns of a death by its event first, then its requests end. It is so
  * on hardware, too: the dead process's kernel sends DREQ, and requests end after their retries. */

@@ -48,6 +48,7 @@ static const struct reason reasons[] = {
      NAMES("srq__shared_by_qps_*", "srq__receive_too_small*", "modify_srq__resize")},
     {"no packets that could be counted", NAMES("port_counters__*")},
     {"peers' memory is not mapped", NAMES("peer_memory__lost_*")},
+    {"a connection that the peer closes has ended, whatever was on its way", NAMES("parting__*")},
 };
 
 /* RoCE's devices over TCP, without the direct link, which a queue pair of the same process and

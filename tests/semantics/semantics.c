@@ -21,12 +21,12 @@
 #define JOBS_MAX 16
 
 static const struct sem_case *const tables[] = {
-    sem_requester, sem_errors,      sem_lost,   sem_peers,      sem_states,  sem_queues,
-    sem_events,    sem_srqs,        sem_data,   sem_order,      sem_memory,  sem_rereg,
-    sem_windows,   sem_windows_inv, sem_newops, sem_cqs,        sem_objects, sem_flush,
-    sem_persist,   sem_uc,          sem_xrc,    sem_xrc_shared, sem_ud,      sem_ud_receivers,
-    sem_mcast,     sem_counters,    sem_attrs,  sem_pacing,     sem_faults,  sem_faults_ud,
-    sem_pieces,    sem_sleep,
+    sem_requester, sem_errors,      sem_lost,    sem_peers,      sem_states,  sem_queues,
+    sem_events,    sem_srqs,        sem_data,    sem_order,      sem_memory,  sem_rereg,
+    sem_windows,   sem_windows_inv, sem_newops,  sem_cqs,        sem_objects, sem_flush,
+    sem_persist,   sem_uc,          sem_xrc,     sem_xrc_shared, sem_ud,      sem_ud_receivers,
+    sem_mcast,     sem_counters,    sem_attrs,   sem_pacing,     sem_faults,  sem_faults_ud,
+    sem_pieces,    sem_sleep,       sem_parting,
 };
 
 void sem_misbehave(const char *script)

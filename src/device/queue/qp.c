@@ -273,12 +273,15 @@ static bool is_shared(struct sw_qp *qp, bool hold)
     return shared;
 }
 
-/* What has arrived is acknowledged: hardware has done so by now, and the sender would take silence
- * for a failure. */
-static void serve_what_came(struct sw_qp *qp)
+void sw_qp_serve_what_came(struct sw_qp *qp)
 {
-    for (int i = 0; i < 8 && !qp->xrcd && sw_qp_has_work(qp) && qp->state != IBV_QPS_ERR; i++)
+    sw_lock_assert_held(&qp->lock);
+    /* Once in any case: what has come to one at rest may not show yet. */
+    bool has_work = true;
+    for (int i = 0; i < 8 && !qp->xrcd && has_work && qp->state != IBV_QPS_ERR; i++) {
         qp->link->progress(qp);
+        has_work = sw_qp_has_work(qp);
+    }
 }
 
 /* Datagrams leave a NIC microseconds after they were posted, and programs that have sent their last
@@ -324,7 +327,7 @@ static int destroy_qp(struct sw_qp *qp, bool hold)
     sw_nic.link->qp_forget(qp);
     sw_lock_acquire(&qp->lock);
     if (!qp->orphan) {
-        serve_what_came(qp);
+        sw_qp_serve_what_came(qp);
         qp->link->disconnect(qp);
     }
     sw_qp_set_state(qp, IBV_QPS_RESET);

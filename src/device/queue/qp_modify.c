@@ -178,9 +178,11 @@ static int qp_modify_enter_state(struct sw_qp *qp, enum ibv_qp_state next)
     int rc = 0;
     switch (next) {
     case IBV_QPS_RESET:
+        sw_qp_serve_what_came(qp);
         reset_qp(qp);
         break;
     case IBV_QPS_ERR:
+        sw_qp_serve_what_came(qp);
         sw_qp_fail(qp, -1);
         break;
     case IBV_QPS_RTR:
@@ -324,6 +326,9 @@ int sw_qp_modify(struct sw_qp *qp, const struct ibv_qp_attr *attr, int mask)
     /* RESET removes completions, which needs the CQs' poll locks, and they come before the QP's. */
     mask = sw_qp_mask_of_type(qp->type, mask);
     bool purge = mask & IBV_QP_STATE && attr->qp_state == IBV_QPS_RESET;
+    const bool ends = purge || (mask & IBV_QP_STATE && attr->qp_state == IBV_QPS_ERR);
+    if (ends && sw_nic.link->catch_up)
+        sw_nic.link->catch_up(); /* what has come, before the connection goes */
     struct sw_cq *first = qp->send_cq < qp->recv_cq ? qp->send_cq : qp->recv_cq;
     struct sw_cq *second = first == qp->send_cq ? qp->recv_cq : qp->send_cq;
     if (purge) {

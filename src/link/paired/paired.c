@@ -179,9 +179,6 @@ static uint64_t step_trial(struct sw_paired *p, uint64_t now_ns)
 /* Returns when to look again. A program that rdma_cm tells gets its event first. */
 static uint64_t paired_end_with_peer(struct sw_paired *p, uint64_t now_ns)
 {
-    p->is_told = p->is_told || sw_death_tell(p->qp);
-    if (sw_death_spares(p->qp, p->fate.has_begun && !p->fate.is_dead))
-        return UINT64_MAX;
     const uint64_t end_ns = p->is_told    ? p->died_ns + SW_DEATH_TOLD_FIRST_NS
                             : p->waits_ns ? p->died_ns
                                           : p->died_ns + DEATH_NS;
@@ -211,8 +208,12 @@ static uint64_t step_pairing(struct sw_paired *p, uint64_t now_ns)
     } else if (!p->waits_ns) {
         p->waits_ns = now_ns;
     }
-    if (p->died_ns)
-        return paired_end_with_peer(p, now_ns);
+    if (p->died_ns) {
+        const bool has_left = p->fate.has_begun && !p->fate.is_dead;
+        p->is_told = p->is_told || sw_death_tell(qp);
+        if (!has_left)
+            return paired_end_with_peer(p, now_ns);
+    }
     if (p->waits_ns) {
         const uint64_t least_ns = p->fate.has_begun ? FAMILIAR_MIN_NS : STRANGER_MIN_NS;
         const uint64_t patience_ns = patience_of(qp, least_ns);
@@ -223,7 +224,7 @@ static uint64_t step_pairing(struct sw_paired *p, uint64_t now_ns)
             return UINT64_MAX;
         }
     }
-    if (sw_paired_is_own(p))
+    if (sw_paired_is_own(p) || p->died_ns)
         return next_ns;
     if (p->is_inquiry)
         return sw_min_u64(next_ns, step_inquiry(p, now_ns));

@@ -21,12 +21,12 @@
 #define DEATH_GRACE_NS (100 * SW_NS_PER_MS)
 #define LOCKED_NS (200 * SW_NS_PER_US) /* until a queue pair that somebody has is tried again */
 
-/* The peer's process is gone. If it had taken its QP down before, ours stays as it is (a wire would
- * not tell either). */
+/* The peer's process is gone: whether it had taken its QP down before. One whose tables were never
+ * seen may have, unless something waits for it. */
 static bool left_orderly(const struct sw_qp *qp, const struct sw_direct_qp *d)
 {
     if (!d->peer || !d->peer->pub)
-        return true;
+        return qp->sq.head == qp->sq.tail;
     const struct sw_pub_qp *remote = &d->peer->pub->qps[sw_qpn_index(qp->dest_qpn)];
     uint32_t state = (uint32_t)atomic_load(&remote->bind_word);
     return !sw_bind_is_connected(state) || SW_PUB_GET(remote->dest_qpn) != qp->shown_qpn;
@@ -36,11 +36,12 @@ void sw_bind_bury(struct sw_qp *qp, struct sw_direct_qp *d)
 {
     sw_lock_assert_held(&qp->lock);
     d->death_handled = true;
-    if (sw_death_spares(qp, left_orderly(qp, d)))
+    const bool left = left_orderly(qp, d);
+    if (left && qp->sq.head == qp->sq.tail)
         return;
     for (uint32_t i = 0; i < SW_REQUEST_SLOTS && sw_direct_drive(qp); i++) {
     } /* what it sent last */
-    if (qp->state == IBV_QPS_ERR || qp->link_state != d || d->rules[SW_UNREACHABLE].lost)
+    if (left || qp->state == IBV_QPS_ERR || qp->link_state != d || d->rules[SW_UNREACHABLE].lost)
         return; /* unreliable: its receives stay posted, and what it sends is lost */
     sw_death_end(qp, d->rules[SW_UNREACHABLE].requester);
 }

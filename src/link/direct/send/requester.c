@@ -355,7 +355,8 @@ static bool see_to_peer(struct sw_qp *qp, struct sw_direct_qp *d, const struct s
         if (via != d)
             return false; /* collect_answers() finds the lane dead */
         sw_bind_bury(qp, d);
-        return true;
+        if (qp->state == IBV_QPS_ERR || qp->link_state != d)
+            return true;
     }
     if (via != d || !d->send.answers_due || d->rules[SW_UNREACHABLE].lost)
         return false;

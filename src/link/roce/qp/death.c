@@ -19,11 +19,15 @@ static struct sw_roce_qp *user_of(const struct sw_qp *qp, const struct sw_lifeli
     return r && r->line == line && !r->ended_ns ? r : NULL;
 }
 
+static bool has_peer_left(const struct sw_roce_qp *r)
+{
+    return r->left_mark && sw_roce_life_is_peers(r, r->left_mark);
+}
+
 static void death_end_with_peer(struct sw_qp *qp, const struct sw_roce_qp *r)
 {
     sw_lock_assert_held(&qp->lock);
-    const bool left = r->left_mark && sw_roce_life_is_peers(r, r->left_mark);
-    if (!sw_death_spares(qp, left))
+    if (!has_peer_left(r))
         sw_death_end(qp, sw_verdict_rules[SW_UNREACHABLE].requester);
 }
 
@@ -111,7 +115,7 @@ enum sw_roce_outcome sw_roce_excuse(struct sw_roce_qp *r, uint64_t now_ns)
     retry->peer = death_peer_of(says);
     if (says == SW_LIFELINE_WAIT)
         sw_counter_add(r->qp->ctx->netdev, SW_TIMEOUTS_EXCUSED);
-    if (says != SW_LIFELINE_DEAD || r->qp->sq.head == r->qp->sq.tail)
+    if (says != SW_LIFELINE_DEAD || r->qp->sq.head == r->qp->sq.tail || has_peer_left(r))
         return SW_ROCE_ALIVE;
     sw_death_end(r->qp, sw_verdict_rules[SW_UNREACHABLE].requester);
     return SW_ROCE_DEAD;
