@@ -94,13 +94,18 @@ static void begin_match(struct pml_log *log, unsigned which)
         log->fenced = true;
         return;
     }
-    if (copy->slot.head.position > log->end.position) { /* trimmed, and never acknowledged? */
-        pml_condemn(copy, PML_DAMAGED);
-        return;
+    /* A trim that had got no further than to this copy; else it is none, or nobody can tell. */
+    if (copy->slot.head.position > log->head.position) {
+        if (pml_confirms_head(&log->copies[log->best], &copy->slot.head)) {
+            log->head = copy->slot.head;
+        } else if (log->recovered && copy->slot.head.position <= log->end.position) {
+            begin_reset(log, which, &log->head);
+            return;
+        } else {
+            pml_condemn(copy, PML_DAMAGED);
+            return;
+        }
     }
-    /* A trim that had got no further than to this copy. */
-    if (copy->slot.head.position > log->head.position)
-        log->head = copy->slot.head;
     /* Records of this epoch are this writer's own: it may be that no other copy has them yet. */
     if ((which == log->best && !log->recovered) ||
         (log->recovered && copy->scan.epoch == log->epoch)) {

@@ -160,11 +160,9 @@ static bool follow_take_head(struct sw_pmem_log_reader *r, unsigned copy, uint64
 }
 
 /* Fills the chunk with what is acknowledged from `at` on, and then reads the control page. */
-static enum sw_pmem_log_status fill_chunk(struct sw_pmem_log_reader *r, struct pml_mark *at,
-                                          uint64_t limit, uint64_t deadline_ns)
+static enum sw_pmem_log_status fill_chunk(struct sw_pmem_log_reader *r, unsigned source,
+                                          struct pml_mark *at, uint64_t limit, uint64_t deadline_ns)
 {
-    uint64_t has = 0;
-    const unsigned source = pml_reader_source(&r->reader, &has);
     struct follow_link *link = &r->links[source];
     const uint64_t ring = r->geometry.ring_bytes, offset = at->position % ring;
     uint64_t len = limit - at->position;
@@ -228,6 +226,17 @@ static void nap_between(struct sw_pmem_log_reader *r)
     nanosleep(&nap, NULL);
 }
 
+/* The copy has a record there, or the log ends. */
+static bool has_record_at(struct sw_pmem_log_reader *r, unsigned copy, struct pml_mark at,
+                          uint64_t limit)
+{
+    struct pml_record record;
+    if (at.position >= limit)
+        return true;
+    return fill_chunk(r, copy, &at, limit, sw_pmem_deadline_ms(LOOK_MS)) == SW_PMEM_LOG_OK &&
+           follow_take_record(r, &at, &record);
+}
+
 enum sw_pmem_log_status sw_pmem_log_reader_next(struct sw_pmem_log_reader *r,
                                                 struct sw_pmem_log_mark *mark, void *record,
                                                 uint32_t bytes_max, uint32_t *bytes,
@@ -235,7 +244,7 @@ enum sw_pmem_log_status sw_pmem_log_reader_next(struct sw_pmem_log_reader *r,
 {
     struct pml_mark at = follow_mark_in(mark);
     struct pml_record found;
-    uint64_t limit = 0;
+    uint64_t limit = 0, has = 0;
     bool was_wrong = false;
     while (!follow_take_record(r, &at, &found)) {
         follow_look_around(r);
@@ -243,11 +252,17 @@ enum sw_pmem_log_status sw_pmem_log_reader_next(struct sw_pmem_log_reader *r,
             return SW_PMEM_LOG_NO_LOG;
         const bool is_known = pml_reader_limit(&r->reader, &limit);
         if (is_known && limit > at.position) {
+            const unsigned source = pml_reader_source(&r->reader, &has);
             const enum sw_pmem_log_status status =
-                fill_chunk(r, &at, limit, sw_pmem_deadline_ms(LOOK_MS));
-            *mark = follow_mark_out(&at);
-            if (status == SW_PMEM_LOG_TRIMMED)
+                fill_chunk(r, source, &at, limit, sw_pmem_deadline_ms(LOOK_MS));
+            if (status == SW_PMEM_LOG_TRIMMED && has_record_at(r, source, at, limit)) {
+                *mark = follow_mark_out(&at);
                 return status;
+            }
+            if (status == SW_PMEM_LOG_TRIMMED) { /* no: its head is wrong */
+                pml_reader_distrust(&r->reader, source);
+                at = follow_mark_in(mark);
+            }
             if (status == SW_PMEM_LOG_OK && follow_take_record(r, &at, &found))
                 break;
             if (status == SW_PMEM_LOG_OK) { /* it is not any more what it was; another one may be */
@@ -278,7 +293,8 @@ static bool find_head(struct sw_pmem_log_reader *r, uint64_t limit, struct pml_m
     for (unsigned i = 0; i < r->geometry.copies; i++) {
         if (!pml_reader_is_current(&r->reader, i) ||
             !follow_read_control(r, i, sw_pmem_deadline_ms(LOOK_MS)) ||
-            !follow_take_head(r, i, limit, &slot) || (any && slot.head.position < head->position))
+            !follow_take_head(r, i, limit, &slot) || (any && slot.head.position < head->position) ||
+            !has_record_at(r, i, slot.head, limit))
             continue;
         any = true;
         *head = slot.head;

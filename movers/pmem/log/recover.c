@@ -232,18 +232,52 @@ static void find_best(struct pml_log *log)
             log->best = (uint8_t)i;
 }
 
-/* Only what was acknowledged is trimmed, and the best has all of that: a head beyond its end is
- * wrong. */
+/* As far as the last records tell that were read of it: what is before them is believed. */
+bool pml_confirms_head(const struct pml_copy *best, const struct pml_mark *head)
+{
+    const uint64_t low = best->passed > PML_TRAIL_MAX ? best->passed - PML_TRAIL_MAX : 0;
+    uint64_t start = best->scan.position;
+    if (head->position == start)
+        return head->check == best->scan.check && head->sequence == best->scan.sequence;
+    if (head->position == best->slot.head.position)
+        return head->check == best->slot.head.check;
+    for (uint64_t i = best->passed; i-- > low;) {
+        const struct pml_passed *passed = &best->trail[i % PML_TRAIL_MAX];
+        if (passed->next.position == head->position)
+            return passed->next.check == head->check && passed->next.sequence == head->sequence;
+        start = passed->position;
+    }
+    return head->position < start;
+}
+
+/* Only what was acknowledged is trimmed, and the best has all of that: a head that it does not have
+ * is wrong, or the best is, where more say so than may be. */
+static void doubt_heads(struct pml_log *log)
+{
+    const struct pml_geometry *geometry = &log->config.geometry;
+    struct pml_copy *best = &log->copies[log->best];
+    bool is_wrong[PML_COPIES_MAX] = {false};
+    unsigned wrong = 0;
+    for (unsigned i = 0; i < geometry->copies; i++) {
+        const struct pml_copy *copy = &log->copies[i];
+        is_wrong[i] = copy->state == PML_PROMISED && !pml_confirms_head(best, &copy->slot.head);
+        wrong += is_wrong[i];
+    }
+    if (wrong > (unsigned)(geometry->copies - geometry->quorum)) {
+        pml_condemn(best, PML_DAMAGED);
+        return;
+    }
+    for (unsigned i = 0; i < geometry->copies; i++)
+        if (is_wrong[i])
+            pml_condemn(&log->copies[i], PML_DAMAGED);
+}
+
 static void take_heads(struct pml_log *log)
 {
-    const uint64_t end = log->copies[log->best].scan.position;
     for (unsigned i = 0; i < log->config.geometry.copies; i++) {
-        struct pml_copy *copy = &log->copies[i];
-        if (copy->state != PML_PROMISED)
-            continue;
-        if (copy->slot.head.position > end) {
-            pml_condemn(copy, PML_DAMAGED);
-        } else if (!log->has_head || copy->slot.head.position > log->head.position) {
+        const struct pml_copy *copy = &log->copies[i];
+        if (copy->state == PML_PROMISED &&
+            (!log->has_head || copy->slot.head.position > log->head.position)) {
             log->head = copy->slot.head;
             log->has_head = true;
         }
@@ -254,11 +288,13 @@ static void take_heads(struct pml_log *log)
 static void establish_epoch(struct pml_log *log)
 {
     find_best(log);
-    take_heads(log);
-    if (count_state(log, PML_PROMISED) < log->config.geometry.quorum) {
+    doubt_heads(log);
+    if (log->copies[log->best].state == PML_BAD ||
+        count_state(log, PML_PROMISED) < log->config.geometry.quorum) {
         pml_copy_gone(log, PML_PROMISED); /* another election, without it */
         return;
     }
+    take_heads(log);
     const struct pml_copy *best = &log->copies[log->best];
     if (log->head.position > best->scan.position || log->acked.position > best->scan.position) {
         log->broken = true;

@@ -19,6 +19,7 @@ void pml_push_slot(struct pml_log *log, struct pml_copy *copy, enum pml_purpose 
 void pml_read_control(struct pml_copy *copy);
 void pml_control_done(struct pml_log *log, unsigned copy);
 void pml_scan_done(struct pml_log *log, unsigned copy, uint64_t len);
+bool pml_confirms_head(const struct pml_copy *best, const struct pml_mark *head);
 void pml_recover_step(struct pml_log *log);
 void pml_condemn(struct pml_copy *copy, enum pml_verdict verdict);
 void pml_copy_gone(struct pml_log *log, enum pml_copy_state was);

@@ -396,6 +396,7 @@ enum spoiler {
     ALL_BUT_TAIL,
     TAIL,
     HEADS_BEYOND_THE_END,
+    HEADS_WITHIN,
     NO_HEADS,
     RING_TOO_LARGE,
     RING_OF_A_PRIME,
@@ -429,7 +430,9 @@ static void spoil_copy(enum spoiler how, unsigned copy)
     struct pml_geometry geometry = geometry_of(copy);
     struct pml_slot slot = {.count = 1 << 20, .head = {.position = 1 << 20}};
     spoil_words(how, copy);
-    if (how == HEADS_BEYOND_THE_END)
+    if (how == HEADS_WITHIN)
+        slot.head.position = 512;
+    if (how == HEADS_BEYOND_THE_END || how == HEADS_WITHIN)
         pml_slot_format(&geometry, &slot, bytes + PML_SLOT_OFFSET);
     if (how == NO_HEADS)
         memset(bytes + PML_SLOT_OFFSET, 0xff, PML_EPOCH_OFFSET - PML_SLOT_OFFSET);
