@@ -400,15 +400,38 @@ def both_at_one_listener(bench):
         check(came == ['rdma roce', 'tcp', 'tcp'], f'{came}')
 
 
-def silent_host(bench):
-    """A host that knows nothing of RDMA: TCP after a moment, the second time at once."""
+def fetch_two(bench, reasons):
+    """Over a connection each, from a server without; `reasons` are those of both."""
     with web(bench, 'nginx', over=False) as (_, url, digest):
         body, log = bench.run(
             ['curl', '-sS', '--noproxy', '*', '-H', 'Connection: close', url, url], log='info'
         )
         check(hashlib.sha256(body[:SIZE]).digest() == digest, 'another file')
-        said = re.findall(r'by tcp: (no answer by RDMA(?: a moment ago)?)', log)
-        check(said == ['no answer by RDMA', 'no answer by RDMA a moment ago'], log)
+        said = re.findall(r' by tcp: ([^(\n]*?)(?: \(later|\n)', log)
+        check(said == reasons, f'{said}\n{log}')
+
+
+def host_without(bench):
+    """A host that knows nothing of RDMA refuses at once, each time."""
+    fetch_two(bench, 2 * ['nobody listens there by RDMA'])
+
+
+# Whoever calls is heard and gets no answer, as behind a firewall.
+SILENCE = """
+import socket, time
+door = socket.create_server(("", 4791))
+port = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+port.bind(("", 4791))
+print("silent", flush=True)
+time.sleep(600)
+"""
+
+
+def silent_host(bench):
+    """A host that drops what comes: TCP after a moment, the second time at once."""
+    wall = bench.start(['python3', '-c', SILENCE], over=False)
+    until(lambda: 'silent' in wall.text(), 'it does not listen')
+    fetch_two(bench, ['no answer by RDMA', 'no answer by RDMA a moment ago'])
 
 
 def cases():
@@ -431,7 +454,8 @@ def host_cases():
             lambda tools: on_hosts(tools, lambda bench: redis_values(bench, 'rdma roce')),
         ),
         ('IPv4: nginx', lambda tools: on_hosts(tools, web_on_hosts)),
-        ('IPv4: a host without', lambda tools: on_hosts(tools, silent_host)),
+        ('IPv4: a host without', lambda tools: on_hosts(tools, host_without)),
+        ('IPv4: a silent host', lambda tools: on_hosts(tools, silent_host)),
         ('IPv4: not asked for', lambda tools: on_hosts(tools, left_to_tcp, 'auto')),
         ('IPv4: both at a listener', lambda tools: on_hosts(tools, both_at_one_listener, 'auto')),
     ]
