@@ -11,9 +11,11 @@
 #include "rdmacm/lock.h"
 #include "rdmacm/mads/agent.h"
 
-/* Most requests are answered before anybody knocks. A kernel says only so often that a port is
- * closed, so this goes on. */
-#define FIRST_NS (30 * SW_NS_PER_MS)
+/* Most requests are answered before anybody knocks. By then a second copy has been sent (RESEND_NS
+ * in service.c): an adapter that takes the packets of its port past its kernel is not taken for
+ * nobody as one copy was lost. A kernel says only so often that a port is closed, so this goes on.
+ */
+#define FIRST_NS (250 * SW_NS_PER_MS)
 #define GAP_FIRST_NS (5 * SW_NS_PER_MS)
 #define GAP_MAX_NS SW_NS_PER_S
 
