@@ -5,21 +5,18 @@
  *
  * Each is a process of its own. Hostile ones come and go all the time (hostile_host.h), and what is
  * served to them changes. The other's requests go on, each of its bytes is what it wrote, and its
- * connection is never lost. In the end the target has no connection, controller or request left, and
- * all of its memory for data is free.
+ * connection is never lost. In the end no connection, controller or request is left in the target,
+ * and all of its memory for data is free.
  */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <sys/timerfd.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -31,6 +28,7 @@
 #include "nvme/target/thread.h"
 #include "nvme/wire/dhchap.h"
 #include "sidewire/nvme.h"
+#include "test_port.h"
 
 #define PEER_NQN "nqn.2026-01.test:peer"
 #define SECRET "DHHC-1:01:AgkQFx4lLDM6QUhPVl1ka3J5gIeOlZyjqrG4v8bN1Nuz7TWq:"
@@ -345,24 +343,6 @@ static void await_end(pid_t pid)
         check_status(pid, status);
 }
 
-/* As tests/tools/ports.py has it: who has a port shows that by a name, until the process ends. */
-static void claim_port(void)
-{
-    enum { LOWEST = 10000, COUNT = 20000 };
-    for (int i = (int)getpid(); !*board->port; i++) {
-        struct sockaddr_un name = {.sun_family = AF_UNIX};
-        const int number = LOWEST + i % COUNT, fd = socket(AF_UNIX, SOCK_STREAM, 0);
-        const int len =
-            snprintf(name.sun_path + 1, sizeof(name.sun_path) - 1, "sidewire-test.port.%d", number);
-        const socklen_t size =
-            (socklen_t)offsetof(struct sockaddr_un, sun_path) + 1 + (socklen_t)len;
-        if (!bind(fd, (struct sockaddr *)&name, size))
-            snprintf(board->port, sizeof(board->port), "%d", number);
-        else
-            close(fd);
-    }
-}
-
 static void make_file(void)
 {
     strcpy(board->path, "/tmp/sidewire-hostile-XXXXXX");
@@ -392,7 +372,7 @@ int main(int argc, char **argv)
         else
             give_up(argv[i], "no such option");
     }
-    claim_port();
+    test_port_claim(board->port, sizeof(board->port));
     make_file();
     target_pid = start_process(run_target);
     while (!atomic_load(&board->is_listening)) {

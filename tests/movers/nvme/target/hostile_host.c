@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * It speaks NVMe over RDMA by hand: most of what it says is right, so that it gets far, and the rest
- * is changed at random. It takes no answers, or takes its memory away, or ends amid its commands: by
- * a word, without one, by SIGKILL, or by SIGSTOP.
+ * It speaks NVMe over RDMA by hand. Most of what it says is right, so that it gets far; the rest is
+ * changed at random. It takes no answers, or takes its memory away, or ends amid its commands: by a
+ * word, without one, by SIGKILL, or by SIGSTOP.
  */
 #include "hostile_host.h"
 
@@ -379,7 +379,7 @@ static void do_harm(struct hostile *host)
     }
 }
 
-/* As many long commands as the queue takes, all the time; most often until it is killed amid them. */
+/* As many long commands as the queue takes, all the time; mostly until it is killed amid them. */
 static void flood(struct hostile *host, unsigned n)
 {
     const uint32_t commands = one_in(host, 4) ? DEPTH + draw(host, 8 * DEPTH) : UINT32_MAX;

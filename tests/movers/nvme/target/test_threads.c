@@ -18,8 +18,6 @@
 #include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "nvme/target/config.h"
@@ -27,6 +25,7 @@
 #include "nvme/target/serving.h"
 #include "nvme/target/thread.h"
 #include "sidewire/nvme.h"
+#include "test_port.h"
 
 #define NQN "nqn.2026-01.test:threads"
 #define BLOCK 4096u
@@ -80,31 +79,14 @@ static void edit(const char *add, uint32_t remove)
     nvr_serving_apply(&serving, config);
 }
 
-/* As tests/tools/ports.py has it: who has a port shows that by a name, until the process ends. */
-static void claim_port(void)
-{
-    enum { LOWEST = 10000, COUNT = 20000 };
-    for (int i = (int)getpid(); !*port; i++) {
-        struct sockaddr_un name = {.sun_family = AF_UNIX};
-        const int number = LOWEST + i % COUNT, fd = socket(AF_UNIX, SOCK_STREAM, 0);
-        const int len =
-            snprintf(name.sun_path + 1, sizeof(name.sun_path) - 1, "sidewire-test.port.%d", number);
-        const socklen_t size =
-            (socklen_t)offsetof(struct sockaddr_un, sun_path) + 1 + (socklen_t)len;
-        if (!bind(fd, (struct sockaddr *)&name, size))
-            snprintf(port, sizeof(port), "%d", number);
-        else
-            close(fd);
-    }
-}
-
 static void first_config(void)
 {
     char error[256] = "", at[32], file[64], file2[96];
     uint32_t nsid;
     struct nvt_config *config = nvt_config_copy(serving.config);
     const struct nvt_config_editor editor = {config, "machine", error, sizeof(error)};
-    claim_port();
+    if (!*port)
+        test_port_claim(port, sizeof(port));
     snprintf(at, sizeof(at), "127.0.0.1:%s", port);
     snprintf(file, sizeof(file), "file:%s", path);
     snprintf(file2, sizeof(file2), "%s,short=50%%", file);
@@ -533,16 +515,13 @@ static void dsm__gives_back_what_the_nic_has_written(void **state)
 static const char *const secrets[] = {
     "DHHC-1:01:AgkQFx4lLDM6QUhPVl1ka3J5gIeOlZyjqrG4v8bN1Nuz7TWq:",
     "DHHC-1:00:AQgPFh0kKzI5QEdOVVxjanF4f4aNlJuiqbC3vsXM09pl1OOC:"};
-static _Atomic int refused_alone, refused_among_others;
+static _Atomic int refusals[2]; /* by whether the others stood still */
 
 static void note_refusal(const struct nvt_queue *queue, const char *why)
 {
     (void)queue;
     (void)why;
-    if (server.is_alone)
-        refused_alone++;
-    else
-        refused_among_others++;
+    refusals[server.is_alone]++;
 }
 
 static void lock_subsystem(void)
@@ -566,7 +545,7 @@ static void command__with_data_finds_the_others_standing_still(void **state)
     struct sw_nvme_options options;
     struct sw_nvme_error error = {0};
     struct sw_nvme_controller *controller = NULL;
-    refused_alone = refused_among_others = 0;
+    refusals[false] = refusals[true] = 0;
     give_order(lock_subsystem);
     start_hosts(hosts, ROUNDS);
     sw_nvme_options_init(&options);
@@ -579,8 +558,8 @@ static void command__with_data_finds_the_others_standing_still(void **state)
     options.connect_timeout_ms = WAIT_MS;
     assert_int_equal(sw_nvme_connect(&options, &error, &controller), SW_NVME_AUTHENTICATION);
     join_hosts(hosts);
-    assert_int_equal(refused_alone, 1);
-    assert_int_equal(refused_among_others, 0);
+    assert_int_equal(refusals[true], 1);
+    assert_int_equal(refusals[false], 0);
 }
 
 static void stop__ends_what_is_under_way(void **state)
