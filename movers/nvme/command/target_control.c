@@ -131,9 +131,7 @@ static error_t target_control_parse_status(int key, char *text, struct argp_stat
 static int connect_to(const char *path)
 {
     struct sockaddr_un at = {.sun_family = AF_UNIX};
-    if (strlen(path) >= sizeof(at.sun_path))
-        return -1;
-    memcpy(at.sun_path, path, strlen(path) + 1);
+    snprintf(at.sun_path, sizeof(at.sun_path), "%s", path); /* it fits: its callers have looked */
     const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (fd >= 0 && !connect(fd, (struct sockaddr *)&at, sizeof(at)))
         return fd;
@@ -144,13 +142,20 @@ static int connect_to(const char *path)
     return -1;
 }
 
-/* The sockets of targets that live, in the folder of this user; those of others are removed. */
-static int nvme_find_target(char found[NVR_PATH_MAX], int *count)
+/* Who answers there is this user or root, or it is for root to know whom it asks. */
+static bool is_trusted(int fd)
 {
-    char folder[NVR_FOLDER_MAX];
+    struct ucred peer;
+    socklen_t size = sizeof(peer);
+    return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) &&
+           (peer.uid == geteuid() || peer.uid == 0 || geteuid() == 0);
+}
+
+/* The sockets of targets that live, in that folder; those of others are removed. */
+static int nvme_find_target(const char *folder, char found[NVR_PATH_MAX], int *count)
+{
     int fd = -1;
     *count = 0;
-    nvr_control_folder(folder);
     DIR *dir = opendir(folder);
     if (!dir)
         return -1;
@@ -175,16 +180,32 @@ static int nvme_find_target(char found[NVR_PATH_MAX], int *count)
     return fd;
 }
 
+/* Whom it cannot be, it says. */
+static bool choose_socket(const struct control_args *args, char folder[NVR_FOLDER_MAX],
+                          char path[NVR_PATH_MAX])
+{
+    char error[512];
+    bool is_good = args->path || nvr_control_folder(folder, error, sizeof(error));
+    if (is_good && !args->path && !access(folder, F_OK)) /* else nobody has it yet */
+        is_good = nvr_control_folder_is_ours(folder, error, sizeof(error));
+    if (is_good && args->path)
+        is_good = nvr_control_path_fits(args->path, error, sizeof(error));
+    if (!is_good)
+        fprintf(stderr, "sidewire nvme target %s: %s\n", args->command, error);
+    else if (args->path)
+        strcpy(path, args->path);
+    else if (args->pid)
+        snprintf(path, NVR_PATH_MAX, "%s/%.10s.sock", folder, args->pid);
+    return is_good;
+}
+
 static int reach_target(const struct control_args *args)
 {
-    char path[NVR_PATH_MAX] = "", folder[NVR_FOLDER_MAX];
-    int count = 1, fd;
-    nvr_control_folder(folder);
-    if (args->path)
-        snprintf(path, sizeof(path), "%s", args->path);
-    else if (args->pid)
-        snprintf(path, sizeof(path), "%s/%s.sock", folder, args->pid);
-    fd = *path ? connect_to(path) : nvme_find_target(path, &count);
+    char path[NVR_PATH_MAX] = "", folder[NVR_FOLDER_MAX] = "";
+    int count = 1;
+    if (!choose_socket(args, folder, path))
+        return -1;
+    int fd = *path ? connect_to(path) : nvme_find_target(folder, path, &count);
     if (fd < 0 && *path)
         fprintf(stderr, "sidewire nvme target %s: %s: %s; is the target running?\n", args->command,
                 path, strerror(errno));
@@ -193,11 +214,17 @@ static int reach_target(const struct control_args *args)
                 "sidewire nvme target %s: no target of this user runs; 'sidewire nvme target "
                 "--namespace ram:64M' starts one, --control PATH reaches another\n",
                 args->command);
-    if (fd < 0 || count == 1)
+    else if (count > 1)
+        fprintf(stderr,
+                "sidewire nvme target %s: %d targets run; say --pid, %s/ has them by number\n",
+                args->command, count, folder);
+    else if (is_trusted(fd))
         return fd;
-    close(fd);
-    fprintf(stderr, "sidewire nvme target %s: %d targets run; say --pid, %s/ has them by number\n",
-            args->command, count, folder);
+    else
+        fprintf(stderr, "sidewire nvme target %s: %s is of another user, who is told nothing\n",
+                args->command, path);
+    if (fd >= 0)
+        close(fd);
     return -1;
 }
 

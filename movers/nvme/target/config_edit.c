@@ -66,7 +66,8 @@ static bool drop_nqn(struct nvt_nqn *nqns, size_t *count, const char *nqn)
 
 static bool config_edit_is_nqn(const char *text)
 {
-    return *text && strlen(text) <= NVF_NQN_MAX && strcmp(text, NVF_DISCOVERY_NQN) != 0;
+    return *text && strlen(text) <= NVF_NQN_MAX && nvf_is_shown(text, strlen(text)) &&
+           strcmp(text, NVF_DISCOVERY_NQN) != 0;
 }
 
 /* ---- copying ---- */

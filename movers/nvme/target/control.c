@@ -115,6 +115,12 @@ static int choose_subsystem(struct command *command)
                  "there are %zu subsystems; say which by --subsysnqn", config->subsystem_count);
         return -EINVAL;
     }
+    if (nqn && strlen(nqn) > NVF_NQN_MAX) {
+        snprintf(command->editor.error, command->editor.error_bytes,
+                 "an NQN has at most %d characters, and '%.32s...' has %zu", NVF_NQN_MAX, nqn,
+                 strlen(nqn));
+        return -EINVAL;
+    }
     snprintf(command->nqn, sizeof(command->nqn), "%s", nqn ? nqn : config->subsystems[0].nqn.text);
     return 0;
 }
@@ -346,24 +352,6 @@ static void take_client(struct nvr_watch *watch)
 
 /* ---- the socket ---- */
 
-void nvr_control_folder(char folder[NVR_FOLDER_MAX])
-{
-    const char *runtime = getenv("XDG_RUNTIME_DIR");
-    const int len = runtime && *runtime == '/'
-                        ? snprintf(folder, NVR_FOLDER_MAX, "%s/sidewire-nvme", runtime)
-                        : NVR_FOLDER_MAX;
-    if (len >= NVR_FOLDER_MAX)
-        snprintf(folder, NVR_FOLDER_MAX, "/tmp/sidewire-nvme-%u", (unsigned)geteuid());
-}
-
-/* Ours alone, or somebody else could put his own socket there. */
-static bool make_folder(const char *folder)
-{
-    struct stat stat;
-    return (!mkdir(folder, 0700) || errno == EEXIST) && !lstat(folder, &stat) &&
-           S_ISDIR(stat.st_mode) && stat.st_uid == geteuid() && !(stat.st_mode & 077);
-}
-
 static int bind_at(int fd, const char *path)
 {
     struct sockaddr_un at = {.sun_family = AF_UNIX};
@@ -384,22 +372,18 @@ static int choose_path(struct nvr_control *control, const char *path, char *erro
                        size_t error_bytes)
 {
     char folder[NVR_FOLDER_MAX];
-    if (path && strlen(path) >= sizeof(control->path)) {
-        snprintf(error, error_bytes, "%s: a socket's path has at most %d characters", path,
-                 NVR_PATH_MAX - 1);
+    if (path && !nvr_control_path_fits(path, error, error_bytes))
         return -ENAMETOOLONG;
-    }
     if (path) {
         strcpy(control->path, path);
         return 0;
     }
-    nvr_control_folder(folder);
+    if (!nvr_control_folder(folder, error, error_bytes))
+        return -ENAMETOOLONG;
     snprintf(control->path, sizeof(control->path), "%s/%d.sock", folder, (int)getpid());
-    if (make_folder(folder))
+    (void)mkdir(folder, 0700); /* why it is not there, is said by the next one */
+    if (nvr_control_folder_is_ours(folder, error, error_bytes))
         return 0;
-    snprintf(error, error_bytes,
-             "%s must be a folder of this user with mode 0700; remove it, or say --control PATH",
-             folder);
     return -EPERM;
 }
 

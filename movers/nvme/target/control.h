@@ -12,13 +12,12 @@
 #ifndef SW_MOVERS_NVME_CONTROL_H
 #define SW_MOVERS_NVME_CONTROL_H
 
+#include "nvme/target/control_folder.h"
 #include "nvme/target/serving.h"
 
 enum {
     NVR_CLIENTS_MAX = 8,
     NVR_MESSAGE_MAX = 65536,
-    NVR_PATH_MAX = 108, /* of a socket, with its NUL */
-    NVR_FOLDER_MAX = 88,
 };
 
 struct nvr_control;
@@ -38,10 +37,6 @@ struct nvr_control {
     unsigned next_client;
     char path[NVR_PATH_MAX];
 };
-
-/* The folder of all targets of this user: $XDG_RUNTIME_DIR/sidewire-nvme, else (or if that is too
- * long) one in /tmp. */
-void nvr_control_folder(char folder[NVR_FOLDER_MAX]);
 
 /* Listens at `path`; NULL: at PID.sock of that folder, which it makes. Returns 0, or a negative
  * errno with `error` saying what is wrong. */

@@ -37,7 +37,7 @@ static uint16_t connect_measure(struct nvt_request *request, uint64_t *bytes)
 static bool fabrics_is_name(const char *text, size_t size)
 {
     const size_t len = strnlen(text, size);
-    return len < size && len <= NVF_NQN_MAX;
+    return len < size && len <= NVF_NQN_MAX && nvf_is_shown(text, len);
 }
 
 static uint16_t admit_queue(struct nvt_request *request, struct nvt_ctrl *ctrl)

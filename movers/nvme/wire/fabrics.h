@@ -9,6 +9,8 @@
 
 #include <assert.h>
 #include <endian.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include <nvme/types.h>
@@ -126,6 +128,9 @@ enum nvf_cm_status {
 };
 
 /* "invalid private data length" and the like; never NULL. */
+/* An NQN or the beginning of one, without its NUL: UTF-8 (NVM Express Base 2.0 s4.5) without control
+ * characters, so that it can be shown. */
+bool nvf_is_shown(const char *text, size_t len);
 const char *nvf_cm_status_text(unsigned status);
 
 /* Which part of the data of Connect a fault is in: dword 0 of the response. */

@@ -68,6 +68,29 @@ static void connect__needs_no_host_nqn(void **state)
                      NVF_SPECIFIC(NVME_SC_CONNECT_INVALID_HOST) | NVME_SC_DNR);
 }
 
+/* A name that cannot be shown is none: bytes that are no UTF-8, or would steer a terminal. */
+static void connect__takes_names_in_utf8_alone(void **state)
+{
+    (void)state;
+    static const char *const wrong[] = {"nqn.\xff",
+                                        "nqn.\xc3",
+                                        "nqn.\xc0\xaf",
+                                        "nqn.\xe0\x80\xaf",
+                                        "nqn.\xed\xa0\x80",
+                                        "nqn.\xf4\x90\x80\x80",
+                                        "nqn.\xc2\x9b\x33\x31m",
+                                        "nqn.\x1b[31m",
+                                        "nqn.\n",
+                                        "nqn.\x7f"};
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+        assert_int_equal(connect_named(&admin, NQN, 0xffff, 1, wrong[i]),
+                         NVF_SPECIFIC(NVME_SC_CONNECT_INVALID_PARAM) | NVME_SC_DNR);
+        assert_int_equal(response.result, htole64(1 << 16 | 512)); /* the data, hostnqn */
+    }
+    assert_int_equal(
+        connect_named(&admin, NQN, 0xffff, 1, "nqn.\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80"), 0);
+}
+
 static void io__needs_a_ready_controller(void **state)
 {
     (void)state;
@@ -511,6 +534,7 @@ int main(void)
         CASE(connect__names_what_is_wrong),
         CASE(connect__again_is_refused),
         CASE(connect__needs_no_host_nqn),
+        CASE(connect__takes_names_in_utf8_alone),
         CASE(io__needs_a_ready_controller),
         CASE(io__what_is_written_is_read),
         CASE(io__out_of_range_is_refused),
