@@ -250,6 +250,13 @@ bool pml_confirms_head(const struct pml_copy *best, const struct pml_mark *head)
     return head->position < start;
 }
 
+/* What one writer has settled or appended on two copies begins alike, so the end of the shorter one
+ * is a place in the longer one. */
+static bool parts_from(const struct pml_copy *copy, const struct pml_copy *best)
+{
+    return log_epoch(copy) == log_epoch(best) && !pml_confirms_head(best, &copy->scan);
+}
+
 /* Only what was acknowledged is trimmed, and the best has all of that: a head that it does not have
  * is wrong, or the best is, where more say so than may be. */
 static void doubt_heads(struct pml_log *log)
@@ -260,7 +267,8 @@ static void doubt_heads(struct pml_log *log)
     unsigned wrong = 0;
     for (unsigned i = 0; i < geometry->copies; i++) {
         const struct pml_copy *copy = &log->copies[i];
-        is_wrong[i] = copy->state == PML_PROMISED && !pml_confirms_head(best, &copy->slot.head);
+        is_wrong[i] = copy->state == PML_PROMISED &&
+                      (!pml_confirms_head(best, &copy->slot.head) || parts_from(copy, best));
         wrong += is_wrong[i];
     }
     if (wrong > (unsigned)(geometry->copies - geometry->quorum)) {
