@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Where targets of a user have their control sockets. Nobody else may have made that folder: what is
- * said to a socket there may be a secret. */
+/* Where targets of a user have their control sockets. Nobody else may have made that folder: what
+ * is said to a socket there may be a secret. */
 #ifndef SW_MOVERS_NVME_CONTROL_FOLDER_H
 #define SW_MOVERS_NVME_CONTROL_FOLDER_H
 

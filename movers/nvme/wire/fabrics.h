@@ -128,8 +128,8 @@ enum nvf_cm_status {
 };
 
 /* "invalid private data length" and the like; never NULL. */
-/* An NQN or the beginning of one, without its NUL: UTF-8 (NVM Express Base 2.0 s4.5) without control
- * characters, so that it can be shown. */
+/* An NQN, without its NUL: UTF-8 (NVM Express Base 2.0 s4.5) without control characters, so that it
+ * can be shown. */
 bool nvf_is_shown(const char *text, size_t len);
 const char *nvf_cm_status_text(unsigned status);
 

@@ -19,9 +19,12 @@ WORK = f'-n {NQN} --destroy-data -i 1'
 
 
 def start(sidewire, what):
-    words = f'nvme bench -a 127.0.0.1 -s {PORT} {WORK} -k 0 --rw {what} --bs 1m --iodepth 32 --runtime 3'
+    words = f'nvme bench -a 127.0.0.1 -s {PORT} {WORK} -k 0 --rw {what} --bs 1m --iodepth 32'
     return subprocess.Popen(
-        [sidewire, *words.split()], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        [sidewire, *words.split(), '--runtime', '3'],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     )
 
 
