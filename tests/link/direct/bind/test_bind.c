@@ -13,6 +13,7 @@
 #include "link/direct/send/requester.h"
 #include "link/engine.h"
 #include "link_rig.h"
+#include "wire/ib_time.h"
 
 /* A peer process that is played: tables and an inbox, of a slot nobody has. */
 #define SLOT 1999u
@@ -346,7 +347,10 @@ static void sw_bind_reap__what_was_sent_after_an_orderly_end(void **state)
     struct ibv_send_wr wr = {.wr_id = 77, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED};
     rig_append(&p->rig, &wr, &sge)->state = SW_WQE_SENT;
     p->rig.qp->sq.next++;
+    p->rig.d->send.answers_due++;
+    const uint64_t posted_ns = sw_clock_ns();
     reap_until(p, has_failed);
+    assert_true(sw_clock_ns() - posted_ns >= 8 * sw_ib_time_ns(14)); /* by its timers, not before */
     struct ibv_wc wc = rig_wc(&p->rig);
     assert_int_equal(wc.wr_id, 77);
     assert_int_equal(wc.status, IBV_WC_RETRY_EXC_ERR);
