@@ -3,7 +3,8 @@
  * An NVMe host that connects, reads a block and leaves, many times:
  * connects ADDR PORT NQN COUNT
  *
- * The last time it does not leave: it ends by SIGKILL with a read on its way.
+ * The last time it does not leave: it ends by SIGKILL with a read on its way. With a COUNT of 0 it
+ * connects once without a keep-alive time, says so, and is idle for ever.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -67,6 +68,19 @@ static int visit_once(const struct sw_nvme_options *options, bool is_last)
     return sw_nvme_disconnect(controller) ? fail("disconnect", "refused") : 0;
 }
 
+static int stay_idle(struct sw_nvme_options *options)
+{
+    struct sw_nvme_controller *controller;
+    struct sw_nvme_error error;
+    options->keep_alive_ms = 0;
+    if (sw_nvme_connect(options, &error, &controller))
+        return fail("connect", error.text);
+    puts("idle");
+    fflush(stdout);
+    for (;;)
+        pause();
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 5)
@@ -78,6 +92,8 @@ int main(int argc, char **argv)
     options.subsysnqn = argv[3];
     options.queue_size = 16;
     const long count = atol(argv[4]);
+    if (!count)
+        return stay_idle(&options);
     for (long i = 0; i < count; i++)
         if (visit_once(&options, i == count - 1))
             return 1;

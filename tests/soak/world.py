@@ -11,6 +11,7 @@ import time
 for folder in '../apps', '../tools':
     sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), folder))
 from hosts import ADDRESSES, Hosts  # noqa: E402
+from pair import Skip  # noqa: E402,F401
 
 NQN = 'nqn.2026-01.io.sidewire:default'
 SERVING, VISITING = 0, 1  # the hosts

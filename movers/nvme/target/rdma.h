@@ -30,7 +30,14 @@ enum {
     NVR_GIVEN_MAX = 16, /* receives that are posted in one list */
 };
 
-enum nvr_wr_kind { NVR_WR_RECEIVE, NVR_WR_SHARED, NVR_WR_FETCH, NVR_WR_ANSWER, NVR_WR_SILENT };
+enum nvr_wr_kind {
+    NVR_WR_RECEIVE,
+    NVR_WR_SHARED,
+    NVR_WR_FETCH,
+    NVR_WR_ANSWER,
+    NVR_WR_SILENT,
+    NVR_WR_PROBE
+};
 
 /* A descriptor that a thread looks at; its owner has it. */
 struct nvr_watch {
@@ -172,7 +179,8 @@ struct nvr_server {
     uint64_t memory_end; /* its length: what is given back is not used again */
     struct nvr_watch cm_watch, listen_watch, worker_watch;
     uint32_t queue_count, listener_count;
-    uint64_t stop_ns; /* it ends by then; 0: it serves */
+    uint64_t stop_ns;  /* it ends by then; 0: it serves */
+    uint64_t probe_ns; /* when to ask next whether idle hosts are there */
     uint32_t thread_count;
     struct nvr_thread *threads; /* [thread_count] */
     struct nvt_gate gate;
@@ -279,9 +287,19 @@ bool nvr_device_poll(struct nvr_server *server, struct nvr_device *device);
 
 /* ---- rdma_send.c ---- */
 
+/* Work requests that may be under way: the data and response of each slot, and one of the most
+ * pieces. */
+static inline uint32_t nvr_queue_sends_max(const struct nvr_queue *queue)
+{
+    return 2 * queue->slot_count + NVF_SGL_MAX;
+}
+
 void nvr_send_fetch(struct nvt_request *request);
 void nvr_send_answer(struct nvt_request *request);
-/* A completion of a READ or of an answer. */
+/* Asks the host's device, not the host, whether it is there, if nothing else is on its way that
+ * would tell: by a WRITE of no bytes. A queue whose probe has no answer fails. */
+void nvr_send_probe(struct nvr_queue *queue);
+/* A completion of a READ, of an answer or of a probe. */
 void nvr_send_done(struct nvr_queue *queue, enum nvr_wr_kind kind, uint16_t index);
 /* Posts what all queues of the thread have to send. */
 void nvr_sends_post(struct nvr_thread *thread);

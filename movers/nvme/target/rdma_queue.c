@@ -171,11 +171,6 @@ static void place_own(struct nvr_queue *queue)
     own->registered[queue->device->index] = queue->response_mr;
 }
 
-static int sends_max(const struct nvr_queue *queue)
-{
-    return (int)(2 * queue->slot_count + NVF_SGL_MAX);
-}
-
 static bool rdma_queue_make_memory(struct nvr_queue *queue)
 {
     struct nvr_server *server = queue->server;
@@ -320,14 +315,14 @@ struct nvr_queue *nvr_queue_create(struct nvr_server *server, struct nvt_port *p
     queue->id = id;
     queue->depth = depth;
     queue->slot_count = depth + NVR_SPARE_SLOTS;
-    queue->sends_free = (uint32_t)sends_max(queue);
+    queue->sends_free = nvr_queue_sends_max(queue);
     if (queue->queue.qid)
         nvr_pool_register(thread);
     nvt_queue_init(&queue->queue);
     list_init(&queue->free_slots);
     list_init(&queue->blocked);
     list_init(&queue->answering);
-    if (!nvr_device_reserve(device, sends_max(queue))) {
+    if (!nvr_device_reserve(device, (int)nvr_queue_sends_max(queue))) {
         nvt_port_release(port);
         free(queue);
         return NULL;
@@ -373,7 +368,7 @@ void nvr_queue_free(struct nvr_queue *queue)
     free(queue->held);
     if (queue->is_listed)
         list_remove(&queue->node);
-    queue->device->cq_used -= sends_max(queue);
+    queue->device->cq_used -= (int)nvr_queue_sends_max(queue);
     if (server->queues[queue->number] == queue) {
         server->queues[queue->number] = NULL;
         if (--server->queue_count == 0)

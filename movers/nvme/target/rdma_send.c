@@ -254,10 +254,25 @@ static void fetch_done(struct nvr_queue *queue, struct nvr_slot *slot)
         list_append(&queue->thread->later, &slot->node);
 }
 
+void nvr_send_probe(struct nvr_queue *queue)
+{
+    struct ibv_send_wr *bad, wr = {.wr_id = nvr_wr_id(queue, NVR_WR_PROBE, 0),
+                                   .opcode = IBV_WR_RDMA_WRITE,
+                                   .send_flags = IBV_SEND_SIGNALED};
+    if (queue->sends_free < nvr_queue_sends_max(queue))
+        return;
+    queue->sends_free--;
+    if (ibv_post_send(queue->qp, &wr, &bad))
+        nvr_queue_fail(queue);
+}
+
 void nvr_send_done(struct nvr_queue *queue, enum nvr_wr_kind kind, uint16_t index)
 {
     struct nvr_slot *slot = &queue->slots[index];
-    end_answers(queue, slot->sent);
+    if (kind == NVR_WR_PROBE)
+        queue->sends_free++;
+    else
+        end_answers(queue, slot->sent);
     if (kind == NVR_WR_FETCH) {
         queue->sends_free += slot->sends;
         slot->sends = 0;

@@ -14,6 +14,7 @@
 #include "common/clock.h"
 
 enum { EVENTS_MAX = 16, LOOK_US = 200, CONNECT_MS = 10000, OTHERS_SLEEP_MS = 1000 };
+enum { PROBE_MS = 30000 };
 
 /* Turns of the loop for each look at the clock, which takes as long as a turn in vain. */
 enum { TURNS = 16 };
@@ -211,6 +212,20 @@ static void cut_silent(struct nvr_server *server, uint64_t now_ns)
     }
 }
 
+/* A host without a keep-alive time need say nothing. One that has vanished, with its device, says
+ * nothing either, and would keep its controller for ever. */
+static void probe_idle(struct nvr_server *server, uint64_t now_ns)
+{
+    if (now_ns < server->probe_ns)
+        return;
+    server->probe_ns = now_ns + PROBE_MS * NS_PER_MS;
+    for (uint32_t i = 0; i < NVR_QUEUES_MAX && server->queue_count; i++) {
+        struct nvr_queue *queue = server->queues[i];
+        if (queue && queue->is_established && !queue->is_listed && !queue->is_over)
+            nvr_send_probe(queue);
+    }
+}
+
 static void work_quietly(struct nvr_thread *thread, uint64_t now_ns)
 {
     struct nvr_server *server = thread->server;
@@ -222,6 +237,7 @@ static void work_quietly(struct nvr_thread *thread, uint64_t now_ns)
     if (is_first(thread) && now_ns >= thread->tick_ns) {
         thread->tick_ns = nvt_target_tick(&server->target, now_ns);
         cut_silent(server, now_ns);
+        probe_idle(server, now_ns);
     }
     nvr_thread_let_others_go(thread);
 }
