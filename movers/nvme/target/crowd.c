@@ -7,6 +7,9 @@
 /* What one address has of all places: three quarters of them where it is alone. */
 enum { TIMES_FREE = 3 };
 
+/* Who came just now is about to prove itself: it is not for one to go that is refused anyway. */
+#define YOUNG_NS 1000000000ull
+
 static uint32_t entries_of(uint32_t entries)
 {
     return entries > NVT_CROWD_ENTRY_MIN ? entries : NVT_CROWD_ENTRY_MIN;
@@ -20,16 +23,22 @@ static void crowd_note_older(void **oldest, uint64_t *since_ns, const struct nvt
     *since_ns = guest->since_ns;
 }
 
-void nvt_crowd_add(struct nvt_crowd *crowd, const struct nvt_guest *guest)
+static void count_io_queues(struct nvt_crowd *crowd, const struct nvt_guest *guest)
 {
-    const bool is_of_address = !strcmp(guest->address, crowd->address);
-    const uint32_t entries = entries_of(guest->entries);
-    crowd->count++;
-    crowd->count_of_address += is_of_address;
     if (guest->is_ending)
-        crowd->ending += entries;
-    if (guest->is_proven || guest->is_ending)
         return;
+    crowd->io_places += guest->io_queues_max;
+    crowd->io_taken += guest->is_io && (guest->is_expected || guest->is_proven);
+}
+
+static void count_unproven(struct nvt_crowd *crowd, const struct nvt_guest *guest,
+                           bool is_of_address)
+{
+    const uint32_t entries = entries_of(guest->entries);
+    if (guest->is_ending) {
+        crowd->ending += entries;
+        return;
+    }
     crowd->unproven += entries;
     crowd_note_older(&crowd->oldest, &crowd->since_ns, guest);
     if (!is_of_address)
@@ -38,21 +47,45 @@ void nvt_crowd_add(struct nvt_crowd *crowd, const struct nvt_guest *guest)
     crowd_note_older(&crowd->oldest_of_address, &crowd->since_of_address_ns, guest);
 }
 
+void nvt_crowd_add(struct nvt_crowd *crowd, const struct nvt_guest *guest)
+{
+    const bool is_of_address = !strcmp(guest->address, crowd->address);
+    crowd->count++;
+    crowd->count_of_address += is_of_address;
+    if (is_of_address)
+        count_io_queues(crowd, guest);
+    if (!guest->is_proven && !guest->is_expected)
+        count_unproven(crowd, guest, is_of_address);
+}
+
+bool nvt_crowd_expects(const struct nvt_crowd *crowd)
+{
+    return crowd->is_io && crowd->io_taken < crowd->io_places;
+}
+
+static void *unless_young(const struct nvt_crowd *crowd, void *guest, uint64_t since_ns)
+{
+    return guest && crowd->now_ns > since_ns + YOUNG_NS ? guest : NULL;
+}
+
 bool nvt_crowd_admits(const struct nvt_crowd *crowd, void **leaves)
 {
     const uint32_t entries = entries_of(crowd->entries);
+    const bool is_expected = nvt_crowd_expects(crowd);
     *leaves = NULL;
-    if (crowd->unproven + crowd->ending + entries > NVT_CROWD_ENDING)
+    if (!is_expected && crowd->unproven + crowd->ending + entries > NVT_CROWD_ENDING)
         return false; /* until those have gone that are asked to */
     if (crowd->count >= crowd->places) {
-        *leaves = crowd->oldest;
+        *leaves = unless_young(crowd, crowd->oldest, crowd->since_ns);
         return false;
     }
     if (crowd->count_of_address &&
         crowd->count_of_address + 1 > TIMES_FREE * (crowd->places - crowd->count - 1)) {
-        *leaves = crowd->oldest_of_address;
+        *leaves = unless_young(crowd, crowd->oldest_of_address, crowd->since_of_address_ns);
         return false;
     }
+    if (is_expected)
+        return true;
     if (crowd->unproven_of_address + entries > NVT_CROWD_OF_ADDRESS)
         *leaves = crowd->oldest_of_address;
     else if (crowd->unproven + entries > NVT_CROWD_MAX)

@@ -3,6 +3,10 @@
  * Connections beside each other: whether there is room for one more, and who goes for it. One whose
  * host has not proved itself (no Connect yet, or no proof of its secret) is counted by the entries
  * of its queue, since these are memory. The oldest of them make room for the next.
+ *
+ * An I/O queue is expected while its address has a controller that lacks one: a host makes all the
+ * connections of a controller before it says the first Connect, and has none of them if it does
+ * not get all. So an expected one counts as if it had proved itself, and does not have to go.
  */
 #ifndef SW_MOVERS_NVME_CROWD_H
 #define SW_MOVERS_NVME_CROWD_H
@@ -20,22 +24,27 @@ enum {
 struct nvt_guest {
     const char *address;
     uint32_t entries;
+    uint32_t io_queues_max; /* of an admin queue: what its host may have beside it */
     uint64_t since_ns;
-    bool is_proven, is_ending;
+    bool is_io, is_expected, is_proven, is_ending;
     void *user;
 };
 
-/* All zeroes but these to begin with: address and entries of who comes, places. */
+/* All zeroes but these to begin with: address, entries and is_io of who comes, places, now_ns. */
 struct nvt_crowd {
     const char *address;
     uint32_t entries, places;
+    bool is_io;
+    uint64_t now_ns;
     uint32_t count, count_of_address;               /* connections */
     uint32_t unproven, unproven_of_address, ending; /* entries */
+    uint32_t io_places, io_taken; /* what the controllers of the address may have, and have */
     uint64_t since_ns, since_of_address_ns;
     void *oldest, *oldest_of_address; /* users; NULL: there is none */
 };
 
 void nvt_crowd_add(struct nvt_crowd *crowd, const struct nvt_guest *guest);
+bool nvt_crowd_expects(const struct nvt_crowd *crowd);
 /* False: there is no room. `*leaves` is who has to go, or NULL. */
 bool nvt_crowd_admits(const struct nvt_crowd *crowd, void **leaves);
 

@@ -128,6 +128,7 @@ struct nvr_queue {
     struct nvr_capsule *held; /* those that wait for a slot: a ring of [depth] */
     uint32_t held_first, held_count;
     bool is_listed, is_established, is_closing, is_over;
+    bool is_expected; /* when it came, its host had a controller that lacked it (crowd.h) */
     bool is_draining, is_drained;     /* shared receives: it takes no more; it has taken its last */
     uint64_t created_ns, close_by_ns; /* closing: no later than that */
     uint64_t drain_by_ns;
@@ -261,10 +262,11 @@ void nvr_memory_unmap(void *memory, size_t len_bytes);
 
 extern const struct nvt_transport nvr_transport;
 
-/* NULL with `status` (enum nvf_cm_status). */
+/* What is wrong with it (enum nvf_cm_status), or 0. */
+uint16_t nvr_queue_check(const struct nvf_cm_req *req);
+/* Of one that is checked. NULL: no memory, or the device refuses. */
 struct nvr_queue *nvr_queue_create(struct nvr_server *server, struct nvt_port *port,
-                                   struct rdma_cm_id *id, const struct nvf_cm_req *req,
-                                   uint16_t *status);
+                                   struct rdma_cm_id *id, const struct nvf_cm_req *req);
 /* Ends it now: nothing is said to its host any more. Frees it as soon as nothing is under way. */
 void nvr_queue_end(struct nvr_queue *queue);
 /* Nothing more can come for it. With shared receives that takes a while, from the first time that

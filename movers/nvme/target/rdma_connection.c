@@ -38,11 +38,25 @@ static void host_address_text(const struct sockaddr *address, char text[NVT_ADDR
         *text = '\0';
 }
 
-/* Room for one more from there; the oldest that has not proved itself may have to go for it. */
-static bool is_admitted(struct nvr_server *server, const char *address, uint32_t entries)
+/* I/O queues that the host of an admin queue may have beside it. */
+static uint32_t io_queues_beside(const struct nvt_queue *queue)
 {
-    struct nvt_crowd crowd = {
-        .address = address, .entries = entries, .places = server->settings.queues_max};
+    const struct nvt_ctrl *ctrl = queue->ctrl;
+    if (queue->qid || !nvt_queue_is_proven(queue) || ctrl->is_ending ||
+        ctrl->subsystem->is_discovery)
+        return 0;
+    return ctrl->subsystem->queues_max;
+}
+
+/* Room for one more from there; the oldest that has not proved itself may have to go for it. */
+static bool is_admitted(struct nvr_server *server, const char *address,
+                        const struct nvf_cm_req *req, bool *is_expected)
+{
+    struct nvt_crowd crowd = {.address = address,
+                              .entries = le16toh(req->host_sends),
+                              .is_io = req->qid,
+                              .places = server->settings.queues_max,
+                              .now_ns = server->target.now_ns};
     void *leaves;
     for (uint32_t i = 0; i < NVR_QUEUES_MAX; i++) {
         struct nvr_queue *queue = server->queues[i];
@@ -50,13 +64,17 @@ static bool is_admitted(struct nvr_server *server, const char *address, uint32_t
             continue;
         const struct nvt_guest guest = {.address = queue->queue.host_address,
                                         .entries = queue->depth,
+                                        .io_queues_max = io_queues_beside(&queue->queue),
                                         .since_ns = queue->created_ns,
+                                        .is_io = queue->queue.qid,
+                                        .is_expected = queue->is_expected,
                                         .is_proven = nvt_queue_is_proven(&queue->queue),
                                         .is_ending = queue->is_closing || queue->is_over,
                                         .user = queue};
         nvt_crowd_add(&crowd, &guest);
     }
     const bool is_admitted = nvt_crowd_admits(&crowd, &leaves);
+    *is_expected = nvt_crowd_expects(&crowd);
     if (leaves)
         nvr_queue_fail(leaves);
     return is_admitted;
@@ -86,22 +104,26 @@ static void rdma_connection_take_request(struct nvr_server *server,
     struct nvt_port *port = port_of(server, event->listen_id);
     struct nvf_cm_req req;
     char host_address[NVT_ADDRESS_MAX];
-    uint16_t status = NVF_CM_RESOURCES;
+    bool is_expected;
     id->context = NULL;
     if (!port)
-        return refuse_connection(server, id, status);
+        return refuse_connection(server, id, NVF_CM_RESOURCES);
     if (!event->param.conn.private_data || event->param.conn.private_data_len < sizeof(req))
         return refuse_connection(server, id, NVF_CM_LENGTH);
     memcpy(&req, event->param.conn.private_data, sizeof(req));
     const uint8_t reads = reads_of(event, id->verbs);
     if (!reads)
         return refuse_connection(server, id, NVF_CM_IRD);
-    host_address_text(rdma_get_peer_addr(id), host_address);
-    if (!is_admitted(server, host_address, le16toh(req.host_sends)))
-        return refuse_connection(server, id, NVF_CM_RESOURCES);
-    struct nvr_queue *queue = nvr_queue_create(server, port, id, &req, &status);
-    if (!queue)
+    const uint16_t status = nvr_queue_check(&req);
+    if (status) /* before anybody has to go for it */
         return refuse_connection(server, id, status);
+    host_address_text(rdma_get_peer_addr(id), host_address);
+    if (!is_admitted(server, host_address, &req, &is_expected))
+        return refuse_connection(server, id, NVF_CM_RESOURCES);
+    struct nvr_queue *queue = nvr_queue_create(server, port, id, &req);
+    if (!queue)
+        return refuse_connection(server, id, NVF_CM_RESOURCES);
+    queue->is_expected = is_expected;
     id->context = queue;
     host_address_text(rdma_get_local_addr(id), queue->queue.local_address);
     memcpy(queue->queue.host_address, host_address, sizeof(host_address));

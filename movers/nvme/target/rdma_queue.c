@@ -263,7 +263,7 @@ static bool take_number(struct nvr_server *server, struct nvr_queue *queue)
     return false;
 }
 
-static uint16_t check_req(const struct nvr_server *server, const struct nvf_cm_req *req)
+uint16_t nvr_queue_check(const struct nvf_cm_req *req)
 {
     const uint32_t host_sends = le16toh(req->host_sends),
                    host_receives = le16toh(req->host_receives);
@@ -273,9 +273,7 @@ static uint16_t check_req(const struct nvr_server *server, const struct nvf_cm_r
         return NVF_CM_QID;
     if (!host_sends || host_sends >= NVT_DEPTH_MAX)
         return NVF_CM_HSQSIZE;
-    if (!host_receives)
-        return NVF_CM_HRQSIZE;
-    return server->queue_count >= server->settings.queues_max ? NVF_CM_RESOURCES : 0;
+    return host_receives ? 0 : NVF_CM_HRQSIZE;
 }
 
 /* That with the fewest I/O queues. The first one has more to do than they. */
@@ -289,13 +287,8 @@ static struct nvr_thread *choose_thread(const struct nvr_server *server, uint16_
 }
 
 struct nvr_queue *nvr_queue_create(struct nvr_server *server, struct nvt_port *port,
-                                   struct rdma_cm_id *id, const struct nvf_cm_req *req,
-                                   uint16_t *status)
+                                   struct rdma_cm_id *id, const struct nvf_cm_req *req)
 {
-    *status = check_req(server, req);
-    if (*status)
-        return NULL;
-    *status = NVF_CM_RESOURCES;
     struct nvr_thread *thread = choose_thread(server, le16toh(req->qid));
     struct nvr_device *device = nvr_device_of(thread, id->verbs);
     struct nvr_queue *queue = device ? calloc(1, sizeof(*queue)) : NULL;

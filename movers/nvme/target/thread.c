@@ -13,8 +13,7 @@
 
 #include "common/clock.h"
 
-enum { EVENTS_MAX = 16, LOOK_US = 200, CONNECT_MS = 10000, OTHERS_SLEEP_MS = 1000 };
-enum { PROBE_MS = 30000 };
+enum { EVENTS_MAX = 16, LOOK_US = 200, OTHERS_SLEEP_MS = 1000, PROBE_MS = 30000 };
 
 /* Turns of the loop for each look at the clock, which takes as long as a turn in vain. */
 enum { TURNS = 16 };
@@ -202,12 +201,19 @@ static void sweep_ending(struct nvr_thread *thread, uint64_t now_ns)
     }
 }
 
+/* For Connect. A host says that of an I/O queue when it has the connections of all of them, which
+ * takes long where many hosts come at the same time. */
+enum { CONNECT_MS = 10000, CONNECT_EXPECTED_MS = 30000 };
+
 /* Who connects and then asks for no controller keeps nothing here. */
 static void cut_silent(struct nvr_server *server, uint64_t now_ns)
 {
     for (uint32_t i = 0; i < NVR_QUEUES_MAX && server->queue_count; i++) {
         struct nvr_queue *queue = server->queues[i];
-        if (queue && !queue->queue.ctrl && now_ns > queue->created_ns + CONNECT_MS * NS_PER_MS)
+        if (!queue || queue->queue.ctrl)
+            continue;
+        const uint64_t limit_ms = queue->is_expected ? CONNECT_EXPECTED_MS : CONNECT_MS;
+        if (now_ns > queue->created_ns + limit_ms * NS_PER_MS)
             nvr_transport.cut(&queue->queue);
     }
 }

@@ -5,32 +5,44 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 
 #include <cmocka.h>
 
 #include "nvme/target/crowd.h"
 
-enum { PLACES = 1024, DEPTH = 1024 };
+enum { PLACES = 1024, DEPTH = 1024, ADMIN_DEPTH = 32, IO_QUEUES = 64 };
+#define SECOND_NS 1000000000ull
 
 struct connection {
     char address[24];
-    uint32_t entries;
-    bool is_proven, is_ending;
+    uint32_t entries; /* 0: it has gone */
+    uint32_t io_queues_max;
+    bool is_io, is_expected, is_proven, is_ending;
 };
 
-static struct connection connections[4 * PLACES];
+static struct connection connections[8 * PLACES];
 static int count;
+static uint32_t places;
+static uint64_t now_ns;
 
 /* As the server does; a connection that has to go has gone at once. */
-static bool come(const char *address, uint32_t entries, bool proves)
+static bool arrive(struct connection comer)
 {
-    struct nvt_crowd crowd = {.address = address, .entries = entries, .places = PLACES};
+    struct nvt_crowd crowd = {.address = comer.address,
+                              .entries = comer.entries,
+                              .is_io = comer.is_io,
+                              .places = places,
+                              .now_ns = now_ns};
     void *leaves;
     for (int i = 0; i < count; i++) {
         const struct connection *one = &connections[i];
         const struct nvt_guest guest = {.address = one->address,
                                         .entries = one->entries,
+                                        .io_queues_max = one->io_queues_max,
                                         .since_ns = (uint64_t)i,
+                                        .is_io = one->is_io,
+                                        .is_expected = one->is_expected,
                                         .is_proven = one->is_proven,
                                         .is_ending = one->is_ending,
                                         .user = &connections[i]};
@@ -38,12 +50,36 @@ static bool come(const char *address, uint32_t entries, bool proves)
             nvt_crowd_add(&crowd, &guest);
     }
     const bool is_admitted = nvt_crowd_admits(&crowd, &leaves);
+    comer.is_expected = nvt_crowd_expects(&crowd);
     if (leaves)
         ((struct connection *)leaves)->entries = 0;
-    if (!is_admitted)
+    assert_in_range(count, 0, sizeof(connections) / sizeof(*connections) - 1);
+    if (is_admitted)
+        connections[count++] = comer;
+    return is_admitted;
+}
+
+static bool come(const char *address, uint32_t entries, bool proves)
+{
+    struct connection comer = {.entries = entries, .is_proven = proves};
+    snprintf(comer.address, sizeof(comer.address), "%s", address);
+    return arrive(comer);
+}
+
+static bool come_for_io(const char *address, uint32_t entries)
+{
+    struct connection comer = {.entries = entries, .is_io = true};
+    snprintf(comer.address, sizeof(comer.address), "%s", address);
+    return arrive(comer);
+}
+
+static bool come_and_have_controller(const char *address)
+{
+    struct connection comer = {.entries = ADMIN_DEPTH, .io_queues_max = IO_QUEUES};
+    snprintf(comer.address, sizeof(comer.address), "%s", address);
+    if (!arrive(comer))
         return false;
-    connections[count] = (struct connection){.entries = entries, .is_proven = proves};
-    snprintf(connections[count++].address, sizeof(connections->address), "%s", address);
+    connections[count - 1].is_proven = true;
     return true;
 }
 
@@ -51,6 +87,8 @@ static int begin(void **state)
 {
     (void)state;
     count = 0;
+    places = PLACES;
+    now_ns = 2 * SECOND_NS;
     return 0;
 }
 
@@ -133,6 +171,148 @@ static void proven__never_have_to_go(void **state)
         assert_int_equal(connections[i].entries, 128);
 }
 
+/* ---- hosts that make all connections of a controller before they say the first Connect ---- */
+
+enum { HOSTS_MAX = 64 };
+
+struct host {
+    char address[24];
+    int of[1 + IO_QUEUES]; /* connections: the admin queue's first */
+    int steps;
+    bool has_failed;
+};
+
+static struct host hosts[HOSTS_MAX];
+
+/* A host has all of its queues or none. */
+static void give_up(struct host *host)
+{
+    for (int i = 0; i < host->steps && i <= IO_QUEUES; i++)
+        if (host->of[i] >= 0)
+            connections[host->of[i]].entries = 0;
+    host->has_failed = true;
+}
+
+static void step(struct host *host, int queues, uint32_t depth)
+{
+    const int at = host->steps++;
+    bool is_good;
+    if (at <= queues) {
+        is_good = at ? come_for_io(host->address, depth) : come_and_have_controller(host->address);
+        host->of[at] = is_good ? count - 1 : -1;
+    } else {
+        struct connection *one = &connections[host->of[at - queues]];
+        is_good = one->entries;
+        one->is_proven = true;
+    }
+    if (!is_good)
+        give_up(host);
+}
+
+/* All that are not up yet try once more, at the same time. Returns how many are up then. */
+static int try_all(int host_count, int queues, uint32_t depth)
+{
+    int up = 0;
+    for (int i = 0; i < host_count; i++)
+        if (hosts[i].has_failed)
+            hosts[i].steps = hosts[i].has_failed = 0;
+    for (int at = 0; at <= 2 * queues; at++)
+        for (int i = 0; i < host_count; i++)
+            if (!hosts[i].has_failed && hosts[i].steps == at)
+                step(&hosts[i], queues, depth);
+    for (int i = 0; i < host_count; i++)
+        up += !hosts[i].has_failed;
+    return up;
+}
+
+static void name_hosts(int host_count, bool is_one_address)
+{
+    begin(NULL);
+    memset(hosts, 0, sizeof(hosts));
+    for (int i = 0; i < host_count; i++)
+        snprintf(hosts[i].address, sizeof(hosts->address), "192.0.2.%d", is_one_address ? 1 : i);
+}
+
+static void herd__of_hosts_has_all_its_queues(void **state)
+{
+    (void)state;
+    static const struct {
+        int hosts, queues;
+        uint32_t depth;
+        bool is_one_address;
+    } herds[] = {{1, 64, DEPTH, false}, {5, 64, 128, true},   {9, 64, 128, false},
+                 {20, 32, 128, false},  {40, 16, 128, false}, {20, 64, DEPTH, false}};
+    for (size_t i = 0; i < sizeof(herds) / sizeof(*herds); i++) {
+        name_hosts(herds[i].hosts, herds[i].is_one_address);
+        places = 4 * PLACES;
+        assert_int_equal(try_all(herds[i].hosts, herds[i].queues, herds[i].depth), herds[i].hosts);
+    }
+}
+
+static void herd__too_large_has_as_many_hosts_as_there_is_room_for(void **state)
+{
+    (void)state;
+    int up = 0;
+    name_hosts(40, false); /* each of 65 connections: 1,024 places are for 15 */
+    for (int i = 0; i < 4; i++) {
+        const int before = up;
+        up = try_all(40, IO_QUEUES, 128);
+        assert_true(up >= before);
+    }
+    assert_in_range(up, 13, 15);
+}
+
+static void expected__are_as_many_as_controllers_may_have(void **state)
+{
+    (void)state;
+    assert_true(come_and_have_controller("192.0.2.66"));
+    assert_true(come_for_io("192.0.2.7", DEPTH)); /* it has none */
+    for (int i = 0; i < 200; i++)
+        assert_true(come_for_io("192.0.2.66", DEPTH));
+    assert_int_equal(entries_there(), ADMIN_DEPTH + (IO_QUEUES + 1) * DEPTH + NVT_CROWD_OF_ADDRESS);
+    for (int i = 2; i < 2 + IO_QUEUES; i++)
+        assert_int_equal(connections[i].entries, DEPTH);
+    connections[0].is_ending = true;
+    for (int i = 0; i < 200; i++)
+        assert_true(come_for_io("192.0.2.66", DEPTH));
+    assert_int_equal(entries_there(), ADMIN_DEPTH + (IO_QUEUES + 1) * DEPTH + NVT_CROWD_OF_ADDRESS);
+}
+
+static void expected__that_are_ending_hold_up_nobody(void **state)
+{
+    (void)state;
+    char address[24];
+    for (int i = 0; i < 4; i++) { /* each with more entries than all may have before proof */
+        snprintf(address, sizeof(address), "192.0.2.%d", i);
+        assert_true(come_and_have_controller(address));
+        for (int j = 0; j < IO_QUEUES; j++)
+            assert_true(come_for_io(address, DEPTH));
+    }
+    for (int i = 0; i < count; i++) {
+        connections[i].is_ending = true;
+        connections[i].is_proven = false;
+    }
+    assert_true(come("192.0.2.1", ADMIN_DEPTH, false));
+}
+
+static void unproven__stay_a_second_where_their_going_helps_nobody(void **state)
+{
+    (void)state;
+    char address[24];
+    assert_true(come("192.0.2.7", ADMIN_DEPTH, false));
+    now_ns = 0;
+    for (int i = 1; i < PLACES; i++) { /* the last places are for new addresses */
+        snprintf(address, sizeof(address), "198.51.%d.%d", i / 200, i % 200);
+        assert_true(come(address, 128, true));
+    }
+    assert_false(come("192.0.2.8", ADMIN_DEPTH, false));
+    assert_int_equal(connections[0].entries, ADMIN_DEPTH);
+    now_ns = 2 * SECOND_NS;
+    assert_false(come("192.0.2.8", ADMIN_DEPTH, false));
+    assert_int_equal(connections[0].entries, 0);
+    assert_true(come("192.0.2.8", ADMIN_DEPTH, false));
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup(name, begin)
@@ -143,6 +323,11 @@ int main(void)
         CASE(unproven__that_are_ending_are_waited_for),
         CASE(proven__of_one_address_leave_a_quarter),
         CASE(proven__never_have_to_go),
+        CASE(herd__of_hosts_has_all_its_queues),
+        CASE(herd__too_large_has_as_many_hosts_as_there_is_room_for),
+        CASE(expected__are_as_many_as_controllers_may_have),
+        CASE(expected__that_are_ending_hold_up_nobody),
+        CASE(unproven__stay_a_second_where_their_going_helps_nobody),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
