@@ -21,7 +21,7 @@ from pair import Skip  # noqa: E402
 
 SIDEWIRE, LINK = sys.argv[1:3]
 LIMIT_S = 40  # of 77 s, which both took before
-ABSENT = '10.99.0.77', 'fd99::77', '10.50.0.1'  # the last one behind a gateway that is not there
+ABSENT = '10.99.0.77', 'fd99::77', '10.50.0.1', '10.51.0.1'  # the last two behind absent gateways
 
 
 class Absent(unittest.TestCase):
@@ -35,7 +35,9 @@ class Absent(unittest.TestCase):
         cls.addClassCleanup(cls.hosts.close)
         here = cls.hosts.names[0]
         Hosts.ip('-n', here, 'route', 'add', '10.50.0.0/24', 'via', '10.99.0.78')
+        Hosts.ip('-n', here, 'route', 'add', '10.51.0.0/24', 'via', 'inet6', 'fd99::78')
         Hosts.ip('-n', here, 'route', 'add', '10.60.0.0/24', 'via', ADDRESSES[1])
+        Hosts.ip('-n', here, 'route', 'add', '10.61.0.0/24', 'via', 'inet6', 'fd99::2')
         if LINK == 'iwarp':
             os.environ['SIDEWIRE_LINK'] = 'iwarp'
 
@@ -69,7 +71,7 @@ class Absent(unittest.TestCase):
         self.until('RDMA_CM_EVENT_ADDR_ERROR, error -110', *ABSENT)
 
     def test_resolve__a_neighbour_that_nobody_has_asked_for_yet(self):
-        for address in (*ADDRESSES[1:], 'fd99::2', '10.60.0.1'):
+        for address in (*ADDRESSES[1:], 'fd99::2', '10.60.0.1', '10.61.0.1'):
             self.forget()
             self.until('RDMA_CM_EVENT_ADDR_RESOLVED', address)
 

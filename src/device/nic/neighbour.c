@@ -126,18 +126,45 @@ struct hop {
     union ibv_gid address;
 };
 
-static void read_hop(struct nlmsghdr *answer, bool is_v4, struct hop *hop)
+static void set_hop_address(struct hop *hop, int family, const void *address)
+{
+    static const union ibv_gid mapped = {.raw = {[10] = 0xff, [11] = 0xff}};
+    const size_t len = family == AF_INET ? 4 : 16;
+    hop->address = mapped;
+    memcpy(hop->address.raw + sizeof(hop->address.raw) - len, address, len);
+}
+
+/* An IPv4 route may lead over an IPv6 hop (RFC 5549). False: the hop is of another family. */
+static bool read_via(const struct rtattr *attr, struct hop *hop)
+{
+    struct rtvia via;
+    if (RTA_PAYLOAD(attr) < sizeof(via))
+        return false;
+    memcpy(&via, RTA_DATA(attr), sizeof(via));
+    const size_t address_len = via.rtvia_family == AF_INET    ? 4
+                               : via.rtvia_family == AF_INET6 ? 16
+                                                              : SIZE_MAX;
+    if (RTA_PAYLOAD(attr) - sizeof(via) != address_len)
+        return false;
+    set_hop_address(hop, via.rtvia_family, (const char *)RTA_DATA(attr) + sizeof(via));
+    return true;
+}
+
+/* False: the route says more than where its next hop is. */
+static bool read_hop(struct nlmsghdr *answer, int family, struct hop *hop)
 {
     struct rtmsg *route = NLMSG_DATA(answer);
-    const size_t address_len = is_v4 ? 4 : 16;
     int len = (int)RTM_PAYLOAD(answer);
     for (struct rtattr *attr = RTM_RTA(route); RTA_OK(attr, len); attr = RTA_NEXT(attr, len)) {
         if (attr->rta_type == RTA_OIF && RTA_PAYLOAD(attr) == sizeof(hop->ifindex))
             memcpy(&hop->ifindex, RTA_DATA(attr), sizeof(hop->ifindex));
-        else if (attr->rta_type == RTA_GATEWAY && RTA_PAYLOAD(attr) == address_len)
-            memcpy(hop->address.raw + sizeof(hop->address.raw) - address_len, RTA_DATA(attr),
-                   address_len);
+        else if (attr->rta_type == RTA_GATEWAY && RTA_PAYLOAD(attr) == (family == AF_INET ? 4 : 16))
+            set_hop_address(hop, family, RTA_DATA(attr));
+        else if ((attr->rta_type == RTA_VIA && !read_via(attr, hop)) ||
+                 attr->rta_type == RTA_ENCAP || attr->rta_type == RTA_MULTIPATH)
+            return false;
     }
+    return hop->ifindex;
 }
 
 /* False: what the kernel knows needs no neighbour, or it has no answer. */
@@ -163,8 +190,7 @@ static bool find_hop(int fd, unsigned int ifindex, const union ibv_gid *source,
         ((struct rtmsg *)NLMSG_DATA(&answer.head))->rtm_type != RTN_UNICAST)
         return false;
     *hop = (struct hop){.address = *dest};
-    read_hop(&answer.head, neighbour_is_ipv4(dest), hop);
-    return hop->ifindex;
+    return read_hop(&answer.head, question.route.rtm_family, hop);
 }
 
 /* Tunnels and the loopback have no neighbours. */
