@@ -12,7 +12,10 @@
 #define SW_MOVERS_NVME_CROWD_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+
+struct sockaddr;
 
 enum {
     NVT_CROWD_ENTRY_MIN = 64,        /* entries that a connection counts for at least */
@@ -43,6 +46,9 @@ struct nvt_crowd {
     void *oldest, *oldest_of_address; /* users; NULL: there is none */
 };
 
+/* The text that all connections of a host have in common. Of IPv6 that is the /64: a host has as
+ * many addresses there as it likes, and may come from another one each time. */
+void nvt_crowd_address(const struct sockaddr *from, char *text, size_t size);
 void nvt_crowd_add(struct nvt_crowd *crowd, const struct nvt_guest *guest);
 bool nvt_crowd_expects(const struct nvt_crowd *crowd);
 /* False: there is no room. `*leaves` is who has to go, or NULL. */

@@ -209,7 +209,7 @@ struct nvt_queue {
     struct nvt_port *port;
     struct nvt_ctrl *ctrl;              /* NULL before Connect */
     char local_address[64];             /* where the host has connected to */
-    char host_address[NVT_ADDRESS_MAX]; /* and from where */
+    char host_address[NVT_ADDRESS_MAX]; /* and from where: of IPv6 the /64 */
     uint16_t qid, depth;                /* entries */
     uint16_t head;
     bool has_no_flow; /* the host has asked for no SQ head */

@@ -31,7 +31,7 @@ static struct nvt_port *port_of(const struct nvr_server *server, const struct rd
     return NULL;
 }
 
-static void host_address_text(const struct sockaddr *address, char text[NVT_ADDRESS_MAX])
+static void local_address_text(const struct sockaddr *address, char text[NVT_ADDRESS_MAX])
 {
     if (getnameinfo(address, sizeof(struct sockaddr_storage), text, NVT_ADDRESS_MAX, NULL, 0,
                     NI_NUMERICHOST))
@@ -117,7 +117,7 @@ static void rdma_connection_take_request(struct nvr_server *server,
     const uint16_t status = nvr_queue_check(&req);
     if (status) /* before anybody has to go for it */
         return refuse_connection(server, id, status);
-    host_address_text(rdma_get_peer_addr(id), host_address);
+    nvt_crowd_address(rdma_get_peer_addr(id), host_address, sizeof(host_address));
     if (!is_admitted(server, host_address, &req, &is_expected))
         return refuse_connection(server, id, NVF_CM_RESOURCES);
     struct nvr_queue *queue = nvr_queue_create(server, port, id, &req);
@@ -125,7 +125,7 @@ static void rdma_connection_take_request(struct nvr_server *server,
         return refuse_connection(server, id, NVF_CM_RESOURCES);
     queue->is_expected = is_expected;
     id->context = queue;
-    host_address_text(rdma_get_local_addr(id), queue->queue.local_address);
+    local_address_text(rdma_get_local_addr(id), queue->queue.local_address);
     memcpy(queue->queue.host_address, host_address, sizeof(host_address));
     const struct nvf_cm_rep rep = {.controller_receives = htole16((uint16_t)queue->depth)};
     struct rdma_conn_param param = {.private_data = &rep,

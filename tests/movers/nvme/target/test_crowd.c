@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Who gets a connection, and who goes for it. */
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -313,6 +315,31 @@ static void unproven__stay_a_second_where_their_going_helps_nobody(void **state)
     assert_true(come("192.0.2.8", ADMIN_DEPTH, false));
 }
 
+/* ---- addresses ---- */
+
+static void address__of_ipv6_is_the_network(void **state)
+{
+    (void)state;
+    static const char *const texts[][2] = {
+        {"2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"},
+        {"2001:db8:1:2:ffff::1", "2001:db8:1:2::/64"}, /* the same host, a day later */
+        {"2001:db8:1:3::1", "2001:db8:1:3::/64"},
+        {"fe80::3:4:5:6", "fe80::3:4:5:6"}, /* others have that network, too */
+        {"::ffff:192.0.2.1", "::ffff:192.0.2.1"},
+        {"::1", "::1"},
+    };
+    char text[64];
+    for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
+        struct sockaddr_in6 from = {.sin6_family = AF_INET6, .sin6_port = htons(4420)};
+        assert_int_equal(inet_pton(AF_INET6, texts[i][0], &from.sin6_addr), 1);
+        nvt_crowd_address((const struct sockaddr *)&from, text, sizeof(text));
+        assert_string_equal(text, texts[i][1]);
+    }
+    const struct sockaddr_in from = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(0xc0000201)};
+    nvt_crowd_address((const struct sockaddr *)&from, text, sizeof(text));
+    assert_string_equal(text, "192.0.2.1");
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup(name, begin)
@@ -328,6 +355,7 @@ int main(void)
         CASE(expected__are_as_many_as_controllers_may_have),
         CASE(expected__that_are_ending_hold_up_nobody),
         CASE(unproven__stay_a_second_where_their_going_helps_nobody),
+        CASE(address__of_ipv6_is_the_network),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
