@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,10 +15,14 @@
 enum {
     FILE_NAME_BYTES = 64, /* "fe:00:5423147" */
     TRIES = 200,
+    LOOKS = 3,         /* at who has it and does not seem to leave */
+    UNSEEN_LOOKS = 30, /* for who has it and is not found */
     PROBES = 5,
     PAUSE_US = 10000,
     FLAG_EXITING = 4 /* PF_EXITING, proc(5) */
 };
+
+static const unsigned long long kill_mask = 1ull << (SIGKILL - 1);
 
 /* Far behind what programs lock in parts. */
 static const int64_t mark_offset = 1ll << 61;
@@ -59,6 +64,23 @@ static void served_name_file(int fd, char name[FILE_NAME_BYTES])
                  (unsigned long long)st.st_ino);
 }
 
+/* Its own stat does not tell before it has run once more. */
+static bool is_being_killed(int pid)
+{
+    char path[64], line[256];
+    unsigned long long pending;
+    bool is_killed = false;
+    snprintf(path, sizeof(path), "/proc/%d/status", pid);
+    FILE *file = fopen(path, "re");
+    while (file && !is_killed && fgets(line, sizeof(line), file))
+        is_killed = (sscanf(line, "SigPnd: %llx", &pending) == 1 ||
+                     sscanf(line, "ShdPnd: %llx", &pending) == 1) &&
+                    pending & kill_mask;
+    if (file)
+        fclose(file);
+    return is_killed;
+}
+
 static void describe_process(struct served_holder *holder)
 {
     char path[64], text[512] = "";
@@ -78,7 +100,8 @@ static void describe_process(struct served_holder *holder)
     *end = 0;
     snprintf(holder->program, sizeof(holder->program), "%.31s", start + 1);
     if (sscanf(end + 1, " %c %*d %*d %*d %*d %*d %u", &state, &flags) == 2)
-        holder->is_ending = state == 'Z' || flags & FLAG_EXITING;
+        holder->is_ending = state == 'Z' || state == 'X' || flags & FLAG_EXITING;
+    holder->is_ending = holder->is_ending || is_being_killed(holder->pid);
 }
 
 static struct served_holder find_holder(int fd)
@@ -107,6 +130,15 @@ static bool leaves_soon(const struct served_holder *holder)
 {
     return holder->pid &&
            (holder->is_ending || holder->has_ended || strstr(holder->program, "udev") != NULL);
+}
+
+/* How often it is looked for before it is refused. Who is not found has often just gone; who does
+ * not seem to leave may have taken its SIGKILL, and not begun to end. */
+static uint32_t count_looks(const struct served_holder *holder)
+{
+    if (leaves_soon(holder))
+        return TRIES;
+    return holder->pid ? LOOKS : UNSEEN_LOOKS;
 }
 
 static void say_who(const struct served_holder *holder, char *who, size_t who_bytes)
@@ -152,18 +184,26 @@ static bool lacks_locks(int code)
     return code == -ENOLCK || code == -EOPNOTSUPP || code == -ENOSYS;
 }
 
+/* It is tried behind each look too: the holder may have gone in between. */
+static int wait_for_lock(int fd, bool is_shared, struct served_holder *holder)
+{
+    uint32_t looks = 1;
+    int code = try_lock(fd, is_shared);
+    for (uint32_t i = 0; code == -EWOULDBLOCK && i < looks; i++) {
+        if (i)
+            usleep(PAUSE_US);
+        *holder = find_holder(fd);
+        looks = count_looks(holder);
+        code = try_lock(fd, is_shared);
+    }
+    return code;
+}
+
 int mover_served_lock(int fd, const char *path, const struct mover_serving *how, char *error,
                       size_t error_bytes)
 {
-    struct served_holder holder = {0};
-    int code = try_lock(fd, how->is_shared);
-    for (uint32_t i = 0; code == -EWOULDBLOCK && i < TRIES; i++) {
-        holder = find_holder(fd);
-        if (!leaves_soon(&holder))
-            return refuse_served(&holder, path, how, error, error_bytes);
-        usleep(PAUSE_US);
-        code = try_lock(fd, how->is_shared);
-    }
+    struct served_holder holder;
+    const int code = wait_for_lock(fd, how->is_shared, &holder);
     if (code == -EWOULDBLOCK)
         return refuse_served(&holder, path, how, error, error_bytes);
     if (!code || (how->is_shared && lacks_locks(code)))
@@ -219,15 +259,37 @@ static int open_claimed(const char *path, int flags)
     return fd < 0 ? -errno : fd;
 }
 
+/* How often a claim that fails is tried: the claim goes a moment after the lock. */
+static uint32_t count_claims(const char *path)
+{
+    struct served_holder holder;
+    uint32_t tries = PROBES;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd >= 0 && try_lock(fd, true) == -EWOULDBLOCK) {
+        holder = find_holder(fd);
+        tries = count_looks(&holder);
+    }
+    if (fd >= 0)
+        close(fd);
+    return tries;
+}
+
+/* Who has it claimed may be ending. */
+static int wait_for_claim(const char *path, int flags)
+{
+    int code = open_claimed(path, flags);
+    for (uint32_t i = 0; code == -EBUSY && i < count_claims(path); i++) {
+        usleep(PAUSE_US);
+        code = open_claimed(path, flags);
+    }
+    return code;
+}
+
 /* Shared by several servers it cannot be claimed, but looked at: who mounts it has it claimed. That
  * claim is ours for a moment, in which another one's look fails. */
 static int open_shared_device(const char *path, int flags)
 {
-    int probe = open_claimed(path, flags);
-    for (uint32_t i = 0; probe == -EBUSY && i < PROBES; i++) {
-        usleep(PAUSE_US);
-        probe = open_claimed(path, flags);
-    }
+    const int probe = wait_for_claim(path, flags);
     if (probe < 0)
         return probe;
     const int fd = open(path, flags | O_CLOEXEC);
@@ -246,7 +308,7 @@ static int open_to_serve(const char *path, int flags, const struct mover_serving
         fd = open(path, flags | O_CLOEXEC);
         fd = fd < 0 ? -errno : fd;
     } else {
-        fd = how->is_shared ? open_shared_device(path, flags) : open_claimed(path, flags);
+        fd = how->is_shared ? open_shared_device(path, flags) : wait_for_claim(path, flags);
     }
     if (fd == -EBUSY && is_block)
         return refuse_claimed(path, &st, how, error, error_bytes);

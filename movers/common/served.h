@@ -32,7 +32,7 @@ struct mover_serving {
 /* open() of what is to be served, locked; of a block device claimed, too. The lock lasts until the
  * descriptor is closed. Returns it, or a negative errno (-EBUSY: served already, or in use) and
  * what is wrong: the path, who has it, what helps. Waits 2 s at most, and only for a process that
- * is ending or for udev. */
+ * is ending or for udev; 0.3 s for one that is not found. */
 int mover_served_open(const char *path, int flags, const struct mover_serving *how, char *error,
                       size_t error_bytes);
 /* The same of a file that is open; no claim on block devices. `path` is for the error. */

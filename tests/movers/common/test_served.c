@@ -9,11 +9,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/loop.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/ioctl.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -118,12 +121,94 @@ static void served_open__again_after_a_kill(void **state)
         struct server other = start_server(path, &alone, false);
         assert_true(other.code >= 0);
         kill(other.pid, SIGKILL); /* not waited for yet */
-        int code = -EBUSY;
-        for (int tries = 0; code == -EBUSY && tries < 1000; tries++)
-            code = try_to_serve(O_RDWR, &alone);
-        assert_int_equal(code, 0);
+        if (try_to_serve(O_RDWR, &alone))
+            fail_msg("%s", error);
         end_server(&other, 0);
     }
+}
+
+/* ---- a holder that goes while it is looked at ---- */
+
+/* What stands in for a file of /proc: who reads it waits for what is written there. */
+struct stand_in {
+    const char *answer; /* to each look, and then the lock goes */
+    int looks;
+    char of[64], fifo[96];
+};
+
+static pid_t answer_looks(const struct stand_in *in, int lock)
+{
+    const pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid)
+        return pid;
+    for (int i = 0; i < in->looks; i++) {
+        const int fd = open(in->fifo, O_WRONLY);
+        const size_t bytes = strlen(in->answer);
+        if (i == in->looks - 1)
+            flock(lock, LOCK_UN);
+        if (fd < 0 || write(fd, in->answer, bytes) != (ssize_t)bytes)
+            _exit(1);
+        close(fd);
+        usleep(2000); /* so that the reader meets the end of it before the next writer comes */
+    }
+    _exit(0);
+}
+
+/* Of mover_served_open() where the file of /proc is that; 1: this cannot be had here. */
+static int serve_behind(const struct stand_in *in)
+{
+    int code = -EIO, answer[2];
+    assert_int_equal(pipe2(answer, O_CLOEXEC), 0);
+    const pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (!pid) {
+        code = 1;
+        if (!unshare(CLONE_NEWNS) && !mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) &&
+            !mount(in->fifo, in->of, NULL, MS_BIND, NULL))
+            code = try_to_serve(O_RDWR, &alone);
+        _exit(write(answer[1], &code, sizeof(code)) != sizeof(code));
+    }
+    close(answer[1]);
+    assert_int_equal(read(answer[0], &code, sizeof(code)), sizeof(code));
+    close(answer[0]);
+    waitpid(pid, NULL, 0);
+    return code;
+}
+
+static void serve_while_it_goes(struct stand_in *in)
+{
+    const int lock = open(path, O_RDWR | O_CLOEXEC);
+    snprintf(in->fifo, sizeof(in->fifo), "%s-proc", path);
+    assert_int_equal(flock(lock, LOCK_EX | LOCK_NB) | mkfifo(in->fifo, 0600), 0);
+    const pid_t pid = answer_looks(in, lock);
+    const int code = serve_behind(in);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    close(lock);
+    unlink(in->fifo);
+    if (code == 1)
+        skip();
+    assert_int_equal(code, 0);
+}
+
+static void served_open__it_goes_before_it_is_found(void **state)
+{
+    (void)state;
+    struct stand_in in = {.answer = "", .looks = 1, .of = "/proc/locks"};
+    serve_while_it_goes(&in);
+}
+
+/* By a kill that it has not met yet. */
+static void served_open__it_is_being_killed(void **state)
+{
+    (void)state;
+    struct stand_in in = {.answer = "SigPnd:\t0000000000000100\nShdPnd:\t0000000000000000\n",
+                          .looks = 6};
+    snprintf(in.of, sizeof(in.of), "/proc/%d/status", getpid());
+    serve_while_it_goes(&in);
+    in.answer = "SigPnd:\t0000000000000000\nShdPnd:\t0000000000000100\n";
+    serve_while_it_goes(&in);
 }
 
 static void served_open__shared(void **state)
@@ -212,6 +297,13 @@ static void served_open__a_device_once(void **state)
             says("in use");
         }
     }
+    for (int i = 0; i < 10; i++) { /* again after a kill, which is not waited for */
+        kill(other.pid, SIGKILL);
+        struct server next = start_server(name, &alone, false);
+        assert_true(next.code >= 0);
+        end_server(&other, 0);
+        other = next;
+    }
     end_server(&other, SIGKILL);
     struct server one = start_server(name, &shared, false);
     struct server two = start_server(name, &shared, false);
@@ -244,6 +336,8 @@ int main(void)
         cmocka_unit_test(served_open__once),
         cmocka_unit_test(served_open__once_in_a_process),
         cmocka_unit_test(served_open__again_after_a_kill),
+        cmocka_unit_test(served_open__it_goes_before_it_is_found),
+        cmocka_unit_test(served_open__it_is_being_killed),
         cmocka_unit_test(served_open__shared),
         cmocka_unit_test(served_open__a_child_keeps_it),
         cmocka_unit_test(served_open__not_there),
