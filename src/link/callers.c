@@ -4,8 +4,11 @@
 #include <assert.h>
 #include <stddef.h>
 
+#include "base/clock.h"
 #include "base/fds.h"
 #include "base/minmax.h"
+
+#define DOUBT_NS (10 * SW_NS_PER_S)
 
 static bool is_from(const struct sw_caller *caller, const struct in6_addr *from)
 {
@@ -40,25 +43,79 @@ static struct sw_caller *oldest_of_crowd(const struct sw_callers *callers)
     return oldest_from(callers, crowd->rank > 1 ? &crowd->from : NULL);
 }
 
+static uint32_t places_of(const struct sw_callers_rule *rule)
+{
+    return sw_fds_share(rule->fds_parts, rule->places_max);
+}
+
+static uint32_t places_of_address(const struct sw_callers_rule *rule)
+{
+    return sw_max_u32(places_of(rule) / rule->address_parts, 1);
+}
+
 /* NULL: there is room. */
 static struct sw_caller *in_the_way(const struct sw_callers *callers, const struct in6_addr *from)
 {
-    const struct sw_callers_rule *rule = callers->rule;
-    const uint32_t places = sw_fds_share(rule->fds_parts, rule->places_max);
-    const uint32_t of_address = sw_max_u32(places / rule->address_parts, 1);
-    if (count_from(callers, from) >= of_address)
+    if (count_from(callers, from) >= places_of_address(callers->rule))
         return oldest_from(callers, from);
-    return callers->count >= places ? oldest_of_crowd(callers) : NULL;
+    return callers->count >= places_of(callers->rule) ? oldest_of_crowd(callers) : NULL;
 }
 
-void sw_callers_make_room(struct sw_callers *callers, const struct in6_addr *from)
+/* ---- who may be about to speak ---- */
+
+static bool is_doubted(const struct sw_callers *callers, const struct in6_addr *from,
+                       uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < SW_CALLERS_DOUBTED; i++)
+        if (now_ns < callers->doubts[i].until_ns &&
+            IN6_ARE_ADDR_EQUAL(&callers->doubts[i].from, from))
+            return true;
+    return false;
+}
+
+void sw_callers_doubt(struct sw_callers *callers, const struct in6_addr *from, uint64_t now_ns)
+{
+    uint32_t which = 0;
+    while (which < SW_CALLERS_DOUBTED && !IN6_ARE_ADDR_EQUAL(&callers->doubts[which].from, from))
+        which++;
+    if (which == SW_CALLERS_DOUBTED)
+        which = callers->next_doubt++ % SW_CALLERS_DOUBTED;
+    callers->doubts[which] =
+        (struct sw_callers_doubt){.from = *from, .until_ns = now_ns + DOUBT_NS};
+}
+
+static bool callers_is_awaited(const struct sw_callers *callers, const struct sw_caller *caller,
+                               uint64_t now_ns)
+{
+    return now_ns < caller->since_ns + callers->rule->grace_ns &&
+           !is_doubted(callers, &caller->from, now_ns);
+}
+
+/* Nobody knows the address of the next one: it may be any that has all of its places. */
+bool sw_callers_are_awaited(const struct sw_callers *callers, uint64_t now_ns)
+{
+    if (!callers->rule->grace_ns || !callers->count)
+        return false;
+    const uint32_t of_address = places_of_address(callers->rule);
+    for (const struct sw_caller *at = callers->newest; at; at = at->older)
+        if (at->rank == of_address &&
+            callers_is_awaited(callers, oldest_from(callers, &at->from), now_ns))
+            return true;
+    return callers->count >= places_of(callers->rule) &&
+           callers_is_awaited(callers, oldest_of_crowd(callers), now_ns);
+}
+
+void sw_callers_make_room(struct sw_callers *callers, const struct in6_addr *from, uint64_t now_ns)
 {
     const struct sw_callers_rule *rule = callers->rule;
     struct sw_caller *caller;
     while ((caller = in_the_way(callers, from))) {
         const uint32_t before = callers->count;
-        if (!rule->hear || rule->hear(caller))
+        if (!rule->hear || rule->hear(caller)) {
+            if (!callers_is_awaited(callers, caller, now_ns))
+                sw_callers_doubt(callers, &caller->from, now_ns);
             rule->turn_away(caller);
+        }
         assert(callers->count < before);
     }
 }
@@ -90,10 +147,12 @@ uint64_t sw_callers_tend(struct sw_callers *callers, uint64_t now_ns)
     uint64_t next_ns = UINT64_MAX;
     for (struct sw_caller *at = callers->oldest, *newer; patience_ns && at; at = newer) {
         newer = at->newer;
-        if (now_ns >= at->since_ns + patience_ns)
+        if (now_ns >= at->since_ns + patience_ns) {
+            sw_callers_doubt(callers, &at->from, now_ns);
             callers->rule->turn_away(at);
-        else
+        } else {
             next_ns = sw_min_u64(next_ns, at->since_ns + patience_ns);
+        }
     }
     return next_ns;
 }

@@ -11,6 +11,7 @@
 #include "base/minmax.h"
 
 #define PAUSE_NS (100 * SW_NS_PER_MS)
+#define BRIEF_NS (5 * SW_NS_PER_MS)
 
 struct pause {
     struct pause *next;
@@ -37,7 +38,7 @@ static void note_any(void)
 }
 
 /* Without memory for a note of it the socket stays silent: the engine must not spin. */
-void sw_engine_pause(int fd, void *what, enum sw_watch_kind kind)
+static void pause_for(int fd, void *what, enum sw_watch_kind kind, uint64_t for_ns)
 {
     struct pause *pause = malloc(sizeof(*pause));
     sw_engine_watch_nothing(fd, kind);
@@ -45,14 +46,24 @@ void sw_engine_pause(int fd, void *what, enum sw_watch_kind kind)
         sw_error("no memory: descriptor %d is not listened at any more", fd);
         return;
     }
-    sw_debug("no descriptor for who calls: descriptor %d pauses", fd);
     *pause =
-        (struct pause){.fd = fd, .what = what, .kind = kind, .until_ns = sw_clock_ns() + PAUSE_NS};
+        (struct pause){.fd = fd, .what = what, .kind = kind, .until_ns = sw_clock_ns() + for_ns};
     sw_lock_acquire(&pauses.lock);
     pause->next = pauses.list;
     pauses.list = pause;
     note_any();
     sw_lock_release(&pauses.lock);
+}
+
+void sw_engine_pause(int fd, void *what, enum sw_watch_kind kind)
+{
+    sw_debug("no descriptor for who calls: descriptor %d pauses", fd);
+    pause_for(fd, what, kind, PAUSE_NS);
+}
+
+void sw_engine_pause_briefly(int fd, void *what, enum sw_watch_kind kind)
+{
+    pause_for(fd, what, kind, BRIEF_NS);
 }
 
 uint64_t sw_engine_pause_step(uint64_t now_ns)

@@ -63,7 +63,7 @@ static struct guest *call_from(uint32_t address)
     memcpy(from.s6_addr + 12, &address, sizeof(address));
     guest->address = address;
     guest->is_in = true;
-    sw_callers_make_room(&door, &from);
+    sw_callers_make_room(&door, &from, guest_count);
     sw_callers_add(&door, &guest->place, &from, guest_count);
     assert_true(door.count <= PLACES);
     return guest;
@@ -131,6 +131,75 @@ static void add__what_the_process_may_open_bounds_it(void **state)
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
+/* ---- those whose word may be under way ---- */
+
+static const struct sw_callers_rule kind = {.places_max = PLACES,
+                                            .fds_parts = 1,
+                                            .address_parts = PLACES / OF_ADDRESS,
+                                            .patience_ns = 1000,
+                                            .grace_ns = 100,
+                                            .hear = hear_guest,
+                                            .turn_away = turn_guest_away};
+
+static void await__whoever_came_a_moment_ago_holds_up_the_next(void **state)
+{
+    (void)state;
+    door.rule = &kind;
+    for (int i = 0; i < OF_ADDRESS; i++) {
+        assert_false(sw_callers_are_awaited(&door, guest_count));
+        call_from(1);
+    }
+    assert_true(sw_callers_are_awaited(&door, 100));
+    assert_false(sw_callers_are_awaited(&door, 101));
+    turn_guest_away(&guests[2].place); /* it has asked */
+    assert_false(sw_callers_are_awaited(&door, 5));
+}
+
+static void await__all_places_whoever_has_them(void **state)
+{
+    (void)state;
+    door.rule = &kind;
+    for (uint32_t i = 0; i < PLACES; i++) {
+        assert_false(sw_callers_are_awaited(&door, guest_count));
+        call_from(100 + i);
+    }
+    assert_true(sw_callers_are_awaited(&door, PLACES));
+    assert_false(sw_callers_are_awaited(&door, 101));
+}
+
+/* Else strangers of one address would hold up all others, again and again. */
+static void await__none_of_an_address_that_went_without_a_word(void **state)
+{
+    (void)state;
+    const uint64_t later_ns = 3600 * 1000000000ull;
+    struct in6_addr from;
+    door.rule = &kind;
+    for (int i = 0; i < OF_ADDRESS; i++)
+        call_from(1);
+    from = guests[0].place.from;
+    sw_callers_make_room(&door, &from, 101);
+    assert_false(guests[0].is_in);
+    guest_count = 101; /* the time */
+    call_from(1);
+    guests[2].place.since_ns = guests[1].place.since_ns = guests[3].place.since_ns = 101;
+    assert_false(sw_callers_are_awaited(&door, 102));
+    for (int i = 1; i < OF_ADDRESS; i++)
+        guests[i].place.since_ns = later_ns;
+    guests[101].place.since_ns = later_ns;
+    assert_true(sw_callers_are_awaited(&door, later_ns)); /* that is forgotten */
+}
+
+static void await__none_of_an_address_that_was_silent_to_the_end(void **state)
+{
+    (void)state;
+    door.rule = &kind;
+    call_from(1);
+    assert_int_equal(sw_callers_tend(&door, 1001), UINT64_MAX);
+    for (int i = 0; i < OF_ADDRESS; i++)
+        call_from(1)->place.since_ns = 1001;
+    assert_false(sw_callers_are_awaited(&door, 1002));
+}
+
 static void remove__keeps_count_of_addresses(void **state)
 {
     (void)state;
@@ -167,6 +236,10 @@ int main(void)
         cmocka_unit_test_setup(add__the_oldest_of_all_where_each_has_one, open_door),
         cmocka_unit_test_setup(add__whoever_makes_room_is_heard_first, open_door),
         cmocka_unit_test_setup(add__what_the_process_may_open_bounds_it, open_door),
+        cmocka_unit_test_setup(await__whoever_came_a_moment_ago_holds_up_the_next, open_door),
+        cmocka_unit_test_setup(await__all_places_whoever_has_them, open_door),
+        cmocka_unit_test_setup(await__none_of_an_address_that_went_without_a_word, open_door),
+        cmocka_unit_test_setup(await__none_of_an_address_that_was_silent_to_the_end, open_door),
         cmocka_unit_test_setup(remove__keeps_count_of_addresses, open_door),
         cmocka_unit_test_setup(tend__turns_away_who_is_silent_for_too_long, open_door),
     };

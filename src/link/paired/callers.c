@@ -38,7 +38,8 @@
 #define CALLERS 256u
 #define CALLERS_PARTS 16u /* and of the descriptors one in so many */
 #define ADDRESS_PARTS 2u  /* of these an address has one in so many */
-#define ACCEPTS 16        /* in one step */
+#define GRACE_NS (200 * SW_NS_PER_MS)
+#define ACCEPTS 16 /* in one step */
 #define OWN_NAME "tcp"
 
 struct caller {
@@ -72,6 +73,7 @@ static const struct sw_callers_rule unproven_rule = {
     .fds_parts = CALLERS_PARTS,
     .address_parts = ADDRESS_PARTS,
     .patience_ns = SW_IWARP_REQUEST_NS,
+    .grace_ns = GRACE_NS,
     .hear = callers_hear,
     .turn_away = callers_refuse,
 };
@@ -412,13 +414,20 @@ static void hear_request(struct caller *caller)
         refuse_call(caller, &request, slot, handing);
 }
 
+/* It has said nothing that counts. */
+static void drop_stranger(struct caller *caller)
+{
+    sw_callers_doubt(&listening.unproven, &caller->peer, sw_clock_ns());
+    drop_caller(caller);
+}
+
 static void callers_take_bytes(struct caller *caller, const uint8_t *bytes, size_t len)
 {
     sw_iwarp_start_take(&caller->start, bytes, len);
     if (caller->start.state == SW_IWARP_REQUESTED)
         hear_request(caller);
     else if (caller->start.state != SW_IWARP_AWAITED)
-        drop_caller(caller);
+        drop_stranger(caller);
 }
 
 void sw_paired_caller_ready(uint32_t which)
@@ -431,7 +440,7 @@ void sw_paired_caller_ready(uint32_t which)
     if (got == -EAGAIN)
         return;
     if (got <= 0)
-        drop_caller(caller);
+        drop_stranger(caller);
     else
         callers_take_bytes(caller, bytes, (size_t)got);
 }
@@ -452,11 +461,11 @@ static struct caller *add_caller(int fd)
         close(fd);
         return NULL;
     }
-    sw_callers_make_room(&listening.unproven, &peer);
+    const uint64_t now_ns = sw_clock_ns();
+    sw_callers_make_room(&listening.unproven, &peer, now_ns);
     struct caller *caller = listening.callers;
     while (caller->fd >= 0)
         caller++;
-    const uint64_t now_ns = sw_clock_ns();
     *caller = (struct caller){.fd = fd, .own = own, .peer = peer};
     sw_callers_add(&listening.unproven, &caller->place, &peer, now_ns);
     sw_iwarp_start_listen(&caller->start, &config, now_ns);
@@ -512,6 +521,11 @@ void sw_paired_listen_ready(uint32_t which)
         return;
     }
     for (int i = 0; i < ACCEPTS; i++) {
+        if (sw_callers_are_awaited(&listening.unproven, sw_clock_ns())) {
+            sw_engine_pause_briefly(listening.socket, sw_paired_tag(SW_PAIRED_LISTENER, 0),
+                                    SW_WATCH_PAIRED);
+            return;
+        }
         const int fd = sw_paired_accept(listening.socket);
         if (sw_accept_is_short(fd))
             sw_engine_pause(listening.socket, sw_paired_tag(SW_PAIRED_LISTENER, 0),

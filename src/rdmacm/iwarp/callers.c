@@ -12,7 +12,7 @@
 #include "rdmacm/iwarp/iwarp.h"
 #include "rdmacm/mads/agent.h"
 
-#define ACCEPTS_MAX 64              /* at once */
+#define ACCEPTS_MAX 8               /* at once: who came before is heard between them */
 #define RETRY_NS (5 * SW_NS_PER_MS) /* for a listener whose backlog is full */
 #define READ_BYTES 1024u            /* more than the start has */
 
@@ -21,6 +21,7 @@
 #define WAITING_MAX 1024u
 #define WAITING_PARTS 8u
 #define ADDRESS_PARTS 2u
+#define GRACE_NS (200 * SW_NS_PER_MS)
 
 static struct sw_ucm_stream *stream_of(struct sw_caller *caller)
 {
@@ -45,6 +46,7 @@ static const struct sw_callers_rule silent_rule = {
     .places_max = SILENT_MAX,
     .fds_parts = SILENT_PARTS,
     .address_parts = ADDRESS_PARTS,
+    .grace_ns = GRACE_NS,
     .hear = hear_stream,
     .turn_away = turn_away_stream,
 };
@@ -59,9 +61,10 @@ static struct sw_callers silent = {.rule = &silent_rule}, waiting = {.rule = &wa
 static void join_crowd(struct sw_ucm_stream *stream, struct sw_callers *crowd)
 {
     struct in6_addr from;
+    const uint64_t now_ns = sw_clock_ns();
     sw_ucm_stream_peer(stream, &from);
-    sw_callers_make_room(crowd, &from);
-    sw_callers_add(crowd, &stream->caller, &from, sw_clock_ns());
+    sw_callers_make_room(crowd, &from, now_ns);
+    sw_callers_add(crowd, &stream->caller, &from, now_ns);
     stream->crowd = crowd;
 }
 
@@ -94,6 +97,7 @@ void sw_ucm_caller_ready(struct sw_ucm_stream *stream)
     if (stream->start.state != SW_IWARP_FAILED)
         return;
     sw_counter_add(NULL, SW_IWARP_STRANGERS);
+    sw_callers_doubt(&silent, &stream->caller.from, sw_clock_ns());
     if (stream->start.out_len) /* a refusal: of markers */
         sw_iwarp_socket_send(stream->fd, stream->start.out, stream->start.out_len);
     sw_ucm_stream_free(stream);
@@ -115,6 +119,7 @@ void sw_ucm_caller_tick(struct sw_ucm_stream *stream, uint64_t now_ns)
         return;
     }
     sw_iwarp_start_tick(&stream->start, now_ns);
+    sw_callers_doubt(&silent, &stream->caller.from, now_ns);
     refuse_stream(stream);
 }
 
@@ -144,6 +149,10 @@ void sw_ucm_callers_accept(struct sw_ucm_stream *listener)
 {
     static const struct sw_iwarp_start_config config = {.revision = 2};
     for (int i = 0; i < ACCEPTS_MAX; i++) {
+        if (sw_callers_are_awaited(&silent, sw_clock_ns())) {
+            sw_engine_pause_briefly(listener->fd, sw_ucm_stream_tag(listener), SW_WATCH_IWARP_CM);
+            return;
+        }
         struct sw_ucm_stream *stream = accept_one(listener);
         if (!stream)
             return;

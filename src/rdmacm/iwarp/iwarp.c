@@ -18,7 +18,7 @@
 
 #define PRIVATE_MAX 252u /* siw takes no more */
 #define PORT 1
-#define TCP_BACKLOG_LEAST 128 /* sockets whose request has not come count there, too */
+#define TCP_BACKLOG_LEAST 1024 /* sockets whose request has not come count there, too */
 
 bool sw_ucm_is_iwarp(const struct sw_ucm_id *id)
 {

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -25,10 +26,12 @@ enum {
     BACKLOG = 4,
     CROWD = 60,
     WAITING = DESCRIPTORS / 8 / 2, /* of one address */
+    TRIES = 9,
+    PROMPT_MS = 100,
     PATIENCE_MS = 30000
 };
 
-static int call_from(const char *host, uint16_t port)
+static int tcp_from(const char *host, uint16_t port)
 {
     const struct sockaddr_in to = {
         .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -37,7 +40,18 @@ static int call_from(const char *host, uint16_t port)
     const int peer = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_int_equal(bind(peer, (const struct sockaddr *)&from, sizeof(from)), 0);
     assert_int_equal(connect(peer, (const struct sockaddr *)&to, sizeof(to)), 0);
+    return peer;
+}
+
+static void ask(int peer)
+{
     send_start(peer, "MPA ID Req Frame", 0, 1, NULL, 0);
+}
+
+static int call_from(const char *host, uint16_t port)
+{
+    const int peer = tcp_from(host, port);
+    ask(peer);
     return peer;
 }
 
@@ -76,9 +90,55 @@ static void listen__requests_that_wait_are_bounded(void **state)
     destroy_ids(&listener, 1);
 }
 
+static int64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* They come at once, and ask a moment later: far more than may be silent at a time. False: this
+ * process stood still, so that they were silent. */
+static bool call_in_a_burst(const char *host)
+{
+    int peers[CROWD];
+    const uint32_t listener = rig_listener(fd, RDMA_PS_TCP, "127.0.0.1", CROWD);
+    const uint16_t port = rig_port(fd, listener);
+    const int64_t since_ms = now_ms();
+    for (int i = 0; i < CROWD; i++)
+        peers[i] = tcp_from(host, port);
+    usleep(20000); /* all that may be let in are */
+    for (int i = 0; i < CROWD; i++)
+        ask(peers[i]);
+    const bool is_prompt = now_ms() < since_ms + PROMPT_MS;
+    for (int i = 0; is_prompt && i < CROWD; i++) {
+        struct rdma_ucm_event_resp event;
+        rig_expect(fd, CONNECT_REQUEST, &event);
+        destroy_ids(&event.id, 1);
+    }
+    for (int i = 0; i < CROWD; i++)
+        close(peers[i]);
+    destroy_ids(&listener, 1);
+    return is_prompt;
+}
+
+static void listen__whoever_asks_a_moment_later_gets_in(void **state)
+{
+    (void)state;
+    char host[] = "127.0.1.1"; /* each time another one: the silent are remembered */
+    bool is_prompt = false;
+    for (int i = 0; i < TRIES && !is_prompt; i++) {
+        is_prompt = call_in_a_burst(host);
+        host[6]++;
+    }
+    assert_true(is_prompt);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(listen__whoever_asks_a_moment_later_gets_in, open_channel,
+                                        close_channel),
         cmocka_unit_test_setup_teardown(listen__requests_that_wait_are_bounded, open_channel,
                                         close_channel),
     };

@@ -160,7 +160,7 @@ static void liveness_accept_callers(int listener, uint64_t now_ns)
             pause_listening(listener, now_ns);
         if (fd < 0)
             return;
-        sw_callers_make_room(&unproven, &peer);
+        sw_callers_make_room(&unproven, &peer, now_ns);
         struct caller *caller = callers;
         while (caller->fd >= 0)
             caller++;

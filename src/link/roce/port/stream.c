@@ -120,7 +120,7 @@ int sw_streams_add(struct sw_port *port, int fd, const struct sw_stream_origin *
         return rc;
     }
     struct sw_port_streams *streams = port->streams;
-    sw_callers_make_room(&streams->places, &origin->source);
+    sw_callers_make_room(&streams->places, &origin->source, now_ns);
     c->streams = streams;
     c->fd = fd;
     c->index = free_index(streams);
