@@ -154,8 +154,9 @@ SW_PMEM_PUBLIC enum sw_pmem_log_status sw_pmem_log_reader_head(struct sw_pmem_lo
                                                                struct sw_pmem_log_mark *mark,
                                                                uint64_t deadline_ns);
 /* Reads the record behind `mark` and moves `mark` behind it; waits for it until the deadline. END:
- * none has come. TIMEOUT: too few copies could be asked. TRIMMED: `mark` has moved to the oldest
- * record that is there, nothing was read. DAMAGED: `mark` is none of this log. */
+ * none has come. TIMEOUT: too few copies could be asked, or none that has the record has answered:
+ * there may be more. TRIMMED: `mark` has moved to the oldest record that is there, nothing was
+ * read. DAMAGED: no copy has the record, or `mark` is none of this log. */
 SW_PMEM_PUBLIC enum sw_pmem_log_status
 sw_pmem_log_reader_next(struct sw_pmem_log_reader *reader, struct sw_pmem_log_mark *mark,
                         void *record, uint32_t bytes_max, uint32_t *bytes, uint64_t deadline_ns);

@@ -201,7 +201,7 @@ static void read_beside(bool claims)
     struct pml_census census = {.copies = COPIES};
     struct pml_geometry geometry;
     struct pml_reader reader;
-    uint64_t limit = 0, has = 0, tail;
+    uint64_t limit = 0, tail;
     for (unsigned i = 0; i < COPIES; i++)
         pml_census_take(&census, i, images[i], IMAGE_BYTES);
     const bool is_found = pml_census_end(&census, &geometry) == PML_FINE;
@@ -219,10 +219,13 @@ static void read_beside(bool claims)
     if (!claims)
         return;
     demand(is_known && limit == acked[records].position);
-    unsigned source = pml_reader_source(&reader, &has);
+    unsigned source = 0;
+    if (acked[first].position == limit)
+        return;
+    demand(pml_reader_source(&reader, 0, acked[first].position, &source));
     if (!has_records(source, acked[first], first, records)) {
         pml_reader_distrust(&reader, source);
-        source = pml_reader_source(&reader, &has);
+        demand(pml_reader_source(&reader, 1u << source, acked[first].position, &source));
         demand(has_records(source, acked[first], first, records));
     }
 }

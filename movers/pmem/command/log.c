@@ -20,6 +20,7 @@ enum {
     KEY_NO_FOLLOW,
     PLACE_MAX = 128,
     FOLLOW_MS = 1000,
+    RETRY_MS = 20,
     COUNT_MAX = 10000000
 };
 
@@ -294,19 +295,25 @@ static bool is_passing(enum sw_pmem_log_status status, bool waits, uint64_t give
            (status == SW_PMEM_LOG_TIMEOUT && (waits || sw_pmem_deadline_ms(0) < give_up_ns));
 }
 
-/* Reads on until there is no more record, or for ever. */
+/* Reads on until there is no more record, or for ever. Copies that do not answer are waited for
+ * from the last record on. */
 static int follow_log(struct log_args *args, struct sw_pmem_log_reader *reader,
                       struct sw_pmem_log_mark *mark, bool waits, bool prints)
 {
-    const uint64_t give_up_ns = sw_pmem_deadline_ms(args->wait_ms);
+    uint64_t give_up_ns = sw_pmem_deadline_ms(args->wait_ms);
     const uint32_t room = sw_pmem_log_reader_record_bytes(reader);
     char *record = malloc(room + 1ul);
     uint32_t bytes = 0;
     enum sw_pmem_log_status status = record ? SW_PMEM_LOG_OK : SW_PMEM_LOG_NO_MEMORY;
     while (is_passing(status, waits, give_up_ns)) {
         const uint64_t sequence = mark->sequence;
-        status = sw_pmem_log_reader_next(reader, mark, record, room, &bytes,
-                                         sw_pmem_deadline_ms(waits ? FOLLOW_MS : 0));
+        status =
+            sw_pmem_log_reader_next(reader, mark, record, room, &bytes,
+                                    sw_pmem_deadline_ms(waits                           ? FOLLOW_MS
+                                                        : status == SW_PMEM_LOG_TIMEOUT ? RETRY_MS
+                                                                                        : 0));
+        if (status == SW_PMEM_LOG_OK || status == SW_PMEM_LOG_TRIMMED)
+            give_up_ns = sw_pmem_deadline_ms(args->wait_ms);
         if (status == SW_PMEM_LOG_TRIMMED && prints)
             fprintf(stderr,
                     "sidewire pmem log %s: records %" PRIu64 " to %" PRIu64

@@ -29,7 +29,8 @@ struct sw_pmem_log {
     uint8_t *memory, *read_buffer; /* the second is a part of the first */
     uint64_t memory_bytes;
     bool is_reading, read_failed;
-    unsigned turn; /* whom wait sleeps on */
+    unsigned read_from; /* which copy */
+    unsigned turn;      /* whom wait sleeps on */
 };
 
 /* Of driver.c. */

@@ -24,12 +24,19 @@ struct look {
     uint8_t control[PML_CONTROL_BYTES];
 };
 
+/* Where the READs of one copy go; what a slow one is still to bring is nobody else's. */
+struct follow_memory {
+    void *data;
+    uint64_t bytes;
+    struct sw_pmem_mem *mem;
+};
+
 struct follow_link {
     struct sw_pmem *pmem;
-    struct sw_pmem_mem *mem;
-    struct look *look; /* in the reader's memory */
+    struct follow_memory look_memory, chunk_memory;
+    struct look *look;
+    uint8_t *chunk;
     bool is_busy, is_fine;
-    bool fills_chunk; /* what is under way */
 };
 
 struct sw_pmem_log_reader {
@@ -37,42 +44,41 @@ struct sw_pmem_log_reader {
     struct pml_geometry geometry;
     struct pml_reader reader;
     struct follow_link links[PML_COPIES_MAX];
-    uint8_t *memory, *chunk;
-    uint64_t memory_bytes, chunk_bytes;
-    uint64_t from, len; /* what of the log is in the chunk */
-    unsigned source;    /* where that comes from */
+    uint64_t chunk_bytes;
+    uint64_t acked;     /* up to where records were seen to be acknowledged: that does not end */
+    uint64_t from, len; /* what of the log is in a chunk */
+    unsigned source;    /* in which one */
     uint32_t foreign;   /* copies that are none of this log */
 };
 
 static void follow_end_chain(void *arg, const struct sw_pmem_result *result)
 {
     struct follow_link *link = arg;
-    link->is_busy = link->fills_chunk = false;
+    link->is_busy = false;
     link->is_fine = result->status == SW_PMEM_OK;
 }
 
-static struct sw_pmem_op read_op(struct follow_link *link, uint64_t offset, void *to,
-                                 uint64_t bytes)
+static struct sw_pmem_op read_op(uint64_t offset, void *to, uint64_t bytes)
 {
     return (struct sw_pmem_op){.opcode = SW_PMEM_OP_READ,
                                .offset = offset,
                                .bytes = bytes,
-                               .pieces = {{to, (uint32_t)bytes, link->mem}},
+                               .pieces = {{to, (uint32_t)bytes, NULL}},
                                .pieces_count = 1};
 }
 
-static bool post_reads(struct sw_pmem_log_reader *r, struct follow_link *link,
+static bool post_reads(struct follow_link *link, struct follow_memory *memory,
                        const struct sw_pmem_op *ops, uint32_t count)
 {
     sw_pmem_poll(link->pmem);
     if (sw_pmem_state_of(link->pmem) != SW_PMEM_LIVE || link->is_busy)
         return false;
-    if (!link->mem && sw_pmem_mem_register(link->pmem, r->memory, r->memory_bytes, &link->mem))
+    if (!memory->mem && sw_pmem_mem_register(link->pmem, memory->data, memory->bytes, &memory->mem))
         return false;
     struct sw_pmem_op with_mem[SW_PMEM_CHAIN_MAX];
     for (uint32_t i = 0; i < count; i++) {
         with_mem[i] = ops[i];
-        with_mem[i].pieces[0].mem = link->mem;
+        with_mem[i].pieces[0].mem = memory->mem;
     }
     const struct sw_pmem_chain chain = {.ops = with_mem,
                                         .count = count,
@@ -108,12 +114,12 @@ static void follow_look_around(struct sw_pmem_log_reader *r)
     for (unsigned i = 0; i < r->geometry.copies; i++) {
         struct follow_link *link = &r->links[i];
         const struct sw_pmem_op ops[] = {
-            read_op(link, PML_WORDS_OFFSET, link->look->before, PML_WORDS_BYTES),
-            read_op(link, PML_TAIL_OFFSET, link->look->tail, sizeof(link->look->tail)),
-            read_op(link, PML_WORDS_OFFSET, link->look->after, PML_WORDS_BYTES),
-            read_op(link, 0, link->look->superblock, PML_LINE_BYTES),
+            read_op(PML_WORDS_OFFSET, link->look->before, PML_WORDS_BYTES),
+            read_op(PML_TAIL_OFFSET, link->look->tail, sizeof(link->look->tail)),
+            read_op(PML_WORDS_OFFSET, link->look->after, PML_WORDS_BYTES),
+            read_op(0, link->look->superblock, PML_LINE_BYTES),
         };
-        is_asked[i] = post_reads(r, link, ops, sizeof(ops) / sizeof(*ops));
+        is_asked[i] = post_reads(link, &link->look_memory, ops, sizeof(ops) / sizeof(*ops));
     }
     for (unsigned i = 0; i < r->geometry.copies; i++) {
         const struct look *look = r->links[i].look;
@@ -128,6 +134,15 @@ static void follow_look_around(struct sw_pmem_log_reader *r)
     }
 }
 
+/* Up to where records are acknowledged: also by copies that have gone since. */
+static bool follow_limit(struct sw_pmem_log_reader *r, uint64_t *limit)
+{
+    if (!pml_reader_limit(&r->reader, limit))
+        return false;
+    *limit = r->acked = mover_max_u64(r->acked, *limit);
+    return true;
+}
+
 /* So many that no quorum is left. */
 static bool is_replaced(const struct sw_pmem_log_reader *r)
 {
@@ -138,8 +153,8 @@ static bool is_replaced(const struct sw_pmem_log_reader *r)
 static bool follow_read_control(struct sw_pmem_log_reader *r, unsigned copy, uint64_t deadline_ns)
 {
     struct follow_link *link = &r->links[copy];
-    const struct sw_pmem_op op = read_op(link, 0, link->look->control, PML_CONTROL_BYTES);
-    return post_reads(r, link, &op, 1) && await_reads(link, deadline_ns);
+    const struct sw_pmem_op op = read_op(0, link->look->control, PML_CONTROL_BYTES);
+    return post_reads(link, &link->look_memory, &op, 1) && await_reads(link, deadline_ns);
 }
 
 /* The head slot of a copy whose control page has been read. False: there is none, or it is beyond
@@ -152,39 +167,33 @@ static bool follow_take_head(struct sw_pmem_log_reader *r, unsigned copy, uint64
     bool is_fine = slot->count && is_our_copy(r, copy, control);
     if (is_fine && slot->head.position > limit) { /* the writer may have gone on meanwhile */
         follow_look_around(r);
-        is_fine = pml_reader_limit(&r->reader, &limit) && slot->head.position <= limit;
+        is_fine = follow_limit(r, &limit) && slot->head.position <= limit;
     }
     if (!is_fine)
         pml_reader_distrust(&r->reader, copy);
     return is_fine;
 }
 
-/* Fills the chunk with what is acknowledged from `at` on, and then reads the control page. */
+/* Fills a copy's chunk with what is acknowledged from `at` on, and then reads its control page. */
 static enum sw_pmem_log_status fill_chunk(struct sw_pmem_log_reader *r, unsigned source,
                                           struct pml_mark *at, uint64_t limit, uint64_t deadline_ns)
 {
     struct follow_link *link = &r->links[source];
     const uint64_t ring = r->geometry.ring_bytes, offset = at->position % ring;
-    uint64_t len = limit - at->position;
+    const uint64_t end = mover_min_u64(limit, r->reader.views[source].tail);
     struct pml_slot slot;
-    if (len > r->chunk_bytes)
-        len = r->chunk_bytes;
+    if (end <= at->position)
+        return SW_PMEM_LOG_AGAIN;
+    const uint64_t len = mover_min_u64(end - at->position, r->chunk_bytes);
     const uint64_t first = mover_min_u64(len, ring - offset);
     const struct sw_pmem_op parts[] = {
-        read_op(link, PML_RING_OFFSET + offset, r->chunk, first),
-        read_op(link, PML_RING_OFFSET, r->chunk + first, len - first),
+        read_op(PML_RING_OFFSET + offset, link->chunk, first),
+        read_op(PML_RING_OFFSET, link->chunk + first, len - first),
     };
-    for (unsigned i = 0; i < r->geometry.copies; i++)
-        if (r->links[i].fills_chunk) /* a slow copy: the chunk is not ours before it ends */
-            return SW_PMEM_LOG_AGAIN;
     r->len = 0;
-    link->fills_chunk = post_reads(r, link, parts, first < len ? 2 : 1);
-    if (!link->fills_chunk || !await_reads(link, deadline_ns) ||
-        !follow_read_control(r, source, deadline_ns)) {
-        pml_reader_forget(&r->reader, source);
-        return SW_PMEM_LOG_AGAIN;
-    }
-    if (!follow_take_head(r, source, limit, &slot))
+    if (!post_reads(link, &link->chunk_memory, parts, first < len ? 2 : 1) ||
+        !await_reads(link, deadline_ns) || !follow_read_control(r, source, deadline_ns) ||
+        !follow_take_head(r, source, limit, &slot))
         return SW_PMEM_LOG_AGAIN;
     if (pml_reader_is_trimmed(&slot, at)) {
         *at = slot.head;
@@ -204,8 +213,8 @@ static bool follow_take_record(struct sw_pmem_log_reader *r, const struct pml_ma
     if (at->position < r->from || at->position - r->from >= r->len)
         return false;
     const uint64_t skip = at->position - r->from;
-    return pml_record_parse(&r->geometry, at, r->chunk + skip, r->len - skip, out, &need) ==
-           PML_RECORD;
+    return pml_record_parse(&r->geometry, at, r->links[r->source].chunk + skip, r->len - skip, out,
+                            &need) == PML_RECORD;
 }
 
 static struct sw_pmem_log_mark follow_mark_out(const struct pml_mark *mark)
@@ -237,6 +246,46 @@ static bool has_record_at(struct sw_pmem_log_reader *r, unsigned copy, struct pm
            follow_take_record(r, &at, &record);
 }
 
+/* OK: the record is in the chunk. TRIMMED: `at` has moved on. AGAIN: the copy does not answer.
+ * DAMAGED: it is not any more what its words say. */
+static enum sw_pmem_log_status ask_copy(struct sw_pmem_log_reader *r, unsigned copy,
+                                        struct pml_mark *at, uint64_t limit)
+{
+    const struct pml_mark asked = *at;
+    struct pml_record record;
+    const enum sw_pmem_log_status status =
+        fill_chunk(r, copy, at, limit, sw_pmem_deadline_ms(LOOK_MS));
+    if (status == SW_PMEM_LOG_AGAIN ||
+        (status == SW_PMEM_LOG_OK && follow_take_record(r, at, &record)) ||
+        (status == SW_PMEM_LOG_TRIMMED && has_record_at(r, copy, *at, limit)))
+        return status;
+    pml_reader_distrust(&r->reader, copy);
+    r->len = 0;
+    *at = asked;
+    return SW_PMEM_LOG_DAMAGED;
+}
+
+/* Each copy that should have the record, until one brings it: one that is lost, slow or wrong is no
+ * reason to do without what others have. */
+static enum sw_pmem_log_status ask_copies(struct sw_pmem_log_reader *r, struct pml_mark *at,
+                                          uint64_t limit)
+{
+    uint32_t asked = 0, silent = 0;
+    unsigned copy;
+    enum sw_pmem_log_status status = SW_PMEM_LOG_AGAIN;
+    while (pml_reader_source(&r->reader, asked, at->position, &copy)) {
+        asked |= 1u << copy;
+        status = ask_copy(r, copy, at, limit);
+        if (status == SW_PMEM_LOG_OK || status == SW_PMEM_LOG_TRIMMED)
+            break;
+        silent |= status == SW_PMEM_LOG_AGAIN ? 1u << copy : 0;
+    }
+    for (unsigned i = 0; i < r->geometry.copies; i++)
+        if (silent >> i & 1) /* not before: with it, the others were a quorum */
+            pml_reader_forget(&r->reader, i);
+    return status == SW_PMEM_LOG_DAMAGED && silent ? SW_PMEM_LOG_AGAIN : status;
+}
+
 enum sw_pmem_log_status sw_pmem_log_reader_next(struct sw_pmem_log_reader *r,
                                                 struct sw_pmem_log_mark *mark, void *record,
                                                 uint32_t bytes_max, uint32_t *bytes,
@@ -244,37 +293,22 @@ enum sw_pmem_log_status sw_pmem_log_reader_next(struct sw_pmem_log_reader *r,
 {
     struct pml_mark at = follow_mark_in(mark);
     struct pml_record found;
-    uint64_t limit = 0, has = 0;
-    bool was_wrong = false;
+    uint64_t limit = 0;
     while (!follow_take_record(r, &at, &found)) {
         follow_look_around(r);
         if (is_replaced(r))
             return SW_PMEM_LOG_NO_LOG;
-        const bool is_known = pml_reader_limit(&r->reader, &limit);
-        if (is_known && limit > at.position) {
-            const unsigned source = pml_reader_source(&r->reader, &has);
-            const enum sw_pmem_log_status status =
-                fill_chunk(r, source, &at, limit, sw_pmem_deadline_ms(LOOK_MS));
-            if (status == SW_PMEM_LOG_TRIMMED && has_record_at(r, source, at, limit)) {
-                *mark = follow_mark_out(&at);
-                return status;
-            }
-            if (status == SW_PMEM_LOG_TRIMMED) { /* no: its head is wrong */
-                pml_reader_distrust(&r->reader, source);
-                at = follow_mark_in(mark);
-            }
-            if (status == SW_PMEM_LOG_OK && follow_take_record(r, &at, &found))
-                break;
-            if (status == SW_PMEM_LOG_OK) { /* it is not any more what it was; another one may be */
-                was_wrong = true;
-                pml_reader_distrust(&r->reader, r->source);
-            }
-            r->len = 0;
+        const enum sw_pmem_log_status status = !follow_limit(r, &limit) ? SW_PMEM_LOG_AGAIN
+                                               : at.position >= limit   ? SW_PMEM_LOG_END
+                                                                        : ask_copies(r, &at, limit);
+        if (status == SW_PMEM_LOG_OK)
+            continue;
+        if (status == SW_PMEM_LOG_TRIMMED) {
+            *mark = follow_mark_out(&at);
+            return status;
         }
         if (pml_is_over(deadline_ns))
-            return was_wrong  ? SW_PMEM_LOG_DAMAGED
-                   : is_known ? SW_PMEM_LOG_END
-                              : SW_PMEM_LOG_TIMEOUT;
+            return status == SW_PMEM_LOG_AGAIN ? SW_PMEM_LOG_TIMEOUT : status;
         nap_between(r);
     }
     if (found.payload_bytes > bytes_max)
@@ -311,7 +345,7 @@ enum sw_pmem_log_status sw_pmem_log_reader_head(struct sw_pmem_log_reader *r,
         follow_look_around(r);
         if (is_replaced(r))
             return SW_PMEM_LOG_NO_LOG;
-        if (pml_reader_limit(&r->reader, &limit) && find_head(r, limit, &head)) {
+        if (follow_limit(r, &limit) && find_head(r, limit, &head)) {
             *mark = follow_mark_out(&head);
             return SW_PMEM_LOG_OK;
         }
@@ -384,7 +418,7 @@ enum sw_pmem_log_status sw_pmem_log_reader_info_of(struct sw_pmem_log_reader *r,
     enum sw_pmem_log_status status = sw_pmem_log_reader_head(r, &mark, deadline_ns);
     for (unsigned i = 0; i < r->geometry.copies; i++)
         info->states[i] = survey_copy(r, i, sw_pmem_deadline_ms(LOOK_MS));
-    info->ready = !status && pml_reader_limit(&r->reader, &limit);
+    info->ready = !status && follow_limit(r, &limit);
     if (info->ready) {
         info->epoch = pml_reader_epoch(&r->reader);
         status = count_records(r, &mark, limit, info, deadline_ns);
@@ -394,30 +428,34 @@ enum sw_pmem_log_status sw_pmem_log_reader_info_of(struct sw_pmem_log_reader *r,
 
 /* ---- opening ---- */
 
-static bool lay_out(struct sw_pmem_log_reader *r, uint64_t chunk_bytes)
+static bool make_memory(struct follow_memory *memory, uint64_t bytes)
 {
-    const uint64_t looks = PML_COPIES_MAX * sizeof(struct look);
-    r->chunk_bytes = chunk_bytes;
-    r->memory_bytes =
-        (chunk_bytes + looks + PML_CONTROL_BYTES - 1) / PML_CONTROL_BYTES * PML_CONTROL_BYTES;
-    r->memory = aligned_alloc(PML_CONTROL_BYTES, r->memory_bytes);
-    if (!r->memory)
-        return false;
-    memset(r->memory, 0, r->memory_bytes);
-    r->chunk = r->memory;
-    for (unsigned i = 0; i < PML_COPIES_MAX; i++)
-        r->links[i].look = (struct look *)(void *)(r->memory + chunk_bytes) + i;
+    memory->bytes = (bytes + PML_CONTROL_BYTES - 1) / PML_CONTROL_BYTES * PML_CONTROL_BYTES;
+    memory->data = aligned_alloc(PML_CONTROL_BYTES, memory->bytes);
+    return memory->data;
+}
+
+static bool make_looks(struct sw_pmem_log_reader *r)
+{
+    for (unsigned i = 0; i < r->options.copies_count; i++) {
+        struct follow_link *link = &r->links[i];
+        if (!make_memory(&link->look_memory, sizeof(struct look)))
+            return false;
+        link->look = memset(link->look_memory.data, 0, sizeof(struct look));
+    }
     return true;
 }
 
-static void release_memory(struct sw_pmem_log_reader *r)
+static bool make_chunks(struct sw_pmem_log_reader *r)
 {
+    r->chunk_bytes = mover_max_u64(CHUNK_BYTES, pml_record_bytes(r->geometry.payload_max));
     for (unsigned i = 0; i < r->options.copies_count; i++) {
-        sw_pmem_mem_release(r->links[i].mem);
-        r->links[i].mem = NULL;
+        struct follow_link *link = &r->links[i];
+        if (!make_memory(&link->chunk_memory, r->chunk_bytes))
+            return false;
+        link->chunk = link->chunk_memory.data;
     }
-    free(r->memory);
-    r->memory = NULL;
+    return true;
 }
 
 static bool are_all_dead(const struct sw_pmem_log_reader *r)
@@ -464,15 +502,11 @@ static enum sw_pmem_log_status follow_open_all(struct sw_pmem_log_reader *r, uin
         if (sw_pmem_start(&copy, error, &r->links[i].pmem) != SW_PMEM_OK)
             return SW_PMEM_LOG_COPY;
     }
-    if (!lay_out(r, CHUNK_BYTES))
+    if (!make_looks(r))
         return SW_PMEM_LOG_NO_MEMORY;
     const enum sw_pmem_log_status status = find_log(r, deadline_ns, error);
-    const uint64_t record = status ? 0 : pml_record_bytes(r->geometry.payload_max);
     pml_reader_init(&r->reader, &r->geometry);
-    if (record <= CHUNK_BYTES)
-        return status;
-    release_memory(r); /* nothing is under way */
-    return lay_out(r, record) ? SW_PMEM_LOG_OK : SW_PMEM_LOG_NO_MEMORY;
+    return status ? status : make_chunks(r) ? SW_PMEM_LOG_OK : SW_PMEM_LOG_NO_MEMORY;
 }
 
 enum sw_pmem_log_status sw_pmem_log_reader_open(const struct sw_pmem_log_options *options,
@@ -513,13 +547,14 @@ void sw_pmem_log_reader_close(struct sw_pmem_log_reader *r)
     }
     for (unsigned i = 0; i < r->options.copies_count; i++) {
         struct follow_link *link = &r->links[i];
-        if (link->mem && !link->is_busy) {
-            sw_pmem_mem_release(link->mem);
-            link->mem = NULL;
+        if (!link->is_busy) {
+            sw_pmem_mem_release(link->look_memory.mem);
+            sw_pmem_mem_release(link->chunk_memory.mem);
         }
         if (link->pmem)
             sw_pmem_close(link->pmem);
+        free(link->look_memory.data);
+        free(link->chunk_memory.data);
     }
-    free(r->memory);
     free(r);
 }

@@ -106,27 +106,28 @@ bool pml_reader_limit(const struct pml_reader *reader, uint64_t *position)
     return any;
 }
 
-static bool find_source(const struct pml_reader *reader, uint32_t but, unsigned *source,
-                        uint64_t *has)
+static bool find_source(const struct pml_reader *reader, uint32_t but, uint64_t position,
+                        unsigned *source)
 {
     const uint64_t epoch = pml_reader_epoch(reader);
     bool any = false;
-    *has = 0;
-    for (unsigned i = 0; i < reader->copies; i++)
-        if (!(but >> i & 1) && is_of_epoch(reader, i, epoch) && reader->views[i].tail >= *has) {
-            any = true;
-            *source = i;
-            *has = reader->views[i].tail;
-        }
+    uint64_t has = position;
+    for (unsigned i = 0; i < reader->copies; i++) {
+        const uint64_t tail = reader->views[i].tail;
+        if (but >> i & 1 || !is_of_epoch(reader, i, epoch) || tail <= position || tail < has)
+            continue;
+        any = true;
+        *source = i;
+        has = tail;
+    }
     return any;
 }
 
-unsigned pml_reader_source(const struct pml_reader *reader, uint64_t *has)
+bool pml_reader_source(const struct pml_reader *reader, uint32_t but, uint64_t position,
+                       unsigned *source)
 {
-    unsigned source = 0;
-    if (!find_source(reader, reader->wrong, &source, has))
-        find_source(reader, 0, &source, has);
-    return source;
+    return find_source(reader, but | reader->wrong, position, source) ||
+           find_source(reader, but, position, source);
 }
 
 bool pml_reader_is_trimmed(const struct pml_slot *slot, const struct pml_mark *at)

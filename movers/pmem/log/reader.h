@@ -39,9 +39,10 @@ uint64_t pml_reader_epoch(const struct pml_reader *reader);
 bool pml_reader_is_current(const struct pml_reader *reader, unsigned copy);
 /* Up to where records are acknowledged for certain. False: too few copies are known. */
 bool pml_reader_limit(const struct pml_reader *reader, uint64_t *position);
-/* The copy that has most of them, of those that were not wrong; to be asked where there is a limit.
- * `has` is how far. */
-unsigned pml_reader_source(const struct pml_reader *reader, uint64_t *has);
+/* The copy that has most of them, of those with more than `position` that are no bits in `but`; one
+ * that was wrong comes last. False: there is none. */
+bool pml_reader_source(const struct pml_reader *reader, uint32_t but, uint64_t position,
+                       unsigned *source);
 /* What lies at `at` on a copy with these slots may be what anybody left there. The slots have to be
  * read after the records. */
 bool pml_reader_is_trimmed(const struct pml_slot *slot, const struct pml_mark *at);

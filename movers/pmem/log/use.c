@@ -112,16 +112,24 @@ static void use_end_read(void *arg, const struct sw_pmem_result *result)
     link->is_failing |= link->log->read_failed;
 }
 
-/* Reads from a copy that has all that was acknowledged. */
-static bool start_read(struct sw_pmem_log *log, const struct pml_mark *at, uint64_t len)
+/* It has all that was acknowledged. */
+static bool may_read_from(const struct sw_pmem_log *log, unsigned copy, uint32_t but)
+{
+    return !(but >> copy & 1) && log->machine.copies[copy].state == PML_LIVE &&
+           !log->links[copy].is_failing &&
+           log->machine.copies[copy].done >= log->machine.acked.position;
+}
+
+/* From the first copy that may be read and is no bit in `but`. */
+static bool start_read(struct sw_pmem_log *log, const struct pml_mark *at, uint64_t len,
+                       uint32_t but)
 {
     const struct pml_log *machine = &log->machine;
     const uint64_t ring = machine->config.geometry.ring_bytes, offset = at->position % ring;
     const uint64_t first = mover_min_u64(len, ring - offset);
     for (unsigned i = 0; i < machine->config.geometry.copies; i++) {
         struct pml_link *link = &log->links[i];
-        if (machine->copies[i].state != PML_LIVE || link->is_failing ||
-            machine->copies[i].done < machine->acked.position)
+        if (!may_read_from(log, i, but))
             continue;
         struct sw_pmem_op ops[2] = {
             {.opcode = SW_PMEM_OP_READ,
@@ -144,23 +152,31 @@ static bool start_read(struct sw_pmem_log *log, const struct pml_mark *at, uint6
             continue;
         link->under_way++;
         log->is_reading = true;
+        log->read_from = i;
         return true;
     }
     return false;
 }
 
+static bool has_copy_but(const struct sw_pmem_log *log, uint32_t but)
+{
+    for (unsigned i = 0; i < log->machine.config.geometry.copies; i++)
+        if (may_read_from(log, i, but))
+            return true;
+    return false;
+}
+
 /* Fills the read buffer. */
 static enum sw_pmem_log_status fetch_record(struct sw_pmem_log *log, const struct pml_mark *at,
-                                            uint64_t len, uint64_t deadline_ns)
+                                            uint64_t len, uint32_t but, uint64_t deadline_ns)
 {
-    bool is_started = log->is_reading; /* one that ran into its deadline is waited for first */
-    log->read_failed = is_started;
+    bool is_started = false; /* an earlier one that ran into its deadline is waited for first */
     for (;;) {
         if (!log->is_reading && is_started && !log->read_failed)
             return SW_PMEM_LOG_OK;
         if (!log->is_reading) {
             log->read_failed = false;
-            is_started = start_read(log, at, len);
+            is_started = start_read(log, at, len, but);
         }
         if (pml_is_over(deadline_ns))
             return SW_PMEM_LOG_TIMEOUT;
@@ -184,12 +200,16 @@ enum sw_pmem_log_status sw_pmem_log_read(struct sw_pmem_log *log, struct sw_pmem
         return SW_PMEM_LOG_END;
     if (len > machine->acked.position - at.position)
         len = machine->acked.position - at.position;
-    const enum sw_pmem_log_status status = fetch_record(log, &at, len, deadline_ns);
-    if (status != SW_PMEM_LOG_OK)
-        return status;
-    if (pml_record_parse(&machine->config.geometry, &at, log->read_buffer, len, &found, &need) !=
-        PML_RECORD)
-        return SW_PMEM_LOG_DAMAGED;
+    for (uint32_t wrong = 0;; wrong |= 1u << log->read_from) {
+        if (wrong && !has_copy_but(log, wrong))
+            return SW_PMEM_LOG_DAMAGED;
+        const enum sw_pmem_log_status status = fetch_record(log, &at, len, wrong, deadline_ns);
+        if (status != SW_PMEM_LOG_OK)
+            return status;
+        if (pml_record_parse(&machine->config.geometry, &at, log->read_buffer, len, &found,
+                             &need) == PML_RECORD)
+            break;
+    }
     if (found.payload_bytes > bytes_max)
         return SW_PMEM_LOG_TOO_LONG;
     memcpy(record, found.payload, found.payload_bytes);

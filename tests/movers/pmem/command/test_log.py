@@ -223,6 +223,27 @@ class Log(unittest.TestCase):
         writer.kill()
         self.check(writer)
 
+    def test_readers__outlive_a_server(self):
+        """One that is killed while a reader waits for its own reader: more than a pipe holds."""
+        lines = [f'{i:0100}' for i in range(1000)]
+        done = subprocess.run(
+            words('append'),
+            input='\n'.join(lines),
+            stdout=subprocess.DEVNULL,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+        self.assertEqual(done.returncode, 0)
+        for index in reversed(range(COPIES)):
+            with subprocess.Popen(words('read'), stdout=subprocess.PIPE, text=True) as reader:
+                found = [reader.stdout.readline()]
+                self.kill(index)
+                found += reader.stdout.readlines()
+                self.assertEqual(reader.wait(timeout=PATIENCE_S), 0)
+            self.assertEqual(found, [f'{i} {line}\n' for i, line in enumerate(lines)])
+            self.serve(index)
+
     def test_readers__say_what_helps(self):
         """Where a writer died in its recovery: a quorum has its epoch, and not its log yet."""
         for i in range(2):

@@ -30,7 +30,8 @@ struct sw_pmem_mem {
 
 static struct {
     uint8_t bytes[FAKE_BYTES];
-    bool is_up;
+    bool is_up, is_held;
+    unsigned chains; /* that end yet, where it is held */
     uint64_t starts;
 } regions[FAKE_REGIONS];
 
@@ -50,6 +51,17 @@ void fake_start(unsigned region)
 {
     regions[region].is_up = true;
     regions[region].starts++;
+}
+
+void fake_hold(unsigned region, unsigned chains)
+{
+    regions[region].is_held = true;
+    regions[region].chains = chains;
+}
+
+void fake_release(unsigned region)
+{
+    regions[region].is_held = false;
 }
 
 uint8_t *fake_bytes(unsigned region)
@@ -170,8 +182,9 @@ uint32_t sw_pmem_poll(struct sw_pmem *pmem)
         pmem->started = regions[pmem->region].starts;
         pmem->session++;
     }
-    if (!pmem->count)
+    if (!pmem->count || (regions[pmem->region].is_held && !regions[pmem->region].chains))
         return 0;
+    regions[pmem->region].chains -= regions[pmem->region].is_held;
     const struct fake_chain chain = pmem->chains[pmem->first];
     pmem->first = (pmem->first + 1) % CHAINS_MAX;
     pmem->count--;
@@ -191,6 +204,7 @@ enum sw_pmem_status sw_pmem_wait(struct sw_pmem *pmem, uint64_t deadline_ns)
 
 void sw_pmem_close(struct sw_pmem *pmem)
 {
+    fake_release(pmem->region);
     while (pmem->count)
         sw_pmem_poll(pmem);
     free(pmem);

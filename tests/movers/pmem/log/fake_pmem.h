@@ -13,6 +13,9 @@ void fake_reset(void);
 /* Its server is gone: chains under way end as "maybe done", with a part of them done. */
 void fake_stop(unsigned region);
 void fake_start(unsigned region);
+/* So many chains of its clients end yet, and those after them wait. */
+void fake_hold(unsigned region, unsigned chains);
+void fake_release(unsigned region);
 uint8_t *fake_bytes(unsigned region);
 
 #endif

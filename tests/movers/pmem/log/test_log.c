@@ -9,79 +9,8 @@
 
 #include <cmocka.h>
 
-#include "fake_pmem.h"
+#include "log_steps.h"
 #include "pmem/log/layout.h"
-
-enum { RECORD_BYTES = 200, RING_BYTES = 4096, WAIT_MS = 10000, SHORT_MS = 20 };
-
-static const struct sw_pmem_options copies[FAKE_REGIONS] = {
-    {.address = "0"}, {.address = "1"}, {.address = "2"}};
-static struct sw_pmem_log_options options;
-
-static uint64_t soon(void)
-{
-    return sw_pmem_deadline_ms(WAIT_MS);
-}
-
-static struct sw_pmem_log *open_log(void)
-{
-    struct sw_pmem_log *log = NULL;
-    struct sw_pmem_error error;
-    assert_int_equal(sw_pmem_log_open(&options, soon(), &error, &log), SW_PMEM_LOG_OK);
-    return log;
-}
-
-static int create_log(void **state)
-{
-    const struct sw_pmem_log_geometry geometry = {RING_BYTES, RECORD_BYTES};
-    struct sw_pmem_error error;
-    (void)state;
-    fake_reset();
-    sw_pmem_log_options_init(&options);
-    options.copies = copies;
-    options.copies_count = FAKE_REGIONS;
-    return sw_pmem_log_create(&options, &geometry, false, soon(), &error) != SW_PMEM_LOG_OK;
-}
-
-static void append(struct sw_pmem_log *log, unsigned number)
-{
-    char text[RECORD_BYTES];
-    const int len = snprintf(text, sizeof(text), "record %u", number);
-    assert_int_equal(sw_pmem_log_append(log, text, (uint32_t)len, soon(), NULL), SW_PMEM_LOG_OK);
-}
-
-/* The log has the records from `first` on, up to and without `end`. */
-static void expect_records(struct sw_pmem_log *log, unsigned first, unsigned end)
-{
-    struct sw_pmem_log_mark mark;
-    char text[RECORD_BYTES], expected[RECORD_BYTES];
-    uint32_t len = 0;
-    sw_pmem_log_head(log, &mark);
-    for (unsigned i = first; i < end; i++) {
-        assert_int_equal(mark.sequence, i);
-        assert_int_equal(sw_pmem_log_read(log, &mark, text, sizeof(text), &len, soon()),
-                         SW_PMEM_LOG_OK);
-        assert_int_equal(len, snprintf(expected, sizeof(expected), "record %u", i));
-        assert_memory_equal(text, expected, len);
-    }
-    assert_int_equal(sw_pmem_log_read(log, &mark, text, sizeof(text), &len, soon()),
-                     SW_PMEM_LOG_END);
-}
-
-static void wait_all_live(struct sw_pmem_log *log)
-{
-    struct sw_pmem_log_info info;
-    const uint64_t deadline_ns = soon();
-    unsigned live = 0;
-    while (live < FAKE_REGIONS) {
-        assert_true(sw_pmem_deadline_ms(0) < deadline_ns);
-        sw_pmem_log_poll(log);
-        sw_pmem_log_info_of(log, &info);
-        live = 0;
-        for (unsigned i = 0; i < info.copies; i++)
-            live += info.states[i] == SW_PMEM_LOG_COPY_LIVE;
-    }
-}
 
 static void create__takes_care_of_what_is_there(void **state)
 {
@@ -230,141 +159,6 @@ static void post__keeps_a_window_under_way(void **state)
     sw_pmem_log_close(log);
 }
 
-static enum sw_pmem_log_status read_next(struct sw_pmem_log_reader *reader,
-                                         struct sw_pmem_log_mark *mark, unsigned wait_ms)
-{
-    char text[RECORD_BYTES], expected[RECORD_BYTES];
-    uint32_t len = 0;
-    const unsigned number = (unsigned)mark->sequence;
-    const enum sw_pmem_log_status status = sw_pmem_log_reader_next(
-        reader, mark, text, sizeof(text), &len, sw_pmem_deadline_ms(wait_ms));
-    if (status == SW_PMEM_LOG_OK) {
-        assert_int_equal(len, snprintf(expected, sizeof(expected), "record %u", number));
-        assert_memory_equal(text, expected, len);
-    }
-    return status;
-}
-
-static void reader__follows_beside_the_writer(void **state)
-{
-    (void)state;
-    struct sw_pmem_log *log = open_log();
-    struct sw_pmem_log_reader *reader = NULL;
-    struct sw_pmem_log_mark mark, later;
-    assert_int_equal(sw_pmem_log_reader_open(&options, soon(), NULL, &reader), SW_PMEM_LOG_OK);
-    assert_int_equal(sw_pmem_log_reader_record_bytes(reader), RECORD_BYTES);
-    wait_all_live(log);
-    assert_int_equal(sw_pmem_log_reader_head(reader, &mark, soon()), SW_PMEM_LOG_OK);
-    assert_int_equal(read_next(reader, &mark, 0), SW_PMEM_LOG_END);
-    for (unsigned i = 0; i < 10; i++)
-        append(log, i);
-    for (unsigned i = 0; i < 10; i++)
-        assert_int_equal(read_next(reader, &mark, WAIT_MS), SW_PMEM_LOG_OK);
-    assert_int_equal(read_next(reader, &mark, 0), SW_PMEM_LOG_END);
-    /* The writer has not noticed it, and it is there for the next one, too. */
-    append(log, 10);
-    sw_pmem_log_close(log);
-    log = open_log();
-    append(log, 11);
-    assert_int_equal(read_next(reader, &mark, WAIT_MS), SW_PMEM_LOG_OK);
-    assert_int_equal(read_next(reader, &mark, WAIT_MS), SW_PMEM_LOG_OK);
-    assert_int_equal(mark.sequence, 12);
-    later = mark;
-    later.check++;
-    append(log, 12);
-    assert_int_equal(read_next(reader, &later, SHORT_MS), SW_PMEM_LOG_DAMAGED);
-    sw_pmem_log_reader_close(reader);
-    sw_pmem_log_close(log);
-}
-
-/* A reader that comes too late goes on with what is there. */
-static void reader__is_told_of_a_trim(void **state)
-{
-    (void)state;
-    struct sw_pmem_log *log = open_log();
-    struct sw_pmem_log_reader *reader = NULL;
-    struct sw_pmem_log_mark mark, start;
-    assert_int_equal(sw_pmem_log_reader_open(&options, soon(), NULL, &reader), SW_PMEM_LOG_OK);
-    assert_int_equal(sw_pmem_log_reader_head(reader, &start, soon()), SW_PMEM_LOG_OK);
-    for (unsigned i = 0; i < 60; i++) { /* twice around the ring */
-        append(log, i);
-        if (i % 10 != 9)
-            continue;
-        sw_pmem_log_head(log, &mark);
-        for (unsigned j = 0; j < 9; j++)
-            assert_int_equal(read_next(reader, &mark, WAIT_MS), SW_PMEM_LOG_OK);
-        assert_int_equal(sw_pmem_log_trim(log, &mark), SW_PMEM_LOG_OK);
-    }
-    wait_all_live(log);
-    append(log, 60);
-    mark = start;
-    assert_int_equal(read_next(reader, &mark, WAIT_MS), SW_PMEM_LOG_TRIMMED);
-    assert_true(mark.sequence >= 40 && mark.sequence < 60);
-    while (mark.sequence < 61)
-        assert_int_equal(read_next(reader, &mark, WAIT_MS), SW_PMEM_LOG_OK);
-    sw_pmem_log_reader_close(reader);
-    sw_pmem_log_close(log);
-}
-
-static void reader__believes_a_quorum(void **state)
-{
-    (void)state;
-    struct sw_pmem_log *log = open_log();
-    struct sw_pmem_log_reader *reader = NULL;
-    struct sw_pmem_log_mark mark;
-    wait_all_live(log);
-    append(log, 0);
-    fake_stop(1);
-    assert_int_equal(sw_pmem_log_reader_open(&options, soon(), NULL, &reader), SW_PMEM_LOG_OK);
-    assert_int_equal(sw_pmem_log_reader_head(reader, &mark, soon()), SW_PMEM_LOG_OK);
-    sw_pmem_log_reader_close(reader);
-    assert_int_equal(sw_pmem_log_reader_open(&options, soon(), NULL, &reader), SW_PMEM_LOG_OK);
-    fake_stop(2);
-    assert_int_equal(sw_pmem_log_reader_head(reader, &mark, sw_pmem_deadline_ms(SHORT_MS)),
-                     SW_PMEM_LOG_TIMEOUT);
-    sw_pmem_log_reader_close(reader);
-    assert_int_equal(
-        sw_pmem_log_reader_open(&options, sw_pmem_deadline_ms(SHORT_MS), NULL, &reader),
-        SW_PMEM_LOG_TIMEOUT);
-    sw_pmem_log_close(log);
-}
-
-/* It says what the writer knows, and the writer is not fenced. */
-static void reader__tells_of_the_log(void **state)
-{
-    (void)state;
-    struct sw_pmem_log *log = open_log();
-    struct sw_pmem_log_reader *reader = NULL;
-    struct sw_pmem_log_info known, seen;
-    struct sw_pmem_log_mark mark;
-    wait_all_live(log);
-    for (unsigned i = 0; i < 9; i++)
-        append(log, i);
-    sw_pmem_log_head(log, &mark);
-    assert_int_equal(sw_pmem_log_reader_open(&options, soon(), NULL, &reader), SW_PMEM_LOG_OK);
-    for (unsigned i = 0; i < 3; i++)
-        assert_int_equal(read_next(reader, &mark, WAIT_MS), SW_PMEM_LOG_OK);
-    assert_int_equal(sw_pmem_log_trim(log, &mark), SW_PMEM_LOG_OK);
-    append(log, 9);
-    wait_all_live(log);
-    for (unsigned i = 0; i < 100; i++) /* slots are written behind */
-        sw_pmem_log_poll(log);
-    sw_pmem_log_info_of(log, &known);
-    assert_int_equal(sw_pmem_log_reader_info_of(reader, &seen, soon()), SW_PMEM_LOG_OK);
-    assert_int_equal(seen.first_sequence, 3);
-    assert_int_equal(seen.next_sequence, 10);
-    assert_int_equal(seen.used_bytes, known.used_bytes);
-    assert_int_equal(seen.epoch, known.epoch);
-    assert_memory_equal(seen.states, known.states, sizeof(seen.states));
-    append(log, 10);
-    fake_stop(0);
-    assert_int_equal(sw_pmem_log_reader_info_of(reader, &seen, soon()), SW_PMEM_LOG_OK);
-    assert_int_equal(seen.next_sequence, 11);
-    assert_int_equal(seen.states[0], SW_PMEM_LOG_COPY_LOST);
-    sw_pmem_log_reader_close(reader);
-    sw_pmem_log_close(log);
-}
-
 /* ---- one bad copy ---- */
 
 static void put_word(unsigned copy, size_t offset, uint64_t word)
@@ -451,9 +245,8 @@ static void spoil_copy(enum spoiler how, unsigned copy)
 
 static void read_all(unsigned end)
 {
-    struct sw_pmem_log_reader *reader = NULL;
     struct sw_pmem_log_mark mark;
-    assert_int_equal(sw_pmem_log_reader_open(&options, soon(), NULL, &reader), SW_PMEM_LOG_OK);
+    struct sw_pmem_log_reader *reader = open_reader();
     assert_int_equal(sw_pmem_log_reader_head(reader, &mark, soon()), SW_PMEM_LOG_OK);
     for (unsigned i = 0; i < end; i++)
         assert_int_equal(read_next(reader, &mark, WAIT_MS), SW_PMEM_LOG_OK);
@@ -531,7 +324,6 @@ int main(void)
         cmocka_unit_test_setup(create__refuses_a_ring_that_nobody_can_open, create_log),
         cmocka_unit_test(open__one_bad_copy_spoils_none),
         cmocka_unit_test(log__one_bad_copy_fences_nobody),
-        cmocka_unit_test_setup(reader__tells_of_the_log, create_log),
         cmocka_unit_test_setup(create__takes_care_of_what_is_there, create_log),
         cmocka_unit_test_setup(open__finds_no_log, create_log),
         cmocka_unit_test_setup(open__waits_for_a_quorum, create_log),
@@ -540,9 +332,6 @@ int main(void)
         cmocka_unit_test_setup(log__goes_on_without_a_copy, create_log),
         cmocka_unit_test_setup(append__waits_without_a_quorum, create_log),
         cmocka_unit_test_setup(post__keeps_a_window_under_way, create_log),
-        cmocka_unit_test_setup(reader__follows_beside_the_writer, create_log),
-        cmocka_unit_test_setup(reader__is_told_of_a_trim, create_log),
-        cmocka_unit_test_setup(reader__believes_a_quorum, create_log),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

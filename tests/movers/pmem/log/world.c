@@ -296,12 +296,13 @@ static void follow_on(struct world *world)
     struct follower *f = &world->follower;
     const struct pml_geometry *geometry = &world->config.geometry;
     uint8_t bytes[PAYLOAD_MAX + PML_LINE_BYTES];
-    uint64_t limit = 0, has = 0, need = 0;
+    uint64_t limit = 0, need = 0;
+    unsigned source = 0;
     struct pml_record record;
     struct pml_slot slot;
-    if (!pml_reader_limit(&f->reader, &limit) || f->mark.position >= limit)
+    if (!pml_reader_limit(&f->reader, &limit) || f->mark.position >= limit ||
+        !pml_reader_source(&f->reader, 0, f->mark.position, &source))
         return;
-    const unsigned source = pml_reader_source(&f->reader, &has);
     const uint8_t *now = world->servers[source].medium.now;
     for (uint64_t i = 0; i < sizeof(bytes); i++)
         bytes[i] = now[PML_RING_OFFSET + (f->mark.position + i) % geometry->ring_bytes];
