@@ -241,11 +241,10 @@ static void compare_done(struct nvt_io *io, uint16_t status)
 
 static void run_compare(struct nvt_request *request)
 {
-    struct nvt_pool *pool = &request->queue->thread->pool;
+    const struct nvt_pool *pool = &request->queue->thread->pool;
     const uint64_t mine_bytes = request->pool_bytes ? nvt_pool_piece_bytes(request->pool_bytes) : 0;
     request->share = request->queue->share;
-    request->io.data =
-        nvt_share_take(request->share, pool, (uint32_t)request->io.len_bytes, mine_bytes);
+    request->io.data = nvt_share_take(request->share, (uint32_t)request->io.len_bytes, mine_bytes);
     if (!request->io.data) /* two pieces at once: who waited for the second could wait for ever */
         return nvt_request_finish(request, NVME_SC_CMD_INTERRUPTED);
     request->io.done = compare_done;

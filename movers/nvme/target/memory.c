@@ -30,12 +30,19 @@ static bool take_pool_piece(struct nvt_request *request)
 {
     struct nvt_thread *thread = request->queue->thread;
     request->share = request->queue->share;
-    request->data = nvt_share_take(request->share, &thread->pool, request->data_bytes, 0);
+    request->data = nvt_share_take(request->share, request->data_bytes, 0);
     if (!request->data)
         return false;
     request->pool_bytes = request->data_bytes;
     request->region = &thread->pool.region;
     return true;
+}
+
+/* What was freed since the last feed is for those that wait already. */
+static bool is_for_others(const struct nvt_queue *queue)
+{
+    return !list_is_empty(&queue->share->starved) ||
+           (queue->thread->has_freed && !list_is_empty(&queue->thread->shares.turns));
 }
 
 bool nvt_memory_get(struct nvt_request *request)
@@ -46,45 +53,59 @@ bool nvt_memory_get(struct nvt_request *request)
     if (is_for_own_place(request)) {
         if (take_own_place(request))
             return true;
-        list_append(&queue->thread->waiting_places, &request->wait);
+        list_append(&queue->waiting_places, &request->wait);
     } else {
-        if (list_is_empty(&queue->share->starved) && take_pool_piece(request))
+        if (!is_for_others(queue) && take_pool_piece(request))
             return true;
-        nvt_share_wait(&queue->thread->shares, queue->share, &request->wait);
+        nvt_share_wait(queue->share, &request->wait);
     }
     request->is_starved = true;
     return false;
 }
 
+/* Its thread looks at those that wait for its places. */
+static void set_to_feed(struct nvt_queue *queue, bool is_to_feed)
+{
+    if (is_to_feed == queue->is_to_feed)
+        return;
+    queue->is_to_feed = is_to_feed;
+    if (is_to_feed)
+        list_append(&queue->thread->to_feed, &queue->feed);
+    else
+        list_remove(&queue->feed);
+}
+
 static void stop_waiting(struct nvt_request *request)
 {
+    struct nvt_queue *queue = request->queue;
     request->is_starved = false;
-    if (is_for_own_place(request))
-        list_remove(&request->wait);
-    else
-        nvt_share_stop_waiting(request->queue->share, &request->wait);
+    if (!is_for_own_place(request))
+        return nvt_share_stop_waiting(queue->share, &request->wait);
+    list_remove(&request->wait);
+    if (list_is_empty(&queue->waiting_places))
+        set_to_feed(queue, false);
 }
 
 static void give_own_place(struct nvt_request *request)
 {
     struct nvt_queue *queue = request->queue;
     queue->taken_places &= ~(1u << (request->data - queue->own.base) / NVT_PLACE_BYTES);
-    queue->thread->has_freed = true;
     request->has_own_place = false;
+    if (!list_is_empty(&queue->waiting_places))
+        set_to_feed(queue, true);
 }
 
 void nvt_memory_give_piece(struct nvt_request *request, uint8_t *piece)
 {
-    struct nvt_thread *thread = request->queue->thread;
-    nvt_share_give(request->share, &thread->pool, piece);
-    thread->has_freed = true;
+    nvt_share_give(request->share, piece);
+    request->queue->thread->has_freed = true;
 }
 
 void nvt_request_give_memory(struct nvt_request *request)
 {
     if (request->is_starved) { /* the next one may want less */
+        request->queue->thread->has_freed |= !is_for_own_place(request);
         stop_waiting(request);
-        request->queue->thread->has_freed = true;
     }
     if (request->has_own_place)
         give_own_place(request);
@@ -102,19 +123,23 @@ static bool is_put_off(struct nvt_request *request, bool is_alone)
     struct nvt_thread *thread = request->queue->thread;
     if (is_alone || nvt_request_is_shared(request->queue, &request->sqe))
         return false;
-    thread->has_freed = thread->is_fed_alone = true;
-    return true;
+    return thread->is_fed_alone = true;
 }
 
 static bool feed_places(struct nvt_thread *thread, bool is_alone)
 {
-    struct list_node *next;
+    struct list_node *node;
     bool any = false;
-    for (struct list_node *node = list_first(&thread->waiting_places); node; node = next) {
-        struct nvt_request *request = LIST_MEMBER(node, struct nvt_request, wait);
-        next = list_after(&thread->waiting_places, node);
-        if (is_put_off(request, is_alone) || !take_own_place(request))
+    while ((node = list_first(&thread->to_feed))) {
+        struct nvt_queue *queue = LIST_MEMBER(node, struct nvt_queue, feed);
+        struct nvt_request *request =
+            LIST_MEMBER(list_first(&queue->waiting_places), struct nvt_request, wait);
+        if (is_put_off(request, is_alone))
+            break;
+        if (!take_own_place(request)) {
+            set_to_feed(queue, false);
             continue;
+        }
         stop_waiting(request);
         nvt_request_go_on(request);
         any = true;
@@ -126,36 +151,47 @@ static bool feed_share(struct nvt_share *share, bool is_alone)
 {
     struct list_node *node = list_first(&share->starved);
     struct nvt_request *request = LIST_MEMBER(node, struct nvt_request, wait);
-    if (is_put_off(request, is_alone) || !take_pool_piece(request))
+    struct nvt_thread *thread = request->queue->thread;
+    if (!take_pool_piece(request)) {
+        if (nvt_share_miss_turn(share, request->data_bytes, thread->now_ns))
+            thread->has_freed = true;
         return false;
+    }
+    if (is_put_off(request, is_alone)) { /* nobody else takes anything until then */
+        nvt_memory_give_piece(request, request->data);
+        request->data = NULL;
+        request->pool_bytes = 0;
+        return false;
+    }
     stop_waiting(request);
+    nvt_share_end_turn(share);
     nvt_request_go_on(request);
     return true;
 }
 
-/* A request of each host. Which hosts wait may change meanwhile. */
-static bool feed_shares(struct nvt_shares *shares, bool is_alone)
+/* A request of the first host that finds memory. Which hosts wait may have changed by that. */
+static bool feed_next(const struct nvt_thread *thread, bool is_alone)
 {
-    bool any = false;
-    uint32_t count = 0;
-    struct list_node *node = list_first(&shares->turns);
-    for (; node; node = list_after(&shares->turns, node))
-        count++;
-    for (; count && (node = list_first(&shares->turns)); count--) {
-        list_remove(node);
-        list_append(&shares->turns, node);
-        any = feed_share(LIST_MEMBER(node, struct nvt_share, turn), is_alone) || any;
+    const struct list *turns = &thread->shares.turns;
+    struct list_node *next;
+    for (struct list_node *node = list_first(turns); node && !thread->is_fed_alone; node = next) {
+        next = list_after(turns, node);
+        if (feed_share(LIST_MEMBER(node, struct nvt_share, turn), is_alone))
+            return true;
     }
-    return any;
+    return false;
 }
 
 bool nvt_thread_feed(struct nvt_thread *thread, bool is_alone)
 {
-    if (!thread->has_freed)
+    bool any = false;
+    if (!thread->has_freed && list_is_empty(&thread->to_feed))
         return false;
-    thread->has_freed = thread->is_fed_alone = false;
-    bool any = feed_places(thread, is_alone);
-    while (feed_shares(&thread->shares, is_alone))
-        any = true;
-    return any;
+    thread->is_fed_alone = false;
+    if (thread->has_freed) {
+        thread->has_freed = false;
+        while (feed_next(thread, is_alone))
+            any = true;
+    }
+    return feed_places(thread, is_alone) || any;
 }

@@ -71,14 +71,14 @@ struct nvt_transport {
 struct nvt_thread {
     uint32_t number; /* in the target's */
     struct nvt_pool pool;
-    struct nvt_shares shares;   /* of the pool: what each host has, and who waits for more */
-    struct list waiting_places; /* requests that wait for a place of their queue */
-    bool has_freed;             /* memory, since they were fed */
-    bool is_fed_alone;          /* some of them are for when the other threads stand still */
-    struct nvt_uring *uring;    /* of backends; NULL where no backend needs it */
-    struct nvt_slices slices;   /* operations that take long */
-    uint64_t now_ns;            /* as of its loop's last turn */
-    uint64_t commands, errors;  /* counted */
+    struct nvt_shares shares;  /* of the pool: what each host has, and who waits for more */
+    bool has_freed;            /* memory of the pool, since those that wait were fed */
+    struct list to_feed;       /* queues whose requests wait for a place that is free again */
+    bool is_fed_alone;         /* some that wait are for when the other threads stand still */
+    struct nvt_uring *uring;   /* of backends; NULL where no backend needs it */
+    struct nvt_slices slices;  /* operations that take long */
+    uint64_t now_ns;           /* as of its loop's last turn */
+    uint64_t commands, errors; /* counted */
 };
 
 /* What requests of one thread have made of a namespace: a line of the cache for itself. */
@@ -223,6 +223,9 @@ struct nvt_queue {
     struct list with_host; /* requests whose data or answer the host has to take, the first first */
     struct nvt_region own; /* its places for data: [nvt_places_bytes(qid)] */
     uint32_t taken_places; /* bits */
+    struct list waiting_places; /* requests */
+    bool is_to_feed;            /* on the thread's list */
+    struct list_node feed;
     struct nvt_share *share;     /* of the pool; NULL before Connect */
     struct nvt_queue_auth *auth; /* NULL where the host need not prove itself */
 };

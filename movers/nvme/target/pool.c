@@ -33,14 +33,21 @@ void nvt_region_pin(struct nvt_region *region)
         sched_yield(); /* a slice of slices.h at most */
 }
 
+/* Of the list that a free piece is on. */
+static int32_t *first_of_list(struct nvt_pool *pool, int32_t at, int order)
+{
+    return at >> (ORDERS - 1) == pool->kept ? &pool->first_kept[order] : &pool->first[order];
+}
+
 static void push_block(struct nvt_pool *pool, int32_t at, int order)
 {
+    int32_t *first = first_of_list(pool, at, order);
     pool->state[at] = (uint8_t)(order + 1);
     pool->previous[at] = -1;
-    pool->next[at] = pool->first[order];
+    pool->next[at] = *first;
     if (pool->next[at] >= 0)
         pool->previous[pool->next[at]] = at;
-    pool->first[order] = at;
+    *first = at;
 }
 
 static void unlink_piece(struct nvt_pool *pool, int32_t at, int order)
@@ -48,7 +55,7 @@ static void unlink_piece(struct nvt_pool *pool, int32_t at, int order)
     if (pool->previous[at] >= 0)
         pool->next[pool->previous[at]] = pool->next[at];
     else
-        pool->first[order] = pool->next[at];
+        *first_of_list(pool, at, order) = pool->next[at];
     if (pool->next[at] >= 0)
         pool->previous[pool->next[at]] = pool->previous[at];
     pool->state[at] = 0;
@@ -59,7 +66,10 @@ int nvt_pool_init(struct nvt_pool *pool, size_t len_bytes)
     const size_t chunk = (size_t)1 << NVT_POOL_SHIFT_MAX;
     len_bytes = (len_bytes + chunk - 1) / chunk * chunk;
     const size_t pages = len_bytes >> NVT_POOL_SHIFT_MIN;
-    *pool = (struct nvt_pool){.chunks = (uint32_t)(len_bytes / chunk), .free_bytes = len_bytes};
+    *pool = (struct nvt_pool){.chunks = (uint32_t)(len_bytes / chunk),
+                              .free_bytes = len_bytes,
+                              .kept = -1,
+                              .last_kept = -1};
     void *base = mmap(NULL, len_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (base == MAP_FAILED)
         return -errno;
@@ -72,7 +82,7 @@ int nvt_pool_init(struct nvt_pool *pool, size_t len_bytes)
         return -ENOMEM;
     }
     for (int order = 0; order < ORDERS; order++)
-        pool->first[order] = -1;
+        pool->first[order] = pool->first_kept[order] = -1;
     for (uint32_t i = pool->chunks; i > 0; i--)
         push_block(pool, (int32_t)((i - 1) << (ORDERS - 1)), ORDERS - 1);
     return 0;
@@ -101,16 +111,16 @@ size_t nvt_pool_piece_bytes(size_t len_bytes)
     return (size_t)1 << (NVT_POOL_SHIFT_MIN + order_of(len_bytes));
 }
 
-uint8_t *nvt_pool_take(struct nvt_pool *pool, size_t len_bytes)
+static uint8_t *take_block(struct nvt_pool *pool, const int32_t *first, size_t len_bytes)
 {
     const int wanted = order_of(len_bytes);
     int order = wanted;
     assert(wanted < ORDERS);
-    while (order < ORDERS && pool->first[order] < 0)
+    while (order < ORDERS && first[order] < 0)
         order++;
     if (order == ORDERS)
         return NULL;
-    const int32_t at = pool->first[order];
+    const int32_t at = first[order];
     unlink_piece(pool, at, order);
     while (order > wanted) {
         order--;
@@ -119,6 +129,16 @@ uint8_t *nvt_pool_take(struct nvt_pool *pool, size_t len_bytes)
     pool->state[at] = (uint8_t)(IN_USE | (order + 1));
     pool->free_bytes -= (size_t)1 << (NVT_POOL_SHIFT_MIN + order);
     return pool->region.base + ((size_t)at << NVT_POOL_SHIFT_MIN);
+}
+
+uint8_t *nvt_pool_take(struct nvt_pool *pool, size_t len_bytes)
+{
+    return take_block(pool, pool->first, len_bytes);
+}
+
+uint8_t *nvt_pool_take_kept(struct nvt_pool *pool, size_t len_bytes)
+{
+    return take_block(pool, pool->first_kept, len_bytes);
 }
 
 void nvt_pool_give(struct nvt_pool *pool, uint8_t *piece)
@@ -137,4 +157,37 @@ void nvt_pool_give(struct nvt_pool *pool, uint8_t *piece)
         order++;
     }
     push_block(pool, at, order);
+}
+
+/* ---- a chunk that is kept ---- */
+
+/* Its free pieces go from the one kind of list to the other. */
+static void change_kept(struct nvt_pool *pool, int32_t chunk, int32_t kept)
+{
+    const int32_t begin = chunk << (ORDERS - 1), end = (chunk + 1) << (ORDERS - 1);
+    const int32_t before = pool->kept;
+    int order;
+    for (int32_t at = begin; at < end; at += 1 << order) {
+        order = (pool->state[at] & ~IN_USE) - 1;
+        if (pool->state[at] & IN_USE)
+            continue;
+        pool->kept = before;
+        unlink_piece(pool, at, order);
+        pool->kept = kept;
+        push_block(pool, at, order);
+    }
+    pool->kept = kept;
+}
+
+void nvt_pool_keep(struct nvt_pool *pool)
+{
+    assert(pool->kept < 0);
+    pool->last_kept = (int32_t)((uint32_t)(pool->last_kept + 1) % pool->chunks);
+    change_kept(pool, pool->last_kept, pool->last_kept);
+}
+
+void nvt_pool_keep_no_more(struct nvt_pool *pool)
+{
+    if (pool->kept >= 0)
+        change_kept(pool, pool->kept, -1);
 }

@@ -35,6 +35,8 @@ struct nvt_pool {
     uint8_t *state; /* of each 4 KiB: order + 1 where a piece in use or free begins; 0 within */
     int32_t *next, *previous; /* of free pieces, by 4 KiB; -1 ends */
     int32_t first[NVT_POOL_SHIFT_MAX - NVT_POOL_SHIFT_MIN + 1];
+    int32_t first_kept[NVT_POOL_SHIFT_MAX - NVT_POOL_SHIFT_MIN + 1];
+    int32_t kept, last_kept; /* a chunk by its number; -1: none */
 };
 
 /* Returns 0 or a negative errno. */
@@ -46,5 +48,13 @@ size_t nvt_pool_piece_bytes(size_t len_bytes);
 /* NULL: there is no such piece now. `len_bytes` is 1 to 1 MiB. */
 uint8_t *nvt_pool_take(struct nvt_pool *pool, size_t len_bytes);
 void nvt_pool_give(struct nvt_pool *pool, uint8_t *piece);
+
+/* From now on nvt_pool_take() takes nothing of the next chunk: what is given back there gathers, so
+ * that a large piece comes to be. One chunk at a time. */
+void nvt_pool_keep(struct nvt_pool *pool);
+/* It is for all again; nothing where none was kept. */
+void nvt_pool_keep_no_more(struct nvt_pool *pool);
+/* Of the kept chunk. NULL: there is no such piece in it yet. */
+uint8_t *nvt_pool_take_kept(struct nvt_pool *pool, size_t len_bytes);
 
 #endif

@@ -255,6 +255,7 @@ void nvt_queue_init(struct nvt_queue *queue)
 {
     list_init(&queue->requests);
     list_init(&queue->with_host);
+    list_init(&queue->waiting_places);
 }
 
 bool nvt_queue_gone(struct nvt_queue *queue)

@@ -20,8 +20,8 @@ int nvt_target_add_thread(struct nvt_target *target, size_t pool_bytes)
     assert(target->thread_count < NVT_THREADS_MAX);
     struct nvt_thread *thread = &target->threads[target->thread_count];
     *thread = (struct nvt_thread){.number = target->thread_count};
-    nvt_shares_init(&thread->shares);
-    list_init(&thread->waiting_places);
+    nvt_shares_init(&thread->shares, &thread->pool);
+    list_init(&thread->to_feed);
     nvt_slices_init(&thread->slices);
     const int rc = nvt_pool_init(&thread->pool, pool_bytes);
     target->thread_count += !rc;

@@ -105,6 +105,7 @@ static void share__a_host_whose_data_does_not_come_leaves_memory(void **state)
     holds = false;
     assert_int_equal(count, HELD_MAX);
     assert_int_equal(say(&far.io, &sqe), 0);
+    nvt_thread_feed(&target.threads[0], true);
     assert_int_equal(say(&near.io, &sqe), 0); /* at the same address */
     let_go(count);
 }
@@ -192,6 +193,39 @@ static void places__are_taken_in_turn(void **state)
     for (int i = 0; i < NVT_PLACES_ADMIN; i++)
         if (i != 1)
             nvt_request_end(identifies[i]);
+}
+
+/* A command of the admin queue that is for when the other threads stand still asks them to do so
+ * when there is memory for it, not whenever there is memory for somebody. */
+static void turns__stop_no_other_thread_in_vain(void **state)
+{
+    (void)state;
+    struct nvt_thread *thread = &target.threads[0];
+    struct nvf_sqe sqe = command(nvme_admin_identify, 0, 0, 4096);
+    sqe.cdw10 = htole32(NVME_IDENTIFY_CNS_CTRL);
+    struct nvt_request *identifies[NVT_PLACES_ADMIN];
+    holds_answers = true;
+    for (int i = 0; i < NVT_PLACES_ADMIN; i++) {
+        assert_int_equal(say(&admin, &sqe), WAITS);
+        identifies[i] = answering;
+    }
+    assert_int_equal(say(&admin, &sqe), WAITS);
+    holds_answers = false;
+    const struct nvf_sqe write = write_some();
+    holds = true;
+    assert_int_equal(say(&io_queue, &write), WAITS);
+    nvt_request_fetched(fetching, true);
+    nvt_thread_feed(thread, false);
+    assert_false(thread->is_fed_alone);
+    nvt_request_end(identifies[0]);
+    nvt_thread_feed(thread, false);
+    assert_true(thread->is_fed_alone);
+    const int before = answers;
+    nvt_thread_feed(thread, true);
+    assert_int_equal(answers, before + 1);
+    assert_false(thread->is_fed_alone);
+    for (int i = 1; i < NVT_PLACES_ADMIN; i++)
+        nvt_request_end(identifies[i]);
 }
 
 /* Requests of both wait: what becomes free is for the one that has less. */
@@ -325,6 +359,7 @@ int main(void)
         CASE(share__hosts_of_one_address_leave_memory_for_others),
         CASE(share__connect_and_admin_commands_need_none_of_the_pool),
         CASE(places__are_taken_in_turn),
+        CASE(turns__stop_no_other_thread_in_vain),
         CASE(turns__a_host_that_holds_more_comes_later),
         CASE(turns__go_on_behind_a_queue_that_has_gone),
         CASE(takes__too_late_ends_the_queue),
