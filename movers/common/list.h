@@ -46,6 +46,16 @@ static inline void list_remove(struct list_node *node)
     node->next = node->previous = NULL;
 }
 
+/* Those of `from` are on `list` then, which was empty. */
+static inline void list_take_all(struct list *list, struct list *from)
+{
+    if (list_is_empty(from))
+        return;
+    list->head = from->head;
+    list->head.next->previous = list->head.previous->next = &list->head;
+    list_init(from);
+}
+
 /* The first, NULL of an empty list. */
 static inline struct list_node *list_first(const struct list *list)
 {

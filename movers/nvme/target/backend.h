@@ -48,8 +48,10 @@ struct nvt_io {
     /* Not 0: nobody wants it any more, and it may end with that status before it is over. NULL: it
      * is always wanted. */
     uint16_t (*given_up)(const struct nvt_io *io);
+    const void *host; /* whose it is: hosts take turns */
     struct {
         struct list_node node;
+        struct list behind; /* other operations of its host */
         bool (*step)(struct nvt_io *io);
     } slice;        /* of slices.h */
     uint64_t moved; /* the backend's own */

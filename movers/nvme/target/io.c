@@ -140,6 +140,7 @@ static void give_to_backend(struct nvt_request *request)
     struct nvt_namespace *ns = request->ns;
     struct nvt_backend *backend = ns->backend;
     request->io.uring = request->queue->thread->uring;
+    request->io.host = request->queue->ctrl;
     request->io.slices = &request->queue->thread->slices;
     request->io.memory = backend->memory ? &ns->region : NULL;
     request->io.given_up = io_given_up;

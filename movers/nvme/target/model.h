@@ -221,6 +221,7 @@ struct nvt_queue {
     uint64_t heard_ns;  /* the last command */
     struct list requests;
     struct list with_host; /* requests whose data or answer the host has to take, the first first */
+    uint64_t took_ns;      /* when it has taken something */
     struct nvt_region own; /* its places for data: [nvt_places_bytes(qid)] */
     uint32_t taken_places; /* bits */
     struct list waiting_places; /* requests */

@@ -122,10 +122,10 @@ struct nvr_queue {
     struct list free_slots, blocked, answering; /* blocked: those that wait for room to send */
     struct ibv_send_wr *first_send, *last_send; /* its list in the outbox; NULL: it has none */
     struct list_node sending;                   /* of the queues that have one */
-    uint32_t sends_made;
-    bool is_inline;           /* the device takes responses inline */
-    uint32_t receives_taken;  /* by its capsules */
-    struct nvr_capsule *held; /* those that wait for a slot: a ring of [depth] */
+    uint32_t sends_made, silent_bytes;          /* of its list, since a signaled one */
+    bool is_inline;                             /* the device takes responses inline */
+    uint32_t receives_taken;                    /* by its capsules */
+    struct nvr_capsule *held;                   /* those that wait for a slot: a ring of [depth] */
     uint32_t held_first, held_count;
     bool is_listed, is_established, is_closing, is_over;
     bool is_expected; /* when it came, its host had a controller that lacked it (crowd.h) */

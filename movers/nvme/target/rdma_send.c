@@ -3,7 +3,8 @@
  * What a queue sends: READs of data, and answers, which are WRITEs of data and the SEND of a
  * response. They gather in a list for each queue pair, which is posted once a turn of the loop has
  * handled all that came. The device then has one call for many answers, and only the last of a list
- * is signaled: it tells that those before it are done, too.
+ * is signaled: it tells that those before it are done, too. Where they have much data, some between
+ * are, so that one sees a slow host take them.
  */
 #include <assert.h>
 #include <string.h>
@@ -11,7 +12,7 @@
 #include "common/minmax.h"
 #include "nvme/target/rdma.h"
 
-enum { LINE_BYTES = 64, WARM_BYTES = 512 };
+enum { LINE_BYTES = 64, WARM_BYTES = 512, SIGNALED_BYTES = 1 << 20 };
 
 static struct nvr_queue *queue_of(const struct nvt_request *request)
 {
@@ -30,6 +31,7 @@ static void post_list(struct nvr_queue *queue)
     struct ibv_send_wr *first = queue->first_send, *bad;
     queue->last_send->send_flags |= IBV_SEND_SIGNALED;
     queue->first_send = queue->last_send = NULL;
+    queue->silent_bytes = 0;
     /* The host may use an entry again as soon as it has the response: its receive comes first. */
     if (!nvr_receives_post(queue->receives, queue) || ibv_post_send(queue->qp, first, &bad))
         nvr_queue_fail(queue);
@@ -170,6 +172,12 @@ static void rdma_send_add_answer(struct nvr_queue *queue, struct nvr_slot *slot)
         add_data(queue, slot, mr, NVR_WR_SILENT, IBV_WR_RDMA_WRITE);
     nvt_request_response(request, &slot->response);
     add_response(queue, slot);
+    if (mr)
+        queue->silent_bytes += request->data_bytes;
+    if (queue->silent_bytes >= SIGNALED_BYTES) {
+        queue->last_send->send_flags |= IBV_SEND_SIGNALED;
+        queue->silent_bytes = 0;
+    }
     queue->sends_free -= slot->sends;
     slot->sent = ++queue->sends_made;
     list_append(&queue->answering, &slot->node);

@@ -12,14 +12,19 @@ static void target_run_request(struct nvt_request *request)
 
 /* ---- what the host is to take ---- */
 
-/* How long a host may take no data and no answer: 30 s, and less while others wait for the memory
- * that it holds, or for its requests to end. A host that is stopped for longer comes back by a new
- * connection. */
-enum { TAKES_MS = 30000, TAKES_WANTED_MS = 5000 };
+/*
+ * How long a host may take no data and no answer: 30 s, and less while others wait for the memory
+ * that it holds. One that takes something now and then is slow; it has longer for each. Whoever
+ * waits for a request to end waits less. A host that is stopped for longer comes back by a new
+ * connection.
+ */
+enum { TAKES_MS = 30000, TAKES_WANTED_MS = 5000, TAKES_EACH_MS = 300000, TAKES_AWAITED_MS = 5000 };
 #define NS_PER_MS 1000000ull
 
 static void hand_to_host(struct nvt_request *request)
 {
+    if (request->is_with_host) /* its data could not be fetched */
+        return;
     request->since_ns = request->queue->thread->now_ns;
     request->is_with_host = true;
     list_append(&request->queue->with_host, &request->wait);
@@ -27,9 +32,11 @@ static void hand_to_host(struct nvt_request *request)
 
 static void take_from_host(struct nvt_request *request)
 {
-    if (request->is_with_host)
-        list_remove(&request->wait);
+    if (!request->is_with_host)
+        return;
+    list_remove(&request->wait);
     request->is_with_host = false;
+    request->queue->took_ns = request->queue->thread->now_ns;
 }
 
 /* A preemption waits for it, or the end of its namespace; all threads take turns meanwhile. */
@@ -39,22 +46,36 @@ static bool holds_up_others(const struct nvt_request *request)
     return ns && (ns->is_removed || !list_is_empty(&ns->preemptors));
 }
 
-bool nvt_queue_is_stuck(const struct nvt_queue *queue, uint64_t now_ns)
+static bool is_over_since(uint64_t now_ns, uint64_t since_ns, uint64_t ms)
 {
-    const bool is_wanted =
-        queue->share && nvt_share_is_in_the_way(&queue->thread->shares, queue->share);
+    return now_ns > since_ns + ms * NS_PER_MS;
+}
+
+/* Someone waits for one of these to end: all of them where threads take turns for that. */
+static bool holds_up_too_long(const struct nvt_queue *queue, uint64_t now_ns)
+{
     const struct list_node *node = list_first(&queue->with_host); /* the oldest comes first */
-    for (; node; node = list_after(&queue->with_host, node)) {
+    for (; node && queue->target->serial; node = list_after(&queue->with_host, node)) {
         const struct nvt_request *request = LIST_MEMBER(node, struct nvt_request, wait);
-        if (now_ns <= request->since_ns + TAKES_WANTED_MS * NS_PER_MS)
+        if (!is_over_since(now_ns, request->since_ns, TAKES_AWAITED_MS))
             return false;
-        if (is_wanted || holds_up_others(request) ||
-            now_ns > request->since_ns + TAKES_MS * NS_PER_MS)
+        if (holds_up_others(request))
             return true;
-        if (!queue->target->serial) /* then nobody waits for one that came later */
-            return false;
     }
     return false;
+}
+
+bool nvt_queue_is_stuck(const struct nvt_queue *queue, uint64_t now_ns)
+{
+    const struct list_node *node = list_first(&queue->with_host);
+    if (!node)
+        return false;
+    const bool is_wanted =
+        queue->share && nvt_share_is_in_the_way(&queue->thread->shares, queue->share);
+    const uint64_t since_ns = LIST_MEMBER(node, struct nvt_request, wait)->since_ns;
+    const uint64_t still_ns = since_ns > queue->took_ns ? since_ns : queue->took_ns;
+    return is_over_since(now_ns, still_ns, is_wanted ? TAKES_WANTED_MS : TAKES_MS) ||
+           is_over_since(now_ns, since_ns, TAKES_EACH_MS) || holds_up_too_long(queue, now_ns);
 }
 
 void nvt_request_go_on(struct nvt_request *request)

@@ -302,6 +302,50 @@ static void takes__too_late_ends_the_queue(void **state)
     assert_int_equal(cuts, 1); /* the others are silent, and hold nothing */
 }
 
+/* Many writes, the data of one each ten seconds: nothing is as old as the oldest of the others. */
+static void takes__slowly_is_not_too_late(void **state)
+{
+    (void)state;
+    enum { WRITES = 20, EACH_S = 10 };
+    const struct nvf_sqe sqe = write_some();
+    uint64_t now_ns = 0;
+    holds = true;
+    for (int i = 0; i < WRITES; i++) {
+        assert_int_equal(say(&io_queue, &sqe), WAITS);
+        held[i] = fetching;
+    }
+    for (int i = 0; i < WRITES; i++) {
+        now_ns += EACH_S * SECOND_NS;
+        target.threads[0].now_ns = now_ns;
+        nvt_target_tick(&target, now_ns);
+        assert_int_equal(cuts, 0);
+        data_comes(held[i]);
+    }
+}
+
+/* It takes something now and then, and keeps what it does not take. */
+static void takes__something_each_time_and_not_all_ends_the_queue(void **state)
+{
+    (void)state;
+    enum { EACH_S = 20, TIMES = 14 };
+    const struct nvf_sqe sqe = write_some();
+    uint64_t now_ns = 0;
+    holds = true;
+    assert_int_equal(say(&io_queue, &sqe), WAITS);
+    held[0] = fetching;
+    for (int i = 0; i < TIMES; i++) {
+        assert_int_equal(say(&io_queue, &sqe), WAITS);
+        now_ns += EACH_S * SECOND_NS;
+        target.threads[0].now_ns = now_ns;
+        nvt_target_tick(&target, now_ns);
+        assert_int_equal(cuts, 0);
+        data_comes(fetching);
+    }
+    nvt_target_tick(&target, now_ns + (EACH_S + 1) * SECOND_NS);
+    assert_int_equal(cuts, 1);
+    data_comes(held[0]);
+}
+
 static void takes__too_late_ends_it_sooner_where_others_wait(void **state)
 {
     (void)state;
@@ -363,6 +407,8 @@ int main(void)
         CASE(turns__a_host_that_holds_more_comes_later),
         CASE(turns__go_on_behind_a_queue_that_has_gone),
         CASE(takes__too_late_ends_the_queue),
+        CASE(takes__slowly_is_not_too_late),
+        CASE(takes__something_each_time_and_not_all_ends_the_queue),
         CASE(takes__too_late_ends_it_sooner_where_others_wait),
         CASE(takes__an_answer_too_late_ends_the_controller_of_an_admin_queue),
         CASE(compare__finds_both_pieces),

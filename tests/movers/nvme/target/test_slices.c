@@ -156,6 +156,36 @@ static void slices__operations_take_turns(void **state)
     assert_int_equal(answers, before + 2);
 }
 
+/* One host has many under way, which are long. */
+static void slices__hosts_take_turns(void **state)
+{
+    (void)state;
+    enum { MANY = 20, TURNS = 3 };
+    struct nvt_queue admin2, queue2;
+    make_queue(&admin2, 0);
+    make_queue(&queue2, 1);
+    begin_as(&admin2, &queue2, 2);
+    memset(memory, 0x5a, SIZE);
+    slices_wait = true;
+    for (int i = 0; i < MANY; i++)
+        assert_int_equal(write_zeroes(0, SIZE / 2), WAITS);
+    struct nvf_sqe sqe = command(nvme_cmd_write_zeroes, NSID, 0, 0);
+    sqe.cdw10 = htole32((uint32_t)(SIZE / 2 / BLOCK));
+    sqe.cdw12 = htole32(TURNS * NVT_ZEROING_BYTES / BLOCK - 1);
+    assert_int_equal(say(&queue2, &sqe), WAITS);
+    const int before = answers;
+    for (int i = 0; i < 2 * TURNS; i++) {
+        assert_int_equal(answers, before);
+        assert_true(run_slice());
+    }
+    assert_int_equal(answers, before + 1);
+    assert_true(is_all(0, SIZE / 2, TURNS * NVT_ZEROING_BYTES));
+    run_slices();
+    assert_int_equal(answers, before + 1 + MANY);
+    assert_true(nvt_queue_gone(&queue2));
+    assert_true(nvt_queue_gone(&admin2));
+}
+
 static void begin_long_command(void)
 {
     memset(memory, 0x5a, SIZE);
@@ -276,6 +306,7 @@ int main(void)
         CASE(deallocate__keeps_pages_that_a_nic_has_pinned),
         CASE(slices__others_are_served_between),
         CASE(slices__operations_take_turns),
+        CASE(slices__hosts_take_turns),
         CASE(slices__end_with_their_queue),
         CASE(slices__end_with_their_namespace),
         CASE(slices__end_when_their_host_is_fenced),
