@@ -9,6 +9,8 @@
 #include "base/minmax.h"
 
 #define DOUBT_NS (10 * SW_NS_PER_S)
+#define VAIN_NS (2 * SW_NS_PER_S) /* once in this time may be in vain, whoever calls */
+#define VAIN_MAX_NS (2 * VAIN_NS)
 
 static bool is_from(const struct sw_caller *caller, const struct in6_addr *from)
 {
@@ -88,7 +90,18 @@ static bool callers_is_awaited(const struct sw_callers *callers, const struct sw
                                uint64_t now_ns)
 {
     return now_ns < caller->since_ns + callers->rule->grace_ns &&
+           callers->vain_until_ns < now_ns + VAIN_MAX_NS &&
            !is_doubted(callers, &caller->from, now_ns);
+}
+
+/* At once: strangers of many addresses would hold up all others with one after the other. */
+static void doubt_silent(struct sw_callers *callers, uint64_t now_ns)
+{
+    callers->vain_until_ns = sw_max_u64(callers->vain_until_ns, now_ns) + VAIN_NS;
+    for (const struct sw_caller *at = callers->oldest; at; at = at->newer)
+        if (now_ns >= at->since_ns + callers->rule->grace_ns &&
+            !is_doubted(callers, &at->from, now_ns))
+            sw_callers_doubt(callers, &at->from, now_ns);
 }
 
 /* Nobody knows the address of the next one: it may be any that has all of its places. */
@@ -112,8 +125,9 @@ void sw_callers_make_room(struct sw_callers *callers, const struct in6_addr *fro
     while ((caller = in_the_way(callers, from))) {
         const uint32_t before = callers->count;
         if (!rule->hear || rule->hear(caller)) {
-            if (!callers_is_awaited(callers, caller, now_ns))
-                sw_callers_doubt(callers, &caller->from, now_ns);
+            if (rule->grace_ns && now_ns >= caller->since_ns + rule->grace_ns &&
+                !is_doubted(callers, &caller->from, now_ns))
+                doubt_silent(callers, now_ns);
             rule->turn_away(caller);
         }
         assert(callers->count < before);

@@ -10,7 +10,8 @@
  *  - a caller that is to make room is heard first, as what it had to say may have come already;
  *  - a caller that came a moment ago makes no room, as its word may be under way: who calls next
  *    waits in the kernel. But not for an address whose callers went without a word lately: one that
- *    says nothing would hold up all others.
+ *    says nothing would hold up all others. Nor where that was in vain several times, for whatever
+ *    addresses.
  *  - a caller that says nothing for too long is turned away.
  *
  * So whoever proves itself at once gets in, however many others call. Each door guards its own
@@ -52,6 +53,7 @@ struct sw_callers {
         uint64_t until_ns;
     } doubts[SW_CALLERS_DOUBTED]; /* of addresses whose callers went without a word */
     uint32_t next_doubt;
+    uint64_t vain_until_ns; /* later the more often others were held up in vain */
 };
 
 /* Whether nobody is to be let in now: who makes room next may be about to speak. */

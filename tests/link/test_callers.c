@@ -189,6 +189,41 @@ static void await__none_of_an_address_that_went_without_a_word(void **state)
     assert_true(sw_callers_are_awaited(&door, later_ns)); /* that is forgotten */
 }
 
+static void await__none_of_all_that_went_without_a_word(void **state)
+{
+    (void)state;
+    struct in6_addr from;
+    door.rule = &kind;
+    for (uint32_t i = 0; i < PLACES; i++)
+        call_from(100 + i);
+    from = guests[0].place.from;
+    sw_callers_make_room(&door, &from, 150);
+    assert_int_equal(door.count, PLACES - 1);
+    for (uint32_t i = 0; i < PLACES; i++) /* they come again */
+        guests[i].place.since_ns = 150;
+    call_from(100)->place.since_ns = 150;
+    assert_false(sw_callers_are_awaited(&door, 151));
+}
+
+/* Each time other ones come, and say nothing. */
+static void await__nobody_where_it_is_in_vain_again_and_again(void **state)
+{
+    (void)state;
+    uint64_t now_ns = 0;
+    int held_up = 0;
+    door.rule = &kind;
+    for (uint32_t i = 0; i < STRANGERS / OF_ADDRESS; i++) {
+        struct in6_addr from;
+        for (int k = 0; k < OF_ADDRESS; k++)
+            call_from(i)->place.since_ns = now_ns;
+        held_up += sw_callers_are_awaited(&door, now_ns + 1);
+        from = guests[guest_count - 1].place.from;
+        now_ns += 100;
+        sw_callers_make_room(&door, &from, now_ns);
+    }
+    assert_in_range(held_up, 1, 4);
+}
+
 static void await__none_of_an_address_that_was_silent_to_the_end(void **state)
 {
     (void)state;
@@ -239,6 +274,8 @@ int main(void)
         cmocka_unit_test_setup(await__whoever_came_a_moment_ago_holds_up_the_next, open_door),
         cmocka_unit_test_setup(await__all_places_whoever_has_them, open_door),
         cmocka_unit_test_setup(await__none_of_an_address_that_went_without_a_word, open_door),
+        cmocka_unit_test_setup(await__none_of_all_that_went_without_a_word, open_door),
+        cmocka_unit_test_setup(await__nobody_where_it_is_in_vain_again_and_again, open_door),
         cmocka_unit_test_setup(await__none_of_an_address_that_was_silent_to_the_end, open_door),
         cmocka_unit_test_setup(remove__keeps_count_of_addresses, open_door),
         cmocka_unit_test_setup(tend__turns_away_who_is_silent_for_too_long, open_door),

@@ -38,7 +38,7 @@
 #define CALLERS 256u
 #define CALLERS_PARTS 16u /* and of the descriptors one in so many */
 #define ADDRESS_PARTS 2u  /* of these an address has one in so many */
-#define GRACE_NS (200 * SW_NS_PER_MS)
+#define GRACE_NS (100 * SW_NS_PER_MS)
 #define ACCEPTS 16 /* in one step */
 #define OWN_NAME "tcp"
 

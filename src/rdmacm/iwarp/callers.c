@@ -21,7 +21,7 @@
 #define WAITING_MAX 1024u
 #define WAITING_PARTS 8u
 #define ADDRESS_PARTS 2u
-#define GRACE_NS (200 * SW_NS_PER_MS)
+#define GRACE_NS (100 * SW_NS_PER_MS)
 
 static struct sw_ucm_stream *stream_of(struct sw_caller *caller)
 {

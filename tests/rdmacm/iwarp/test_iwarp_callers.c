@@ -27,7 +27,7 @@ enum {
     CROWD = 60,
     WAITING = DESCRIPTORS / 8 / 2, /* of one address */
     TRIES = 9,
-    PROMPT_MS = 100,
+    PROMPT_MS = 80,
     PATIENCE_MS = 30000
 };
 
