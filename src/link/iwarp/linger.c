@@ -2,8 +2,10 @@
 #include "link/iwarp/linger.h"
 
 #include <errno.h>
+#include <linux/sockios.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -17,7 +19,9 @@
 #define DROP_BYTES 4096u
 #define DROPS_MAX 64
 #define ENDS_MAX 1024u
-#define ENDS_PARTS 16u /* and of the descriptors one in so many */
+#define ENDS_PARTS 16u            /* and of the descriptors one in so many */
+#define LOSSES_MAX (4 * ENDS_MAX) /* from here on peers lose our last bytes */
+#define LOSSES_PARTS 4u
 
 struct socket_end {
     struct socket_end *next;
@@ -26,6 +30,7 @@ struct socket_end {
     size_t len, at;
     uint64_t until_ns;
     bool waits, has_ended;
+    bool is_delivered; /* all that we had to say */
 };
 
 static struct {
@@ -76,17 +81,35 @@ static void free_end(struct socket_end *end)
     free(end);
 }
 
-/* A peer that does not end keeps a descriptor: the oldest of too many goes. */
+/* To close a socket takes from the peer what it has not got yet, where it has said more itself. */
+static bool is_delivered(struct socket_end *end)
+{
+    int queued_bytes;
+    if (!end->is_delivered && end->has_ended)
+        end->is_delivered = ioctl(end->fd, SIOCOUTQ, &queued_bytes) || !queued_bytes;
+    return end->is_delivered;
+}
+
+/* A peer that does not end keeps a descriptor: the oldest of too many goes, of those that have
+ * nothing to lose if there are such ones. */
 static void bound_ends(void)
 {
     const uint32_t most = sw_fds_share(ENDS_PARTS, ENDS_MAX);
-    struct socket_end **at = &ends.list;
-    for (uint32_t i = 0; *at && i < most; i++)
-        at = &(*at)->next;
-    struct socket_end *end = *at;
-    if (!end)
+    struct socket_end **oldest = NULL, **delivered = NULL;
+    uint32_t count = 0;
+    for (struct socket_end **at = &ends.list; *at; at = &(*at)->next, count++)
+        oldest = at;
+    if (count <= most)
         return;
-    *at = end->next;
+    for (struct socket_end **at = &ends.list; *at; at = &(*at)->next)
+        if (is_delivered(*at))
+            delivered = at;
+    struct socket_end **out =
+        delivered || count <= sw_fds_share(LOSSES_PARTS, LOSSES_MAX) ? delivered : oldest;
+    if (!out)
+        return;
+    struct socket_end *end = *out;
+    *out = end->next;
     free_end(end);
 }
 
