@@ -38,12 +38,19 @@ static void hand_signal_on(int number, siginfo_t *info, void *context)
         raise(number);
 }
 
+/* Where memory itself has failed, the kernel names the page, of whatever size, and not the byte. */
+static bool is_of_access(const struct access *access, const siginfo_t *info)
+{
+    const bool names_page = info->si_code == BUS_MCEERR_AR || info->si_code == BUS_MCEERR_AO;
+    const uintptr_t page = names_page ? (uintptr_t)1 << info->si_addr_lsb : PAGE_BYTES;
+    const uintptr_t first = (uintptr_t)access->mapped & ~(page - 1);
+    return (uintptr_t)info->si_addr - first < (uintptr_t)access->mapped + access->len_bytes - first;
+}
+
 static void take_fault(int number, siginfo_t *info, void *context)
 {
     struct access *access = under_way;
-    const bool is_ours = access && info->si_code > 0 &&
-                         (uintptr_t)info->si_addr - (uintptr_t)access->mapped < access->len_bytes;
-    if (!is_ours)
+    if (!access || info->si_code <= 0 || !is_of_access(access, info))
         return hand_signal_on(number, info, context);
     under_way = NULL;
     pthread_sigmask(SIG_SETMASK, &((const ucontext_t *)context)->uc_sigmask, NULL);

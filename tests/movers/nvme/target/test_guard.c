@@ -93,6 +93,33 @@ static void guard__other_faults_are_handed_on(void **state)
     assert_int_equal(faults, 2);
 }
 
+/* The kernel's word for memory that has failed, which names the page. */
+static int8_t page_shift;
+
+static void take_fault_of_memory(int number, siginfo_t *info, void *context)
+{
+    info->si_code = BUS_MCEERR_AR;
+    info->si_addr = (void *)((uintptr_t)info->si_addr >> page_shift << page_shift);
+    info->si_addr_lsb = page_shift;
+    guard.sa_sigaction(number, info, context);
+}
+
+static void guard__knows_failed_memory_by_its_page(void **state)
+{
+    (void)state;
+    struct sigaction memory = {.sa_sigaction = take_fault_of_memory, .sa_flags = SA_SIGINFO};
+    uint8_t other[512];
+    sigaction(SIGBUS, &memory, NULL);
+    assert_int_equal(ftruncate(file, 2 * PAGE), 0);
+    for (page_shift = 12; page_shift <= 21; page_shift += 9) { /* 4 KiB and 2 MiB */
+        bool is_there = true;
+        if (!sigsetjmp(way_out, 1))
+            is_there = nvt_guard_read(other, mapped + 2 * PAGE + 1024, sizeof(other));
+        assert_false(is_there);
+        assert_int_equal(faults, 0);
+    }
+}
+
 static void *read_what_is_gone(void *arg)
 {
     uint8_t other[PAGE];
@@ -122,9 +149,8 @@ static void guard__threads_do_not_meet(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(guard__tells_of_pages_that_are_gone),
-        CASE(guard__touch_changes_nothing),
-        CASE(guard__other_faults_are_handed_on),
+        CASE(guard__tells_of_pages_that_are_gone), CASE(guard__touch_changes_nothing),
+        CASE(guard__other_faults_are_handed_on),   CASE(guard__knows_failed_memory_by_its_page),
         CASE(guard__threads_do_not_meet),
     };
     signal(SIGBUS, take_fault_of_program);
