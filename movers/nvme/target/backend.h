@@ -64,8 +64,7 @@ struct nvt_backend_setup {
     uint64_t size_bytes;  /* of what has none */
     uint32_t block_bytes; /* 0: as the backend finds best */
     bool is_read_only;
-    bool is_shared;                     /* other servers that say so, too, may serve it */
-    const struct nvt_backend *replaces; /* it takes the place of that one. NULL: of none */
+    bool is_shared;          /* other servers that say so, too, may serve it */
     uint32_t short_ppm;      /* of a million requests: the system is asked for a part alone */
     struct nvt_uring *uring; /* of the first thread */
 };
@@ -99,11 +98,10 @@ struct nvt_backend {
     struct nvt_claim *claim; /* of what has a path */
 };
 
-/* Opens what a text names (spec.h), to take the place of `replaces` (NULL: of nothing). Returns 0,
- * or a negative errno with `error` saying what happened and what mends it. */
-int nvt_backend_open(const struct nvt_backend_spec *spec, const struct nvt_backend *replaces,
-                     struct nvt_uring *uring, struct nvt_backend **out, char *error,
-                     size_t error_size);
+/* Opens what a text names (spec.h). Returns 0, or a negative errno with `error` saying what
+ * happened and what mends it. */
+int nvt_backend_open(const struct nvt_backend_spec *spec, struct nvt_uring *uring,
+                     struct nvt_backend **out, char *error, size_t error_size);
 
 /* NULL: there is no such kind. */
 const struct nvt_backend_ops *nvt_backend_find(const char *kind);

@@ -28,9 +28,8 @@ void nvt_backend_kinds(char *out, size_t size)
         at += (size_t)snprintf(out + at, size - at, "%s%s", i ? ", " : "", kinds[i]->kind);
 }
 
-int nvt_backend_open(const struct nvt_backend_spec *spec, const struct nvt_backend *replaces,
-                     struct nvt_uring *uring, struct nvt_backend **out, char *error,
-                     size_t error_size)
+int nvt_backend_open(const struct nvt_backend_spec *spec, struct nvt_uring *uring,
+                     struct nvt_backend **out, char *error, size_t error_size)
 {
     const char *kind = nvt_backend_kind_name(spec->kind);
     const struct nvt_backend_ops *ops = nvt_backend_find(kind);
@@ -55,7 +54,6 @@ int nvt_backend_open(const struct nvt_backend_spec *spec, const struct nvt_backe
                                             .block_bytes = spec->block_bytes,
                                             .is_read_only = spec->read_only,
                                             .is_shared = spec->shared,
-                                            .replaces = replaces,
                                             .short_ppm = spec->short_ppm,
                                             .uring = uring};
     struct nvt_backend *inner;

@@ -11,40 +11,78 @@
 #include "common/served.h"
 #include "nvme/target/backend.h"
 
-struct nvt_claim {
-    int fd;         /* has the lock */
-    uint32_t users; /* backends */
-    bool is_shared;
+struct claimed_file {
+    struct claimed_file *next;
+    int fd;                  /* has the lock */
+    uint32_t users, staying; /* claims; those of them that are not leaving */
+    bool is_shared;          /* with other servers */
 };
+
+struct nvt_claim {
+    struct claimed_file *file;
+    bool is_leaving;
+};
+
+/* Of the process, as its locks are. One thread at a time opens and closes backends (gate.h). */
+static struct claimed_file *files;
 
 static struct mover_serving claim_serving(bool is_shared)
 {
     return (struct mover_serving){.is_shared = is_shared, .share_option = ",shared"};
 }
 
-static bool is_of_file(const struct nvt_claim *claim, const char *path)
+/* A block device may have several nodes. */
+static bool is_same_file(const struct stat *a, const struct stat *b)
 {
-    struct stat mine, other;
-    return claim && !fstat(claim->fd, &mine) && !stat(path, &other) &&
-           mine.st_dev == other.st_dev && mine.st_ino == other.st_ino;
+    if (S_ISBLK(a->st_mode) && S_ISBLK(b->st_mode))
+        return a->st_rdev == b->st_rdev;
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+/* NULL: nobody has it here, or not only those who are leaving. */
+static struct claimed_file *find_left(const char *path)
+{
+    struct stat mine, wanted;
+    if (stat(path, &wanted))
+        return NULL;
+    struct claimed_file *file = files;
+    while (file && (file->staying || fstat(file->fd, &mine) != 0 || !is_same_file(&mine, &wanted)))
+        file = file->next;
+    return file;
 }
 
 /* To change a lock may lose it, where another server is faster. */
-static int share_claim(struct nvt_claim *claim, const char *path, bool is_shared, char *error,
-                       size_t error_size)
+static int share_lock(struct claimed_file *file, const char *path, bool is_shared, char *error,
+                      size_t error_size)
 {
-    const struct mover_serving before = claim_serving(claim->is_shared),
+    const struct mover_serving before = claim_serving(file->is_shared),
                                how = claim_serving(is_shared);
     char ignored[8];
     int rc = 0;
-    if (claim->is_shared != is_shared)
-        rc = mover_served_lock(claim->fd, path, &how, error, error_size);
-    if (rc) {
-        (void)mover_served_lock(claim->fd, path, &before, ignored, sizeof(ignored));
-        return rc;
+    if (file->is_shared != is_shared)
+        rc = mover_served_lock(file->fd, path, &how, error, error_size);
+    if (rc)
+        (void)mover_served_lock(file->fd, path, &before, ignored, sizeof(ignored));
+    else
+        file->is_shared = is_shared;
+    return rc;
+}
+
+static int lock_anew(const struct nvt_backend_setup *setup, bool is_shared,
+                     struct claimed_file **out, char *error, size_t error_size)
+{
+    const struct mover_serving how = claim_serving(is_shared);
+    struct claimed_file *file = malloc(sizeof(*file));
+    if (!file)
+        return -ENOMEM;
+    const int fd = mover_served_open(setup->path, setup->is_read_only ? O_RDONLY : O_RDWR, &how,
+                                     error, error_size);
+    if (fd < 0) {
+        free(file);
+        return fd;
     }
-    claim->is_shared = is_shared;
-    claim->users++;
+    *file = (struct claimed_file){.next = files, .fd = fd, .is_shared = is_shared};
+    *out = files = file;
     return 0;
 }
 
@@ -52,31 +90,58 @@ int nvt_claim_take(const struct nvt_backend_setup *setup, struct nvt_claim **out
                    size_t error_size)
 {
     const bool is_shared = setup->is_shared || setup->is_read_only;
-    const struct mover_serving how = claim_serving(is_shared);
-    struct nvt_claim *claim = setup->replaces ? setup->replaces->claim : NULL;
-    if (is_of_file(claim, setup->path)) {
-        const int rc = share_claim(claim, setup->path, is_shared, error, error_size);
-        *out = rc ? NULL : claim;
-        return rc;
-    }
-    claim = malloc(sizeof(*claim));
+    struct nvt_claim *claim = malloc(sizeof(*claim));
     if (!claim)
         return -ENOMEM;
-    const int fd = mover_served_open(setup->path, setup->is_read_only ? O_RDONLY : O_RDWR, &how,
-                                     error, error_size);
-    if (fd < 0) {
+    struct claimed_file *file = find_left(setup->path);
+    const int rc = file ? share_lock(file, setup->path, is_shared, error, error_size)
+                        : lock_anew(setup, is_shared, &file, error, error_size);
+    if (rc) {
         free(claim);
-        return fd;
+        return rc;
     }
-    *claim = (struct nvt_claim){.fd = fd, .users = 1, .is_shared = is_shared};
+    file->users++;
+    file->staying++;
+    *claim = (struct nvt_claim){.file = file};
     *out = claim;
     return 0;
 }
 
+static void close_claimed(struct claimed_file *file)
+{
+    struct claimed_file **at = &files;
+    while (*at != file)
+        at = &(*at)->next;
+    *at = file->next;
+    close(file->fd);
+    free(file);
+}
+
 void nvt_claim_release(struct nvt_claim *claim)
 {
-    if (!claim || --claim->users)
+    if (!claim)
         return;
-    close(claim->fd);
+    claim->file->staying -= !claim->is_leaving;
+    if (!--claim->file->users)
+        close_claimed(claim->file);
     free(claim);
+}
+
+void nvt_claim_leave(struct nvt_claim *claim)
+{
+    if (!claim || claim->is_leaving)
+        return;
+    claim->is_leaving = true;
+    claim->file->staying--;
+}
+
+bool nvt_claim_stay(struct nvt_claim *claim)
+{
+    if (!claim || !claim->is_leaving)
+        return true;
+    if (claim->file->staying)
+        return false;
+    claim->is_leaving = false;
+    claim->file->staying++;
+    return true;
 }

@@ -93,6 +93,7 @@ struct nvt_namespace {
     struct nvt_subsystem *subsystem; /* not of one that is removed: that may have gone */
     uint32_t nsid, ana_group;
     struct nvt_backend *backend;
+    char *opened;             /* what was opened as that: the text of the configuration */
     struct nvt_region region; /* of a backend that lies in memory */
     uint8_t uuid[16], nguid[16];
     uint8_t block_shift;

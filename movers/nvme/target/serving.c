@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "nvme/target/claim.h"
+
 /* One configuration on its way to be served. */
 struct step {
     struct nvr_serving *serving;
@@ -98,8 +100,7 @@ static void change_subsystem(struct step *step, const struct nvt_config_change *
 /* ---- namespaces ---- */
 
 static int open_backend(const struct step *step, const struct nvt_config_namespace *config,
-                        const struct nvt_namespace *old, struct nvt_backend **out, char *error,
-                        size_t error_bytes)
+                        struct nvt_backend **out, char *error, size_t error_bytes)
 {
     struct nvt_backend_spec *spec = malloc(sizeof(*spec)); /* has a path in it */
     if (!spec) {
@@ -108,10 +109,20 @@ static int open_backend(const struct step *step, const struct nvt_config_namespa
     }
     int rc = nvt_backend_spec_parse(config->backend, spec, error, error_bytes);
     if (!rc)
-        rc = nvt_backend_open(spec, old ? old->backend : NULL,
-                              &step->serving->server->threads[0].uring, out, error, error_bytes);
+        rc = nvt_backend_open(spec, &step->serving->server->threads[0].uring, out, error,
+                              error_bytes);
     free(spec);
     return rc;
+}
+
+/* It goes on, since what was to take its place cannot be served. */
+static void keep_namespace(struct step *step, struct nvt_namespace *ns)
+{
+    if (nvt_claim_stay(ns->backend->claim))
+        return;
+    tell_user(step->serving, true, "no namespace   %u: another one has %s now", ns->nsid,
+              ns->opened);
+    nvt_namespace_remove(ns);
 }
 
 /* The old one serves until the new one can. */
@@ -123,7 +134,7 @@ static void serve_namespace(struct step *step, struct nvt_subsystem *subsystem,
     struct nvt_namespace *old = subsystem->namespaces[config->nsid], *ns;
     struct nvt_config_subsystem *mine = nvt_config_find_subsystem(step->config, subsystem->nqn);
     struct nvt_config_namespace *entry = nvt_config_find_namespace(mine, config->nsid);
-    int rc = open_backend(step, config, old, &backend, error, sizeof(error));
+    int rc = open_backend(step, config, &backend, error, sizeof(error));
     if (!rc) {
         if (old)
             nvt_namespace_remove(old);
@@ -134,7 +145,9 @@ static void serve_namespace(struct step *step, struct nvt_subsystem *subsystem,
     step->failures += entry->is_failed;
     if (rc)
         tell_user(step->serving, true, "namespace %u: %s", config->nsid, error);
-    else
+    if (rc && subsystem->namespaces[config->nsid])
+        keep_namespace(step, old);
+    if (!rc)
         tell_user(step->serving, false, "namespace %-4u %-40s %llu blocks of %u bytes",
                   config->nsid, config->backend, (unsigned long long)ns->blocks,
                   1u << ns->block_shift);
@@ -167,6 +180,21 @@ static void change_namespace(struct step *step, const struct nvt_config_change *
     } else {
         serve_namespace(step, subsystem, config);
     }
+}
+
+/* What it has may be taken by others: namespaces change places, too. */
+static int let_go(void *context, const struct nvt_config_change *change)
+{
+    const struct step *step = context;
+    const struct nvt_config_namespace *old = change->old_namespace, *new = change->new_namespace;
+    if (change->of != NVT_OF_NAMESPACE || !old || old->nsid > NVT_NSID_MAX)
+        return 0;
+    const struct nvt_subsystem *subsystem =
+        nvt_subsystem_find(&step->serving->server->target, change->old_subsystem->nqn.text);
+    const struct nvt_namespace *ns = subsystem ? subsystem->namespaces[old->nsid] : NULL;
+    if (ns && (!new || !new->enable || change->aspects != NVT_ANA_DIFFERS))
+        nvt_claim_leave(ns->backend->claim);
+    return 0;
 }
 
 static int make_change(void *context, const struct nvt_config_change *change)
@@ -252,6 +280,7 @@ int nvr_serving_apply(struct nvr_serving *serving, struct nvt_config *config)
 {
     struct step step = {.serving = serving, .config = config};
     nvt_target_refresh(&serving->server->target, true);
+    nvt_config_diff(serving->config, config, let_go, &step);
     nvt_config_diff(serving->config, config, make_change, &step);
     set_secrets(&step);
     nvt_config_free(serving->config);

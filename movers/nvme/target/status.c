@@ -3,20 +3,16 @@
 
 #include <unistd.h>
 
-static json_t *namespace_status(const struct nvt_namespace *ns, const struct nvt_config *config)
+static json_t *namespace_status(const struct nvt_namespace *ns)
 {
-    const struct nvt_config_subsystem *subsystem =
-        nvt_config_find_subsystem(config, ns->subsystem->nqn);
-    const struct nvt_config_namespace *entry =
-        subsystem ? nvt_config_find_namespace(subsystem, ns->nsid) : NULL;
     const struct nvt_tally sum = nvt_namespace_sum(ns);
     char uuid[37];
     nvt_uuid_format(ns->uuid, uuid);
     return json_pack("{s:i, s:s, s:I, s:i, s:b, s:i, s:s, s:I, s:I, s:I, s:I}", "nsid",
-                     (int)ns->nsid, "backend", entry ? entry->backend : "", "blocks",
-                     (json_int_t)ns->blocks, "block_bytes", 1 << ns->block_shift, "read_only",
-                     (int)ns->is_read_only, "ana_group", (int)ns->ana_group, "uuid", uuid, "reads",
-                     (json_int_t)sum.reads, "writes", (json_int_t)sum.writes, "read_bytes",
+                     (int)ns->nsid, "backend", ns->opened, "blocks", (json_int_t)ns->blocks,
+                     "block_bytes", 1 << ns->block_shift, "read_only", (int)ns->is_read_only,
+                     "ana_group", (int)ns->ana_group, "uuid", uuid, "reads", (json_int_t)sum.reads,
+                     "writes", (json_int_t)sum.writes, "read_bytes",
                      (json_int_t)(sum.read_blocks << ns->block_shift), "written_bytes",
                      (json_int_t)(sum.written_blocks << ns->block_shift));
 }
@@ -37,8 +33,7 @@ static json_t *ctrl_status(const struct nvt_ctrl *ctrl)
                      (json_int_t)ctrl->keep_alive_ms, "errors", (json_int_t)ctrl->error_count);
 }
 
-static json_t *subsystem_status(const struct nvt_subsystem *subsystem,
-                                const struct nvt_config *config)
+static json_t *subsystem_status(const struct nvt_subsystem *subsystem)
 {
     json_t *hosts = json_array(), *namespaces = json_array(), *ctrls = json_array();
     for (const struct list_node *node = list_first(&subsystem->hosts); node;
@@ -46,8 +41,7 @@ static json_t *subsystem_status(const struct nvt_subsystem *subsystem,
         json_array_append_new(hosts, json_string(LIST_MEMBER(node, struct nvt_host, node)->nqn));
     for (uint32_t nsid = 1; nsid <= NVT_NSID_MAX; nsid++)
         if (subsystem->namespaces[nsid])
-            json_array_append_new(namespaces,
-                                  namespace_status(subsystem->namespaces[nsid], config));
+            json_array_append_new(namespaces, namespace_status(subsystem->namespaces[nsid]));
     for (const struct list_node *node = list_first(&subsystem->ctrls); node;
          node = list_after(&subsystem->ctrls, node))
         json_array_append_new(ctrls, ctrl_status(LIST_MEMBER(node, struct nvt_ctrl, node)));
@@ -91,7 +85,7 @@ json_t *nvr_status(const struct nvr_serving *serving)
          node = list_after(&target->subsystems, node)) {
         const struct nvt_subsystem *subsystem = LIST_MEMBER(node, struct nvt_subsystem, node);
         if (!subsystem->is_discovery)
-            json_array_append_new(subsystems, subsystem_status(subsystem, serving->config));
+            json_array_append_new(subsystems, subsystem_status(subsystem));
     }
     uint64_t commands = 0, errors = 0;
     for (uint32_t i = 0; i < target->thread_count; i++) {

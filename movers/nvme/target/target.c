@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "nvme/target/claim.h"
 #include "nvme/target/model.h"
 
 enum { LINE_BYTES = 64 };
@@ -317,7 +318,10 @@ int nvt_namespace_add(struct nvt_subsystem *subsystem, const struct nvt_config_n
     const uint32_t nsid = config->nsid;
     const bool is_free = nsid && nsid <= NVT_NSID_MAX && !subsystem->namespaces[nsid];
     struct nvt_namespace *ns = is_free ? aligned_alloc(LINE_BYTES, sizeof(*ns)) : NULL;
-    if (!ns) {
+    char *opened = strdup(config->backend ? config->backend : "");
+    if (!ns || !opened) {
+        free(ns);
+        free(opened);
         backend->ops->close(backend);
         return is_free ? -ENOMEM : -EEXIST;
     }
@@ -327,6 +331,7 @@ int nvt_namespace_add(struct nvt_subsystem *subsystem, const struct nvt_config_n
         .nsid = nsid,
         .ana_group = config->ana_grpid ? config->ana_grpid : 1,
         .backend = backend,
+        .opened = opened,
         .block_shift = (uint8_t)__builtin_ctz(backend->block_bytes),
         .is_read_only = backend->is_read_only,
         .region = {.base = backend->memory, .len_bytes = backend->size_bytes, .fixed_buffer = -1}};
@@ -348,6 +353,7 @@ static void free_namespace(struct nvt_namespace *ns)
         ns->target->transport->forget(&ns->region);
     ns->backend->ops->close(ns->backend);
     ns->target->serial--;
+    free(ns->opened);
     free(ns);
 }
 
@@ -357,6 +363,7 @@ void nvt_namespace_remove(struct nvt_namespace *ns)
     subsystem->namespaces[ns->nsid] = NULL;
     subsystem->namespace_count--;
     ns->is_removed = true;
+    nvt_claim_leave(ns->backend->claim);
     nvt_target_each_ctrl(subsystem->target, note_changed, ns);
     ns->target->serial++; /* who still has it sees when the last request is over */
     if (!nvt_namespace_sum(ns).users)

@@ -120,43 +120,131 @@ def shared(sidewire, path):
     return good
 
 
+def configure(file, backends):
+    """What a target serves: the text of the backend, by number."""
+    namespaces = [
+        {'nsid': nsid, 'enable': 1, 'device': {'path': backend}}
+        for nsid, backend in backends.items()
+    ]
+    subsystem = {'nqn': NQN, 'attr': {'allow_any_host': '1'}, 'namespaces': namespaces}
+    addr = {'trtype': 'rdma', 'adrfam': 'ipv4', 'traddr': '127.0.0.1', 'trsvcid': str(PORT)}
+    with open(file, 'w', encoding='ascii') as out:
+        json.dump(
+            {
+                'subsystems': [subsystem],
+                'ports': [{'portid': 1, 'addr': addr, 'subsystems': [NQN]}],
+            },
+            out,
+        )
+
+
+def reload(target, file, backends):
+    """What the target says to its new configuration."""
+    configure(file, backends)
+    target.said = ''
+    target.process.send_signal(signal.SIGHUP)
+    target.wait_for('read again')
+    return target.said
+
+
+def taken(said):
+    return 'read again\n' in said and 'locked' not in said
+
+
+def served_now(target):
+    """What it says that it serves."""
+    status = json.loads(target.control('status -o json')[1])
+    return {ns['nsid']: ns['backend'] for ns in status['subsystems'][0]['namespaces']}
+
+
 def replaced(sidewire, path):
     """A namespace is opened anew while the old one serves."""
     file = path + '.json'
-
-    def write(backend):
-        namespace = {'nsid': 1, 'enable': 1, 'device': {'path': backend}}
-        subsystem = {
-            'nqn': NQN,
-            'attr': {'allow_any_host': '1'},
-            'namespaces': [namespace],
-        }
-        addr = {'trtype': 'rdma', 'adrfam': 'ipv4', 'traddr': '127.0.0.1', 'trsvcid': str(PORT)}
-        with open(file, 'w') as out:
-            json.dump(
-                {
-                    'subsystems': [subsystem],
-                    'ports': [{'portid': 1, 'addr': addr, 'subsystems': [NQN]}],
-                },
-                out,
-            )
-
-    write(f'file:{path}')
+    configure(file, {1: f'file:{path}'})
     target = Target(sidewire, 0, '--config', file)
     good = say(target.serves, 'a configuration is served', target.said)
     for backend in f'file:{path},bs=512', f'nvram:{path}', f'nvram:{path},ro', f'file:{path}':
-        write(backend)
-        target.said = ''
-        target.process.send_signal(signal.SIGHUP)
-        target.wait_for('read again')
-        good &= say(
-            'read again\n' in target.said and 'locked' not in target.said,
-            f'{backend} takes the place of what served the file before',
-            target.said,
-        )
+        said = reload(target, file, {1: backend})
+        good &= say(taken(said), f'{backend} takes the place of what served the file before', said)
     other = Target(sidewire, PORT + 1, '--namespace', f'file:{path}')
     good &= say(not other.serves and names(other.said, path, target), 'and has its lock')
     other.end()
+    target.end()
+    return good
+
+
+def swapped(sidewire, path):
+    """Namespaces that change places have each other's files."""
+    file, more = path + '.json', path + '-2'
+    with open(more, 'wb') as out:
+        out.truncate(2 << 20)
+    first = {1: f'file:{path}', 2: f'file:{more}'}
+    second = {1: f'file:{more}', 2: f'file:{path}'}
+    configure(file, first)
+    target = Target(sidewire, 0, '--config', file)
+    good = True
+    for wanted in second, first:
+        said = reload(target, file, wanted)
+        good &= say(taken(said) and served_now(target) == wanted, 'two files change places', said)
+    said = reload(target, file, {1: f'file:{more}', 2: f'file:{path}-gone'})
+    good &= say(
+        'no namespace   2' in said and served_now(target) == {1: f'file:{more}'},
+        'one whose file was taken, and whose own is not there, does not serve it besides',
+        said,
+        served_now(target),
+    )
+    reload(target, file, first)
+    said = reload(target, file, {1: f'file:{path}-gone', 2: f'file:{path}'})
+    good &= say(
+        served_now(target) == first and 'this process' in said,
+        'one that goes on keeps its file, and that is shown',
+        said,
+        served_now(target),
+    )
+    target.end()
+    return good
+
+
+def load(sidewire, target):
+    """Reads that take half a second each, and are under way when it returns."""
+    words = '-a 127.0.0.1 --iodepth 8 --runtime 30'.split()
+    host = subprocess.Popen(
+        [sidewire, 'nvme', 'bench', *words, '-s', str(PORT), '-n', NQN],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    for _ in range(300):
+        status = json.loads(target.control('status -o json')[1])
+        if sum(ns['reads'] for ns in status['subsystems'][0]['namespaces']) > 8:
+            return host
+        time.sleep(0.1)
+    say(False, 'the load does not begin')
+    return host
+
+
+def busy(sidewire, path):
+    """A file is served anew while requests to it are under way where it was served before."""
+    file, slow = path + '.json', f'file:{path},delay=500ms'
+    configure(file, {1: slow})
+    target = Target(sidewire, 0, '--config', file)
+    host = load(sidewire, target)
+    said = reload(target, file, {2: slow})
+    good = say(
+        taken(said) and served_now(target) == {2: slow}, 'a busy file gets another number', said
+    )
+    host.kill()
+    host.wait()
+    reload(target, file, {1: slow})
+    host = load(sidewire, target)
+    code, text = target.control('remove --namespace 1')
+    good &= say(not code, 'a busy file is removed', text)
+    code, text = target.control(f'add --namespace {slow}')
+    good &= say(not code, 'and added again at once', text)
+    other = Target(sidewire, PORT + 1, '--namespace', f'file:{path}')
+    good &= say(not other.serves and names(other.said, path, target), 'for that target alone')
+    other.end()
+    host.kill()
+    host.wait()
     target.end()
     return good
 
@@ -206,7 +294,7 @@ def main():
         path = os.path.join(folder, 'disk')
         with open(path, 'wb') as file:
             file.truncate(1 << 20)
-        for case in refused, killed, shared, replaced, starved:
+        for case in refused, killed, shared, replaced, swapped, busy, starved:
             good &= case(sidewire, path)
     return not good
 
