@@ -25,7 +25,8 @@ SECONDS = 60
 LAST_SECONDS = 15
 TRIES = 20
 REFUSED = re.compile(r'RDMA_CM_EVENT_REJECTED; error: -111|Connection refused')
-HASTY = 'RDMA_CM_EVENT_CONNECT_ERROR, error: -22'
+# By librdmacm's events, and as rsockets tell the same error of a connection.
+HASTY = re.compile(r'RDMA_CM_EVENT_CONNECT_ERROR, error: -22|rpoll: Invalid argument')
 CLOSED = 'Failed to close connection between server and client'
 # fio's client says it, and then waits for ever: it acknowledges -1 events before it destroys the CQ
 LAST_SEND = 'cq completion status 2(local QP operation error)'
@@ -178,7 +179,7 @@ def is_of_siw(server, said):
     came = ALL_SENDS_CAME if '--verify' in server else ALL_CAME
     return (
         REFUSED.search(said)
-        or HASTY in said
+        or HASTY.search(said)
         or CLOSED in said
         or (LAST_SEND in said and came.search(said))
     )
