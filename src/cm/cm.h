@@ -287,6 +287,8 @@ enum sw_cm_mad_fault sw_cm_receive(struct sw_cm *cm, const struct sw_cm_path *pa
 /* When tick() has something to do; UINT64_MAX: never. Changes with every other call. */
 uint64_t sw_cm_due_ns(const struct sw_cm *cm);
 void sw_cm_tick(struct sw_cm *cm, uint64_t now_ns);
+/* What the id said last has left once more, by another way than send(). */
+void sw_cm_count_copy(struct sw_cm_id *id);
 
 /* REQs and SIDR_REQs whose service id is `service_id` in the bits of `mask` come to this listener;
  * UINT64_MAX: in all bits. One listener a service id: who else is meant, incoming() may decide. */

@@ -203,6 +203,11 @@ static void time_out(struct sw_cm *cm, struct sw_cm_id *id, uint64_t now_ns)
     arm_timer(cm, id, id->resend_ns, now_ns);
 }
 
+void sw_cm_count_copy(struct sw_cm_id *id)
+{
+    id->copies++;
+}
+
 uint64_t sw_cm_due_ns(const struct sw_cm *cm)
 {
     return cm->timers.first ? cm->timers.first->due_ns : UINT64_MAX;

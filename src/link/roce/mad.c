@@ -49,12 +49,11 @@ void sw_roce_deliver_mad(const struct sw_arrival *arrival, const struct sw_packe
         mad_take_message(take, arrival, packet->payload);
 }
 
-static void mad_send_message(struct sw_roce_path *path, const uint8_t mad[SW_MAD_BYTES])
+static struct sw_packet mad_packet_of(const uint8_t mad[SW_MAD_BYTES])
 {
     static _Atomic uint32_t psn;
-    uint8_t header[SW_HEADERS_MAX];
     const struct sw_opcode *opcode = sw_opcode_find(SW_SERVICE_UD, SW_PACKET_SEND, SW_ONLY, 0);
-    const struct sw_packet packet = {
+    return (struct sw_packet){
         .opcode = opcode,
         .bth = {.opcode = opcode->number,
                 .mig_req = true,
@@ -65,6 +64,24 @@ static void mad_send_message(struct sw_roce_path *path, const uint8_t mad[SW_MAD
         .payload_len = SW_MAD_BYTES,
         .payload = mad,
     };
+}
+
+size_t sw_roce_mad_packet(const struct sw_icrc_flow *flow, const uint8_t mad[SW_MAD_BYTES],
+                          uint8_t packet[SW_ROCE_MAD_PACKET_BYTES])
+{
+    const struct sw_packet from = mad_packet_of(mad);
+    struct sw_icrc_stem stem = {0};
+    const size_t headers_len = sw_packet_encode_headers(&from, packet, SW_HEADERS_MAX);
+    const size_t len = headers_len + SW_MAD_BYTES + SW_ICRC_BYTES;
+    memcpy(packet + headers_len, mad, SW_MAD_BYTES);
+    sw_icrc_seal(flow, &stem, 0, packet, len);
+    return len;
+}
+
+static void mad_send_message(struct sw_roce_path *path, const uint8_t mad[SW_MAD_BYTES])
+{
+    uint8_t header[SW_HEADERS_MAX];
+    const struct sw_packet packet = mad_packet_of(mad);
     struct iovec piece = {(void *)mad, SW_MAD_BYTES};
     const struct sw_outgoing out = {
         .path = path,
