@@ -43,6 +43,13 @@ extern _Atomic uint64_t sw_fault_word;
  * address, which says no more than EFAULT. */
 bool sw_fault_probe(const void *at, size_t len_bytes);
 
+/* Before the kernel copies from what has been probed since `mark`: no page is replaced until
+ * sw_fault_let_go(), and one that is missing is EFAULT to the kernel. False: one was replaced or
+ * put back since, or is just being; probe again. The holder touches nothing guarded, and does not
+ * wait: who faults waits for it. */
+bool sw_fault_hold(uint64_t mark);
+void sw_fault_let_go(void);
+
 /* Before an access. */
 static inline uint64_t sw_fault_mark(void)
 {

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "device/memory/mr_impl.h"
+#include "device/memory/view.h"
 #include "device/queue/qp_impl.h"
 
 struct sw_gather {
@@ -38,6 +39,15 @@ static inline struct sw_gather sw_gather_posted(const struct sw_qp *qp,
 {
     return (struct sw_gather){.inline_bytes = sw_gather_local(qp, wr, 0),
                               .inline_len = wr->sg_list->length};
+}
+
+/* Whether some of it is accessed by a view. */
+static inline bool sw_gather_has_view(const struct sw_gather *gather)
+{
+    for (uint32_t i = 0; i < gather->sge_count; i++)
+        if (sw_view_is_of(gather->sges[i].lkey))
+            return true;
+    return false;
 }
 
 /* A run of local bytes from `offset`, at most *len_bytes (shortened). NULL: a key does not allow

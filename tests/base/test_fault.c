@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Files that lose pages under a mapping: each case is a child, as it may well die. */
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,6 +22,14 @@
 #include "base/sigbus.h"
 
 enum { BYTES = 65536, PAGE = 4096 };
+
+static int kernel_page = PAGE;
+
+/* Instead of libc's: that of another kernel. */
+int getpagesize(void)
+{
+    return kernel_page;
+}
 
 static uint8_t *map_file(int *fd)
 {
@@ -176,6 +187,135 @@ static void sw_fault_unguard__while_a_page_is_replaced(void **state)
     assert_int_equal(run_child(unguard_while_replaced), 0);
 }
 
+/* As on a kernel of larger pages, of which mremap() moves whole ones only. */
+static void lose_large_page(void)
+{
+    enum { LARGE = 4 * PAGE };
+    int fd;
+    uint8_t *file = map_file(&fd),
+            *room = mmap(NULL, 2 * BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uint8_t *base = room + LARGE - (uintptr_t)room % LARGE;
+    kernel_page = LARGE;
+    if (room == MAP_FAILED ||
+        mremap(file, BYTES, BYTES, MREMAP_MAYMOVE | MREMAP_FIXED, base) != base ||
+        !sw_fault_guard(base, BYTES) || ftruncate(fd, 0))
+        _exit(1);
+    const uint64_t before = sw_fault_mark();
+    base[PAGE] = 1;
+    const uint64_t mark = sw_fault_mark();
+    base[0] = base[LARGE - 1] = 2; /* in the same page */
+    if (mark == before || sw_fault_mark() != mark)
+        _exit(2);
+    if (sw_fault_judge(before, base + LARGE - 1, 1) != SW_FAULT_LOST || ftruncate(fd, BYTES) ||
+        store(base, 3, LARGE) != SW_FAULT_NONE || !file_has(fd, LARGE - 1, 3))
+        _exit(3);
+}
+
+static void sw_fault_guard__a_kernel_of_larger_pages(void **state)
+{
+    (void)state;
+    assert_int_equal(run_child(lose_large_page), 0);
+}
+
+/* The kernel copies from the page at `at`: -1 is EFAULT. */
+static ssize_t let_kernel_copy(const uint8_t *at)
+{
+    int ends[2];
+    if (pipe(ends))
+        _exit(90);
+    const ssize_t done = write(ends[1], at, 1);
+    close(ends[0]);
+    close(ends[1]);
+    return done;
+}
+
+static void hold_while_another_faults(void)
+{
+    int fd;
+    pthread_t thread;
+    uint8_t *base = map_file(&fd);
+    if (!sw_fault_guard(base, BYTES) || !sw_fault_probe(base, BYTES))
+        _exit(1);
+    const uint64_t mark = sw_fault_mark();
+    if (!sw_fault_hold(mark) || ftruncate(fd, 0) ||
+        pthread_create(&thread, NULL, fault_and_do_not_judge, base + PAGE))
+        _exit(2);
+    while (sw_fault_mark() == mark)
+        sched_yield();
+    usleep(20000); /* which it takes to replace the page, if it does */
+    if (let_kernel_copy(base + PAGE) != -1)
+        _exit(3);
+    sw_fault_let_go();
+    pthread_join(thread, NULL);
+    if (let_kernel_copy(base + PAGE) != 1 || sw_fault_hold(mark))
+        _exit(4);
+    if (sw_fault_probe(base + PAGE, 1) || !sw_fault_hold(sw_fault_mark()))
+        _exit(5);
+    sw_fault_let_go();
+}
+
+static void sw_fault_hold__another_thread_faults(void **state)
+{
+    (void)state;
+    assert_int_equal(run_child(hold_while_another_faults), 0);
+}
+
+static void let_go_in_parent(void)
+{
+    int fd, status;
+    uint8_t *base = map_file(&fd);
+    if (!sw_fault_guard(base, BYTES) || !sw_fault_hold(sw_fault_mark()))
+        _exit(1);
+    const pid_t child = fork();
+    if (child == 0) /* nobody lets go here */
+        _exit(!sw_fault_guard(base, BYTES) || ftruncate(fd, 0) ||
+              store(base, 1, 1) != SW_FAULT_LOST);
+    if (waitpid(child, &status, 0) != child || status)
+        _exit(2);
+}
+
+static void sw_fault_hold__a_forked_child_holds_nothing(void **state)
+{
+    (void)state;
+    assert_int_equal(run_child(let_go_in_parent), 0);
+}
+
+/* Now not one more page can be mapped. */
+static void have_no_room(void)
+{
+    unsigned long pages;
+    FILE *file = fopen("/proc/self/statm", "re");
+    if (!file || fscanf(file, "%lu", &pages) != 1)
+        _exit(90);
+    const struct rlimit limit = {pages * PAGE, RLIM_INFINITY};
+    if (setrlimit(RLIMIT_AS, &limit))
+        _exit(91);
+}
+
+static void lose_range_for_good(void)
+{
+    int fds[2];
+    uint8_t *lost = map_file(&fds[0]), *other = map_file(&fds[1]);
+    if (!sw_fault_guard(lost, BYTES) || !sw_fault_guard(other, BYTES) || ftruncate(fds[0], 0))
+        _exit(1);
+    have_no_room();
+    if (store(lost + PAGE, 1, 1) != SW_FAULT_LOST || store(lost, 1, 1) != SW_FAULT_LOST)
+        _exit(2);
+    if (store(other, 2, BYTES) != SW_FAULT_NONE || !file_has(fds[1], PAGE, 2) ||
+        !sw_fault_hold(sw_fault_mark()))
+        _exit(3);
+    sw_fault_let_go();
+    sw_fault_unguard(lost);
+    if (sw_fault_mark() & 1)
+        _exit(4);
+}
+
+static void sw_fault_judge__a_range_that_is_lost_for_good(void **state)
+{
+    (void)state;
+    assert_int_equal(run_child(lose_range_for_good), 0);
+}
+
 static uint8_t *shared_base;
 static int shared_fd;
 static atomic_bool is_over;
@@ -284,6 +424,10 @@ int main(void)
         cmocka_unit_test(sw_fault_judge__who_meets_anothers_fault_goes_again),
         cmocka_unit_test(sw_fault_judge__more_pages_than_are_kept),
         cmocka_unit_test(sw_fault_unguard__while_a_page_is_replaced),
+        cmocka_unit_test(sw_fault_guard__a_kernel_of_larger_pages),
+        cmocka_unit_test(sw_fault_hold__another_thread_faults),
+        cmocka_unit_test(sw_fault_hold__a_forked_child_holds_nothing),
+        cmocka_unit_test(sw_fault_judge__a_range_that_is_lost_for_good),
         cmocka_unit_test(sw_fault_judge__threads_that_fault_at_once),
         cmocka_unit_test(sw_fault_guard__others_die_as_before),
         cmocka_unit_test(sw_fault_guard__a_handler_that_was_there_before),

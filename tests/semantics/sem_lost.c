@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,7 @@ enum {
     BLOCKS_AFTER = 1 << 12,  /* after the memory was mapped */
     BY_THE_ENGINE = 1 << 13, /* the program sleeps meanwhile */
     GROWS_AGAIN = 1 << 14,   /* the file was made shorter, instead of a full file system */
+    FOUND_BEFORE = 1 << 15,  /* by the other thread, before the request is made */
 };
 
 enum road { MAPPED, CMA, EXECUTED };
@@ -401,6 +403,116 @@ static void hole_b(int sock, int param)
     rig_close(&rig);
 }
 
+/* ---- a page that another thread has found missing ---- */
+
+#define PAGE 4096u
+
+static struct {
+    uint8_t *view; /* by which requests access A's pages */
+    int fd;
+    atomic_int state; /* 1: the other thread shall find the first page missing; 2: it has */
+} found;
+
+/* The other mapping of A's file. */
+static uint8_t *find_view(const uint8_t *own)
+{
+    char line[512];
+    uint8_t *view = NULL;
+    FILE *maps = fopen("/proc/self/maps", "re");
+    VU_TRUE(maps);
+    while (!view && fgets(line, sizeof(line), maps)) {
+        uint8_t *start = (uint8_t *)strtoull(line, NULL, 16);
+        if (strstr(line, "/memfd:lost") && start != own)
+            view = start;
+    }
+    fclose(maps);
+    VU_TRUE(view);
+    return view;
+}
+
+/* Its access leaves other memory in the place of the page, which is there again by then. */
+static void *find_missing(void *arg)
+{
+    static uint8_t bytes[2 * PAGE];
+    memset(bytes, 0xa1, sizeof(bytes));
+    while (atomic_load(&found.state) != 1)
+        sched_yield();
+    VU_EQ(ftruncate(found.fd, 0), 0);
+    (void)*(volatile uint8_t *)found.view;
+    VU_EQ(ftruncate(found.fd, LOST_BYTES), 0);
+    VU_EQ(pwrite(found.fd, bytes, sizeof(bytes), 0), sizeof(bytes));
+    atomic_store(&found.state, 2);
+    return arg;
+}
+
+static void let_find(void)
+{
+    atomic_store(&found.state, 1);
+    while (atomic_load(&found.state) != 2)
+        sched_yield();
+}
+
+/* Who looks at the second page has looked at the first one. */
+static void on_second_page(int number)
+{
+    (void)number;
+    let_find();
+    mprotect(found.view + PAGE, PAGE, PROT_READ | PROT_WRITE);
+}
+
+/* A WRITE from two pages. */
+static void found_a(int sock, int param)
+{
+    struct rig rig;
+    pthread_t thread;
+    rig_open(&rig, sock, NULL);
+    found.fd = open_file(param);
+    uint8_t *bytes = mmap(NULL, LOST_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, found.fd, 0);
+    struct ibv_mr *mr = ibv_reg_mr(rig.ep.qp->pd, bytes, LOST_BYTES, VU_ACCESS_ALL);
+    VU_TRUE(bytes != MAP_FAILED && mr);
+    memset(bytes, 0xa1, 2 * PAGE);
+    found.view = find_view(bytes);
+    const struct sigaction act = {.sa_handler = on_second_page};
+    VU_EQ(sigaction(SIGSEGV, &act, NULL), 0);
+    struct vu_send first = rig_send(&rig, IBV_WR_RDMA_WRITE, 0, 2 * PAGE, PAGE);
+    rig_post(&rig, &first); /* from then on who posts also sends, and takes the signal */
+    vu_expect(rig.ep.scq, 0, IBV_WC_SUCCESS);
+    VU_EQ(pthread_create(&thread, NULL, find_missing, NULL), 0);
+    struct ibv_sge sges[] = {{(uintptr_t)bytes, 2048, mr->lkey},
+                             {(uintptr_t)bytes + PAGE, 2048, mr->lkey}};
+    struct ibv_send_wr wr = {.wr_id = 1,
+                             .sg_list = sges,
+                             .num_sge = 2,
+                             .opcode = IBV_WR_RDMA_WRITE,
+                             .send_flags = IBV_SEND_SIGNALED,
+                             .wr.rdma = {rig.peer.addr, rig.peer.rkey}},
+                       *bad;
+    if (param & FOUND_BEFORE)
+        let_find();
+    else
+        VU_EQ(mprotect(found.view + PAGE, PAGE, PROT_NONE), 0);
+    VU_EQ(ibv_post_send(rig.ep.qp, &wr, &bad), 0);
+    vu_expect(rig.ep.scq, 1, IBV_WC_SUCCESS);
+    pthread_join(thread, NULL);
+    vu_barrier(sock);
+    vu_barrier(sock);
+    close(found.fd);
+    ibv_dereg_mr(mr);
+    munmap(bytes, LOST_BYTES);
+    rig_close(&rig);
+}
+
+static void found_b(int sock, int param)
+{
+    struct rig rig;
+    (void)param;
+    rig_open(&rig, sock, NULL);
+    vu_barrier(sock);
+    rig_bytes(&rig, 0, PAGE, 0xa1);
+    vu_barrier(sock);
+    rig_close(&rig);
+}
+
 #define HOLE(name, param)                                               \
     {                                                                   \
         "missing_pages__" name, hole_a, hole_b, SEM_PROCESSES | (param) \
@@ -440,5 +552,7 @@ const struct sem_case sem_lost[] = {
     OWN("an_atomic", IBV_WR_ATOMIC_FETCH_AND_ADD),
     OWN("a_send", IBV_WR_SEND),
     OWN("who_blocks_all_signals", IBV_WR_RDMA_READ | BLOCKS_BEFORE),
+    {"own_memory__another_thread_finds_it_missing", found_a, found_b, SEM_PROCESSES},
+    {"own_memory__another_thread_found_it_missing", found_a, found_b, SEM_PROCESSES | FOUND_BEFORE},
     {0},
 };

@@ -207,10 +207,7 @@ static uint8_t *response_place(struct sw_iwarp_connection *c, const struct sw_dd
     struct sw_gather gather = sw_gather_of(c->qp, sw_iwarp_sq_position(c, position));
     uint64_t run = len_bytes;
     uint8_t *va = sw_gather_at(&gather, offset + from, IBV_ACCESS_LOCAL_WRITE, &run);
-    for (uint32_t i = 0; i < gather.sge_count; i++)
-        if (sw_view_is_of(gather.sges[i].lkey))
-            return NULL;
-    return run == len_bytes ? va : NULL;
+    return run == len_bytes && !sw_gather_has_view(&gather) ? va : NULL;
 }
 
 uint8_t *sw_iwarp_place_of(struct sw_iwarp_connection *c, const struct sw_ddp_segment *segment,

@@ -13,7 +13,6 @@
 #include "base/fault.h"
 #include "base/guarded_copy.h"
 #include "base/minmax.h"
-#include "base/payload.h"
 #include "device/memory/mr_impl.h"
 #include "device/memory/view.h"
 #include "device/queue/counters.h"
@@ -230,52 +229,64 @@ static bool void_piece(struct sw_iwarp_connection *c, struct sw_iwarp_piece *pie
     return true;
 }
 
+/* What the kernel is given at once. */
+struct list {
+    struct iovec iov[IOV_MAX_PIECES];
+    uint32_t count;
+    bool by_view; /* some of it may be taken away */
+};
+
 /* Of a READ's answer. */
 static bool add_answer_memory(struct sw_iwarp_connection *c, struct sw_iwarp_piece *piece,
-                              struct iovec *iov, uint32_t *count)
+                              struct list *list)
 {
     const uint8_t *from =
         piece->is_void ? NULL : sw_iwarp_readable(c, piece->at, piece->len_bytes, piece->rkey);
-    if (from && sw_view_is_of(piece->rkey) && !sw_fault_probe(from, piece->len_bytes))
+    const bool by_view = from && sw_view_is_of(piece->rkey);
+    if (by_view && !sw_fault_probe(from, piece->len_bytes))
         from = NULL;
     if (!from && !piece->is_void && !void_piece(c, piece))
         return false;
-    iov[(*count)++] = (struct iovec){from ? (void *)from : (void *)zeros, piece->len_bytes};
+    list->by_view |= by_view;
+    list->iov[list->count++] =
+        (struct iovec){from ? (void *)from : (void *)zeros, piece->len_bytes};
     return true;
 }
 
-/* Adds a piece's memory; false: a key does not allow it any more. */
+/* Adds a piece's memory; false: a key does not allow it any more, or it is lost. */
 static bool transmit_add_memory(struct sw_iwarp_connection *c, struct sw_iwarp_piece *piece,
-                                struct iovec *iov, uint32_t *count)
+                                struct list *list)
 {
     if (piece->source == SW_PAYLOAD_MEMORY)
-        return add_answer_memory(c, piece, iov, count);
+        return add_answer_memory(c, piece, list);
     struct sw_gather gather = sw_gather_of(c->qp, sw_iwarp_sq_position(c, piece->position));
+    const bool by_view = sw_gather_has_view(&gather);
     uint64_t at = piece->at, left = piece->len_bytes;
-    while (left && *count < IOV_MAX_PIECES) {
+    list->by_view |= by_view;
+    while (left && list->count < IOV_MAX_PIECES) {
         uint64_t run = left;
         uint8_t *from = sw_gather_at(&gather, at, 0, &run);
-        if (!from)
+        if (!from || (by_view && !sw_fault_probe(from, run)))
             return false;
-        iov[(*count)++] = (struct iovec){from, run};
+        list->iov[list->count++] = (struct iovec){from, run};
         at += run;
         left -= run;
     }
     return true;
 }
 
-static bool list_pieces(struct sw_iwarp_connection *c, struct iovec iov[IOV_MAX_PIECES],
-                        uint32_t *count)
+static bool list_pieces(struct sw_iwarp_connection *c, struct list *list)
 {
     struct sw_iwarp_outgoing *out = &c->out;
-    *count = 0;
-    for (uint32_t i = out->first; i < out->count && *count < IOV_MAX_PIECES; i++) {
+    list->count = 0;
+    list->by_view = false;
+    for (uint32_t i = out->first; i < out->count && list->count < IOV_MAX_PIECES; i++) {
         struct sw_iwarp_piece *piece = &out->pieces[i];
         if (piece->source == SW_PAYLOAD_BYTES)
-            iov[(*count)++] = (struct iovec){out->bytes + piece->at, piece->len_bytes};
-        else if (!transmit_add_memory(c, piece, iov, count))
+            list->iov[list->count++] = (struct iovec){out->bytes + piece->at, piece->len_bytes};
+        else if (!transmit_add_memory(c, piece, list))
             return false;
-        if (*count == IOV_MAX_PIECES)
+        if (list->count == IOV_MAX_PIECES)
             break; /* the last one may not be there as a whole */
     }
     return true;
@@ -296,14 +307,14 @@ static void pass_sent(struct sw_iwarp_outgoing *out, size_t sent)
 }
 
 /* Leaves no more than `len` bytes in the list. */
-static void shorten_list(struct iovec *iov, uint32_t *count, size_t len)
+static void shorten_list(struct list *list, size_t len)
 {
-    for (uint32_t i = 0; i < *count; i++) {
-        if (iov[i].iov_len >= len) {
-            iov[i].iov_len = len;
-            *count = i + 1;
+    for (uint32_t i = 0; i < list->count; i++) {
+        if (list->iov[i].iov_len >= len) {
+            list->iov[i].iov_len = len;
+            list->count = i + 1;
         }
-        len -= iov[i].iov_len;
+        len -= list->iov[i].iov_len;
     }
 }
 
@@ -319,17 +330,32 @@ static size_t allowed_by_pace(struct sw_iwarp_connection *c)
     return sw_iwarp_pacing_allows(&c->pacing, sw_clock_ns(), !c->is_watched, SIZE_MAX);
 }
 
+/* What was found there is what the kernel copies, or it finds nothing: then it is looked again. */
+static ssize_t send_listed(struct sw_iwarp_connection *c, size_t allowed)
+{
+    struct list list;
+    ssize_t sent = -EAGAIN;
+    for (int i = 0; i < SW_FAULT_TRIES; i++) {
+        const uint64_t mark = sw_fault_mark();
+        if (!list_pieces(c, &list))
+            return -EFAULT;
+        if (list.by_view && !sw_fault_hold(mark))
+            continue;
+        shorten_list(&list, allowed);
+        sent = sw_iwarp_socket_send_pieces(c->fd, list.iov, list.count);
+        if (list.by_view)
+            sw_fault_let_go();
+        if (sent != -EFAULT || !list.by_view)
+            return sent;
+    }
+    return sent;
+}
+
 /* How many bytes the kernel has taken, or a negative errno. */
 static ssize_t transmit_send_list(struct sw_iwarp_connection *c, size_t allowed)
 {
-    struct iovec iov[IOV_MAX_PIECES];
-    uint32_t count;
-    ssize_t sent = -EFAULT;
     sw_mr_serve_begin(c->qp->index);
-    if (list_pieces(c, iov, &count)) {
-        shorten_list(iov, &count, allowed);
-        sent = sw_iwarp_socket_send_pieces(c->fd, iov, count);
-    }
+    const ssize_t sent = send_listed(c, allowed);
     sw_mr_serve_end(c->qp->index);
     if (sent > 0)
         sw_iwarp_pacing_charge(&c->pacing, (size_t)sent,
@@ -409,17 +435,22 @@ enum sw_iwarp_life sw_iwarp_transmit(struct sw_iwarp_connection *c, bool *moved)
 uint8_t *sw_iwarp_copy_rest(struct sw_iwarp_connection *c, size_t *len)
 {
     const struct sw_iwarp_outgoing *out = &c->out;
-    struct iovec iov[IOV_MAX_PIECES];
-    uint32_t count;
+    struct list list;
+    size_t bytes_len = 0;
     *len = 0;
-    if (out->first == out->count || !list_pieces(c, iov, &count))
+    if (out->first == out->count || !list_pieces(c, &list))
         return NULL;
-    for (uint32_t i = 0; i < count; i++)
-        *len += iov[i].iov_len;
-    uint8_t *bytes = malloc(*len), *to = bytes;
-    for (uint32_t i = 0; bytes && i < count; i++) {
-        sw_payload_copy(to, iov[i].iov_base, iov[i].iov_len);
-        to += iov[i].iov_len;
+    for (uint32_t i = 0; i < list.count; i++)
+        bytes_len += list.iov[i].iov_len;
+    uint8_t *bytes = malloc(bytes_len);
+    for (uint32_t i = 0; bytes && i < list.count; i++) {
+        const struct iovec *piece = &list.iov[i];
+        if (!sw_guarded_copy(bytes + *len, piece->iov_base, piece->iov_len, piece->iov_base)) {
+            free(bytes);
+            *len = 0;
+            return NULL;
+        }
+        *len += piece->iov_len;
     }
     return bytes;
 }

@@ -223,6 +223,22 @@ enum sw_step sw_reach_judge(struct sw_direct_qp *d, uint64_t mark, const void *r
 /* How long memory of a region may be out of reach before that is an error. */
 #define FAULT_PATIENCE_NS (50 * SW_NS_PER_MS)
 
+/* What the kernel has copied from or to our memory by a page that another thread's fault had
+ * replaced, is copied again. */
+static enum sw_step judge_cma(struct sw_direct_qp *d, uint64_t mark, const uint8_t *local,
+                              uint64_t len_bytes)
+{
+    switch (sw_fault_judge(mark, local, len_bytes)) {
+    case SW_FAULT_NONE:
+        return SW_STEP_DONE;
+    case SW_FAULT_AGAIN:
+        return SW_STEP_BLOCKED;
+    case SW_FAULT_LOST:
+        break;
+    }
+    return sw_step_local_error(d, IBV_WC_LOC_PROT_ERR);
+}
+
 /* One system call; *moved may fall short. */
 static enum sw_step move_cma(struct sw_direct_qp *d, uint8_t *local, uint64_t remote,
                              uint64_t len_bytes, bool to_local, uint64_t *moved)
@@ -230,12 +246,13 @@ static enum sw_step move_cma(struct sw_direct_qp *d, uint8_t *local, uint64_t re
     if (!to_local && sw_move_gate_bars(d->peer->pub, remote, len_bytes))
         return SW_STEP_BLOCKED;
     struct iovec here = {local, len_bytes}, there = {(void *)(uintptr_t)remote, len_bytes};
+    const uint64_t mark = sw_fault_mark();
     ssize_t count = to_local ? process_vm_readv(d->peer->pid, &here, 1, &there, 1, 0)
                              : process_vm_writev(d->peer->pid, &here, 1, &there, 1, 0);
     if (count > 0) {
         *moved = (uint64_t)count;
         d->send.fault_ns = 0;
-        return SW_STEP_DONE;
+        return judge_cma(d, mark, local, *moved);
     }
     if (errno == EFAULT) {
         if (!sw_fault_probe(local, len_bytes))

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
+#include "base/guarded_copy.h"
 #include "base/minmax.h"
 #include "device/memory/mr_impl.h"
 #include "device/memory/view.h"
@@ -28,53 +29,55 @@
 #define PIECES_MAX 40u      /* of one packet: a request's elements, and to spare */
 #define APART_PACKETS 1024u /* that leave by themselves once something was sent again */
 
-/* Whether memory that can be taken away is there: before the kernel gets its address. */
-static bool emit_is_there(const struct sw_gather *gather, const uint8_t *from, uint64_t len_bytes)
-{
-    for (uint32_t i = 0; i < gather->sge_count; i++)
-        if (sw_view_is_of(gather->sges[i].lkey))
-            return sw_fault_probe(from, len_bytes);
-    return true;
-}
+/* Of one packet, or of a run. */
+struct payload {
+    struct iovec pieces[PIECES_MAX];
+    bool by_view; /* it may be taken away: each packet's is copied to `bytes` first */
+    struct iovec copied;
+    uint8_t bytes[SW_PACKET_PAYLOAD_MAX];
+};
 
 /* The pieces of a request's bytes, those of a whole run. 0: a key does not allow it. */
 static uint32_t gather_pieces(struct sw_roce_qp *r, const struct sw_emission *emission,
-                              struct iovec pieces[PIECES_MAX])
+                              struct payload *payload)
 {
     struct sw_gather gather = sw_gather_of(r->qp, emission->position + r->offset);
     uint64_t at = emission->offset;
     uint64_t left = (uint64_t)emission->packet.payload_len * emission->count;
     uint32_t count = 0;
+    payload->by_view = sw_gather_has_view(&gather);
     for (; left && count < PIECES_MAX; count++) {
         uint64_t run = left;
         uint8_t *from = sw_gather_at(&gather, at, 0, &run);
-        if (!from || !emit_is_there(&gather, from, run))
+        if (!from || (payload->by_view && !sw_fault_probe(from, run)))
             return 0;
-        pieces[count] = (struct iovec){from, run};
+        payload->pieces[count] = (struct iovec){from, run};
         at += run;
         left -= run;
     }
     return left ? 0 : count;
 }
 
-/* Points to the payload, which nobody may take away while the QP is locked. */
+/* Points to the payload, whose keys stay good while the QP is locked. */
 static bool find_payload(struct sw_roce_qp *r, const struct sw_emission *emission,
-                         struct iovec pieces[PIECES_MAX], struct sw_outgoing *out)
+                         struct payload *payload, struct sw_outgoing *out)
 {
     out->payload_bytes = emission->packet.payload_len;
+    payload->by_view = false;
     switch (emission->source) {
     case SW_PAYLOAD_NONE:
         return true;
     case SW_PAYLOAD_BYTES:
-        pieces[0] = (struct iovec){(void *)emission->bytes, out->payload_bytes};
+        payload->pieces[0] = (struct iovec){(void *)emission->bytes, out->payload_bytes};
         out->piece_count = 1;
         return true;
     case SW_PAYLOAD_REQUEST:
-        out->piece_count = gather_pieces(r, emission, pieces);
+        out->piece_count = gather_pieces(r, emission, payload);
         return out->piece_count;
     case SW_PAYLOAD_MEMORY:
         out->piece_count = 1;
-        return sw_roce_read(r, emission, pieces);
+        payload->by_view = sw_view_is_of(emission->rkey);
+        return sw_roce_read(r, emission, payload->pieces);
     }
     return false;
 }
@@ -94,21 +97,41 @@ static uint32_t cut_pieces(struct iovec **from, uint32_t len_bytes, struct iovec
     return count;
 }
 
-/* The packets of a run; `out` has the headers of the first, and the pieces of all. */
-static void emit_add_run(const struct sw_qp *qp, struct sw_batch *batch,
+/* What another thread's fault shows in the place of a page must not leave, and a packet cannot be
+ * taken back. False: it is lost. */
+static bool copy_view(struct sw_outgoing *out, struct payload *payload)
+{
+    payload->copied = (struct iovec){payload->bytes, 0};
+    for (uint32_t i = 0; i < out->piece_count; i++) {
+        const struct iovec *piece = &out->pieces[i];
+        if (!sw_guarded_copy(payload->bytes + payload->copied.iov_len, piece->iov_base,
+                             piece->iov_len, piece->iov_base))
+            return false;
+        payload->copied.iov_len += piece->iov_len;
+    }
+    out->pieces = &payload->copied;
+    out->piece_count = 1;
+    return true;
+}
+
+/* The packets of a run of requests; `out` has the headers of the first. */
+static bool emit_add_run(const struct sw_qp *qp, struct sw_batch *batch,
                          const struct sw_emission *emission, struct sw_outgoing out,
-                         uint8_t header[SW_HEADERS_MAX], struct iovec pieces[PIECES_MAX])
+                         uint8_t header[SW_HEADERS_MAX], struct payload *payload)
 {
     struct sw_packet packet = emission->packet;
-    struct iovec own[PIECES_MAX], *from = pieces;
-    out.pieces = own;
+    struct iovec own[PIECES_MAX], *from = payload->pieces;
     for (uint32_t left = emission->count; left; left--) {
         sw_packet_ask(header, packet.bth.ack_req && left == 1);
+        out.pieces = own;
         out.piece_count = cut_pieces(&from, packet.payload_len, own);
+        if (payload->by_view && !copy_view(&out, payload))
+            return false;
         sw_roce_add(qp, batch, &packet, &out);
         sw_packet_step(packet.opcode, header, packet.payload_len);
         packet.bth.psn = sw_psn_add(packet.bth.psn, 1);
     }
+    return true;
 }
 
 /* Whether a packet may become part of a joint one. Faults are injected packet by packet. */
@@ -140,12 +163,12 @@ enum added { ADDED, ADDED_LAST_WORD, NOT_ADDED };
 static enum added add_emission(struct sw_roce_qp *r, struct sw_batch *batch,
                                struct sw_emission *emission, bool ack_waits)
 {
-    struct iovec pieces[PIECES_MAX];
+    struct payload payload;
     uint8_t header[SW_HEADERS_MAX];
     enum added result = ADDED;
     struct sw_outgoing out = {.path = &r->path,
                               .header = header,
-                              .pieces = pieces,
+                              .pieces = payload.pieces,
                               .begins_message = emission->begins_message,
                               .joins = may_join(r, emission),
                               .joint_bytes = emission->joint_bytes,
@@ -153,7 +176,8 @@ static enum added add_emission(struct sw_roce_qp *r, struct sw_batch *batch,
     bool reads = emission->source == SW_PAYLOAD_MEMORY;
     if (reads)
         sw_mr_serve_begin(r->qp->index);
-    if (!find_payload(r, emission, pieces, &out)) {
+    if (!find_payload(r, emission, &payload, &out) ||
+        (payload.by_view && emission->count == 1 && !copy_view(&out, &payload))) {
         const uint8_t refusal = sw_verdict_rules[SW_NAK_ACCESS].aeth_syndrome;
         if (!reads)
             result = NOT_ADDED;
@@ -164,10 +188,10 @@ static enum added add_emission(struct sw_roce_qp *r, struct sw_batch *batch,
     if (result != NOT_ADDED) {
         out.header_bytes =
             (uint32_t)sw_packet_encode_headers(&emission->packet, header, sizeof(header));
-        if (emission->count > 1)
-            emit_add_run(r->qp, batch, emission, out, header, pieces);
-        else
+        if (emission->count == 1)
             sw_roce_add(r->qp, batch, &emission->packet, &out);
+        else if (!emit_add_run(r->qp, batch, emission, out, header, &payload))
+            result = NOT_ADDED;
     }
     if (reads)
         sw_mr_serve_end(r->qp->index);

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "device/memory/view.h"
 #include "device/serve/execute.h"
 #include "link/direct/bind/connection.h"
 #include "link/direct/bind/step.h"
@@ -500,6 +501,54 @@ static void sw_reach_move__by_cma_across_rungs(void **state)
     stop_playing(p);
 }
 
+static void *touch(void *at)
+{
+    *(volatile uint8_t *)at = 9;
+    return NULL;
+}
+
+/* Another thread's fault has replaced the page that the kernel copies to. */
+static void sw_reach_move__by_cma_to_a_page_that_was_lost(void **state)
+{
+    struct rig *rig = *state;
+    struct played *p = play();
+    struct sw_mr *mr = NULL;
+    pthread_t thread;
+    uint8_t theirs[64], came[sizeof(theirs)];
+    const int fd = memfd_create("lost", MFD_CLOEXEC);
+    assert_true(fd >= 0 && ftruncate(fd, PAGE) == 0);
+    uint8_t *bytes = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    assert_int_equal(sw_mr_reg(rig->pd, bytes, PAGE, (uintptr_t)bytes, IBV_ACCESS_LOCAL_WRITE, &mr),
+                     0);
+    struct ibv_sge sge = {(uintptr_t)bytes, sizeof(theirs), sw_mr_key(mr)};
+    assert_true(sw_view_is_of(sge.lkey));
+    const struct sw_gather gather = {.sges = &sge, .sge_count = 1, .pd = rig->pd->id};
+    uint32_t done = 0;
+    memset(theirs, 'r', sizeof(theirs));
+    p->peer.pid = getpid();
+    atomic_store(&p->peer.can_cma, true);
+    p->mr->va = (uintptr_t)theirs;
+    p->mr->extent_count = 0;
+    assert_int_equal(ftruncate(fd, 0), 0);
+    assert_int_equal(
+        pthread_create(&thread, NULL, touch, bytes + sw_view_shift[sw_key_index(sge.lkey)]), 0);
+    pthread_join(thread, NULL);
+    assert_int_equal(ftruncate(fd, PAGE), 0);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(sw_reach_move(&p->d, &gather, 0, p->mr, IOVA, sizeof(theirs), true, &done),
+                         i ? SW_STEP_DONE : SW_STEP_BLOCKED);
+    assert_int_equal(pread(fd, came, sizeof(came), 0), sizeof(came));
+    assert_memory_equal(came, theirs, sizeof(came));
+    sw_lock_release(&rig->qp->lock);
+    sw_lock_release(&rig->other->lock);
+    sw_mr_dereg(mr);
+    sw_lock_acquire(&rig->other->lock);
+    sw_lock_acquire(&rig->qp->lock);
+    munmap(bytes, PAGE);
+    close(fd);
+    stop_playing(p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -519,6 +568,7 @@ int main(void)
         rig_test(sw_reach_move__in_steps_of_the_budget),
         rig_test(sw_reach_move__to_local_needs_the_right),
         rig_test(sw_reach_move__by_cma_across_rungs),
+        rig_test(sw_reach_move__by_cma_to_a_page_that_was_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
