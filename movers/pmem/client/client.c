@@ -112,6 +112,8 @@ static enum sw_pmem_status start_and_wait(const struct sw_pmem_options *options,
         *pmem = p;
         return SW_PMEM_OK;
     }
+    if (status == SW_PMEM_TIMEOUT && p->error.status == SW_PMEM_REFUSED)
+        status = p->error.status; /* it was full all the while */
     if (status == SW_PMEM_TIMEOUT)
         pmc_fail(error, status, "%s does not answer within %u ms", p->where,
                  options->connect_timeout_ms);

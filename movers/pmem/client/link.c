@@ -152,6 +152,7 @@ static void server_rejected(struct pmc_client *c, const struct rdma_cm_event *ev
     if (!reason)
         return pmc_lost(&c->pmem, SW_PMEM_UNREACHABLE,
                         "nobody serves at %s; there: sidewire pmem serve", c->pmem.where);
+    c->pmem.is_full = reason == PMF_REASON_MANY;
     pmc_lost(&c->pmem, SW_PMEM_REFUSED, "%s refuses: %s", c->pmem.where, pmf_reason_text(reason));
 }
 

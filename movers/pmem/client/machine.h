@@ -74,7 +74,9 @@ struct sw_pmem {
     struct sw_pmem_info info;
     uint8_t next_instance[16];
     struct pmf_range ranges[SW_PMEM_RANGES_MAX];
-    uint64_t lost_ns, link_deadline_ns, retry_ns;
+    uint64_t began_ns, lost_ns, link_deadline_ns, retry_ns;
+    bool is_full;         /* the server, just now: set before pmc_lost() */
+    uint32_t turned_away; /* for that, in a row */
 
     enum pmc_stage stage;
     bool has_flush, has_atomic; /* of the device */

@@ -5,9 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/minmax.h"
 #include "pmem/client/machine.h"
 
-enum { RETRY_MS = 100 };
+enum { RETRY_MS = 100, FULL_SHIFT_MAX = 2 };
 
 bool pmc_init(struct sw_pmem *p, const struct pmc_port *port, const struct sw_pmem_options *options)
 {
@@ -24,10 +25,21 @@ void pmc_free(struct sw_pmem *p)
     free(p->results);
 }
 
+/* The first connection has to come within its time. */
+static bool is_first_try(const struct sw_pmem *p)
+{
+    return p->state == SW_PMEM_CONNECTING && !p->options.keeps_trying;
+}
+
 void pmc_connect(struct sw_pmem *p)
 {
+    const uint64_t now = p->port->now_ns();
+    if (!p->began_ns)
+        p->began_ns = now;
     p->stage = PMC_RESOLVING;
-    p->link_deadline_ns = p->port->now_ns() + p->options.connect_timeout_ms * PMC_MS;
+    p->is_full = false;
+    p->link_deadline_ns =
+        (is_first_try(p) ? p->began_ns : now) + p->options.connect_timeout_ms * PMC_MS;
     p->port->start(p);
 }
 
@@ -38,13 +50,25 @@ static void state_end_connection(struct sw_pmem *p)
     p->has_flush = p->has_atomic = p->is_broken = p->flushed = false;
 }
 
-/* What no further try can mend. */
-static bool is_final(const struct sw_pmem *p, enum sw_pmem_status status)
+/* What no further try can mend. A server that is full has a place again as soon as one leaves. */
+static bool is_final(const struct sw_pmem *p, enum sw_pmem_status status, uint64_t now)
 {
-    return (p->state == SW_PMEM_CONNECTING && !p->options.keeps_trying) ||
-           status == SW_PMEM_REFUSED || status == SW_PMEM_NO_REGION ||
+    if (is_first_try(p))
+        return !p->is_full || now >= p->link_deadline_ns;
+    return (status == SW_PMEM_REFUSED && !p->is_full) || status == SW_PMEM_NO_REGION ||
            status == SW_PMEM_OTHER_REGION || status == SW_PMEM_PROTOCOL ||
            !p->options.loss_timeout_ms;
+}
+
+/* Clients that were turned away together do not come back together. */
+static uint64_t retry_pause_ns(struct sw_pmem *p, uint64_t now)
+{
+    if (!p->is_full) {
+        p->turned_away = 0;
+        return RETRY_MS * PMC_MS;
+    }
+    const uint64_t pause = RETRY_MS * PMC_MS << mover_min_u32(p->turned_away++, FULL_SHIFT_MAX);
+    return pause + now % pause;
 }
 
 void pmc_dead(struct sw_pmem *p)
@@ -65,10 +89,10 @@ void pmc_lost(struct sw_pmem *p, enum sw_pmem_status status, const char *format,
     vsnprintf(p->error.text, sizeof(p->error.text), format, args);
     va_end(args);
     state_end_connection(p);
-    if (is_final(p, status))
+    if (is_final(p, status, now))
         return pmc_dead(p);
-    p->retry_ns = now + RETRY_MS * PMC_MS;
-    if (p->state == SW_PMEM_LOST)
+    p->retry_ns = now + retry_pause_ns(p, now);
+    if (p->state == SW_PMEM_LOST || is_first_try(p))
         return;
     p->state = SW_PMEM_LOST;
     p->lost_ns = now;
@@ -83,7 +107,9 @@ void pmc_timers(struct sw_pmem *p)
     if (p->state == SW_PMEM_LOST && now - p->lost_ns > p->options.loss_timeout_ms * PMC_MS)
         return pmc_dead(p);
     if (p->stage == PMC_NONE) {
-        if (now >= p->retry_ns)
+        if (is_first_try(p) && now >= p->link_deadline_ns)
+            pmc_dead(p);
+        else if (now >= p->retry_ns)
             pmc_connect(p);
     } else if (p->stage != PMC_UP) {
         if (now > p->link_deadline_ns)

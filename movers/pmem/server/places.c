@@ -2,7 +2,8 @@
 /*
  * Who may have one of the server's places, and for how long. A client has proved itself when it has
  * asked something that is valid. Nobody takes places from those that have; the oldest of those that
- * have not is let go first, of the same address if that has its share already.
+ * have not is let go first, of the same address if that has its share already. It has had time to
+ * ask: clients that start together are as honest as one.
  */
 #include <string.h>
 
@@ -17,6 +18,8 @@ void pms_limits_init(struct pms_limits *limits)
         limits->of_one = PMS_CLIENTS_MAX / 2;
     if (!limits->unproved_of_one)
         limits->unproved_of_one = PMS_UNPROVED_MAX / 4;
+    if (!limits->young_ns)
+        limits->young_ns = NS_PER_S;
     if (!limits->prove_ns)
         limits->prove_ns = 5ull * NS_PER_S;
     if (!limits->answer_ns)
@@ -65,7 +68,8 @@ static struct places_taken count_places(const struct pms_server *server,
 }
 
 /* The oldest that has not proved itself; of `peer` alone, if there is one. */
-static bool places_end_oldest(struct pms_server *server, const struct pms_peer *peer)
+static struct pms_client *find_oldest_unproved(const struct pms_server *server,
+                                               const struct pms_peer *peer)
 {
     struct pms_client *oldest = NULL;
     for (uint32_t i = 0; i < PMS_CLIENTS_MAX; i++) {
@@ -74,7 +78,18 @@ static bool places_end_oldest(struct pms_server *server, const struct pms_peer *
             (!oldest || client->since_ns < oldest->since_ns))
             oldest = client;
     }
-    if (!oldest)
+    return oldest;
+}
+
+/* What it has sent is looked at first. False: it is too young to be let go. */
+static bool places_end_oldest(struct pms_server *server, struct pms_client *oldest)
+{
+    const uint32_t slot = oldest->slot;
+    const bool is_young = mover_now_ns() - oldest->since_ns < server->limits.young_ns;
+    pms_client_ready(server, oldest);
+    if (server->clients[slot] != oldest || oldest->is_proved)
+        return true;
+    if (is_young)
         return false;
     server->let_go++;
     pms_client_end(server, oldest);
@@ -83,16 +98,19 @@ static bool places_end_oldest(struct pms_server *server, const struct pms_peer *
 
 bool pms_places_make_room(struct pms_server *server, const struct pms_peer *peer, bool may_write)
 {
-    const struct places_taken taken = count_places(server, peer);
     const struct pms_limits *limits = &server->limits;
-    if (taken.of_peer >= (may_write ? limits->of_one : limits->of_one / 2) ||
-        taken.unproved_of_peer >= limits->unproved_of_one)
-        return places_end_oldest(server, peer);
-    if (!may_write && taken.readers >= PMS_READERS_MAX)
-        return false;
-    if (taken.all >= PMS_CLIENTS_MAX || taken.unproved >= PMS_UNPROVED_MAX)
-        return places_end_oldest(server, NULL);
-    return true;
+    for (;;) { /* each time one more has proved itself, or is gone */
+        const struct places_taken taken = count_places(server, peer);
+        const bool has_share = taken.of_peer >= (may_write ? limits->of_one : limits->of_one / 2) ||
+                               taken.unproved_of_peer >= limits->unproved_of_one;
+        if (!has_share && !may_write && taken.readers >= PMS_READERS_MAX)
+            return false;
+        if (!has_share && taken.all < PMS_CLIENTS_MAX && taken.unproved < PMS_UNPROVED_MAX)
+            return true;
+        struct pms_client *oldest = find_oldest_unproved(server, has_share ? peer : NULL);
+        if (!oldest || !places_end_oldest(server, oldest))
+            return false;
+    }
 }
 
 static bool is_too_slow(const struct pms_server *server, const struct pms_client *client,

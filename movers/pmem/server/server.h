@@ -58,6 +58,7 @@ struct pms_peer {
 struct pms_limits {
     uint32_t of_one;          /* places of one peer; half of them if it may only read */
     uint32_t unproved_of_one; /* of these without a request yet */
+    uint64_t young_ns;        /* for so long an unproved one does not make room */
     uint64_t prove_ns;        /* until the first request */
     uint64_t answer_ns;       /* until an answer is taken */
     uint64_t probe_ns;        /* how often it is looked whether a client is there */
@@ -122,7 +123,8 @@ void pms_grants_free(struct pms_server *server);
 
 void pms_limits_init(struct pms_limits *limits);
 void pms_peer_of(const struct sockaddr *address, struct pms_peer *peer);
-/* Ends one that has proved nothing where that makes room. False: there is none for this peer. */
+/* Ends one that has proved nothing for a while where that makes room. False: there is no place for
+ * this peer, yet or at all. */
 bool pms_places_make_room(struct pms_server *server, const struct pms_peer *peer, bool may_write);
 /* Ends those that are silent for too long. */
 void pms_places_sweep(struct pms_server *server);
