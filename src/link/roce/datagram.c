@@ -13,6 +13,7 @@
 #include "link/direct/process/inbox.h"
 #include "link/direct/process/state.h"
 #include "link/gather.h"
+#include "link/roce/deliver.h"
 #include "link/roce/group.h"
 #include "link/roce/impair.h"
 #include "link/roce/port/arrival.h"
@@ -149,7 +150,10 @@ int sw_roce_take_stream(int fd, const struct sw_stream_origin *origin)
     if (rc)
         return rc;
     sw_lock_acquire(&sw_roce.port.rx_lock);
+    sw_batch_gather(&sw_roce.port);
     rc = sw_streams_add(&sw_roce.port, fd, origin, sw_clock_ns());
+    sw_roce_deliver_end(false);
+    sw_batch_gather_end();
     sw_lock_release(&sw_roce.port.rx_lock);
     return rc;
 }

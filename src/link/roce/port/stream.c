@@ -9,6 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fds.h"
 #include "base/log.h"
 #include "device/queue/counters.h"
@@ -17,12 +18,14 @@
 #include "link/roce/port/port.h"
 #include "link/roce/port/rx.h"
 #include "link/roce/port/rx_batch.h"
+#include "link/roce/port/share.h"
 #include "link/roce/port/socket.h"
 #include "transport/iwarp/stream.h"
 #include "wire/iwarp/carried.h"
 
 #define READY_MAX 16
 #define READ_BYTES (64u << 10) /* of one connection in one go */
+#define LAST_READS 64          /* of one that goes: as much as TCP keeps */
 
 struct connection {
     struct sw_caller place; /* the first member; since it was heard last */
@@ -36,6 +39,7 @@ struct connection {
 };
 
 struct sw_port_streams {
+    struct sw_port *port;
     int epoll; /* which the port's own looks at */
     struct sw_callers places;
     struct connection *all[SW_STREAMS_MAX]; /* NULL: the place is free */
@@ -58,10 +62,12 @@ static void push_out_connection(struct sw_caller *place)
     drop_connection((struct connection *)place);
 }
 
+static bool hear_connection(struct sw_caller *place);
 static const struct sw_callers_rule places_rule = {
     .places_max = SW_STREAMS_MAX,
     .fds_parts = SW_STREAMS_FDS_PARTS,
     .address_parts = SW_STREAMS_ADDRESS_PARTS,
+    .hear = hear_connection,
     .turn_away = push_out_connection,
 };
 
@@ -78,6 +84,7 @@ static int open_streams(struct sw_port *port)
         free(streams);
         return -err;
     }
+    streams->port = port;
     streams->places.rule = &places_rule;
     port->streams = streams;
     return 0;
@@ -199,6 +206,21 @@ static uint32_t read_connection(struct sw_port *port, uint32_t index, uint64_t n
         drop_connection(c);
     }
     return delivered;
+}
+
+/* What it has brought is not lost with it. */
+static bool hear_connection(struct sw_caller *place)
+{
+    const struct connection *c = (const struct connection *)place;
+    struct sw_port_streams *streams = c->streams;
+    const uint32_t index = c->index;
+    bool more = true;
+    for (int i = 0; i < LAST_READS && more && streams->all[index]; i++) {
+        more = false;
+        read_connection(streams->port, index, sw_clock_ns(), &more);
+    }
+    sw_share_flush(streams->port);
+    return streams->all[index];
 }
 
 uint32_t sw_streams_receive(struct sw_port *port, uint64_t now_ns, bool *more)
