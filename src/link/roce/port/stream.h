@@ -23,8 +23,8 @@ struct sw_stream_origin {
 };
 
 /* Reads the socket from here on, and closes it in the end. Where there are too many, one goes that
- * was silent for longest (link/callers.h), and what it had brought is delivered. Negative errno: the
- * socket is still the caller's. */
+ * was silent for longest (link/callers.h), and what it has brought is delivered. Negative errno:
+ * the socket is still the caller's. */
 int sw_streams_add(struct sw_port *port, int fd, const struct sw_stream_origin *origin,
                    uint64_t now_ns);
 /* Delivers what waits. Returns the number of packets delivered; *more is set if there is more. */
