@@ -92,6 +92,11 @@ static const struct nvt_backend_ops ops = {.kind = "faulty",
                                            .close = faulty_close_both,
                                            .submit = backend_faulty_submit_io,
                                            .size_bytes = size_of_inner};
+static const struct nvt_backend_ops far_ops = {.kind = "faulty",
+                                               .close = faulty_close_both,
+                                               .submit = backend_faulty_submit_io,
+                                               .size_bytes = size_of_inner,
+                                               .is_size_far = true};
 
 int nvt_faulty_wrap(struct nvt_backend *inner, uint32_t error_ppm, uint64_t delay_ns,
                     struct nvt_backend **out)
@@ -101,7 +106,7 @@ int nvt_faulty_wrap(struct nvt_backend *inner, uint32_t error_ppm, uint64_t dela
         return -ENOMEM;
     *faulty = (struct faulty){
         .backend = *inner, .inner = inner, .error_ppm = error_ppm, .delay_ns = delay_ns};
-    faulty->backend.ops = &ops;
+    faulty->backend.ops = inner->ops->is_size_far ? &far_ops : &ops;
     faulty->backend.memory = NULL; /* the NIC must not pass us by */
     *out = &faulty->backend;
     return 0;

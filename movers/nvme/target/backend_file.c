@@ -16,6 +16,7 @@
 #include "common/minmax.h"
 #include "nvme/target/backends.h"
 #include "nvme/target/claim.h"
+#include "nvme/target/length.h"
 #include "nvme/target/uring.h"
 
 enum { BLOCK_BYTES = 4096, SECTOR_BYTES = 512, VERIFY_BYTES = 1 << 20 };
@@ -24,8 +25,9 @@ struct file {
     struct nvt_backend backend;
     int fd;
     bool is_block, is_direct;
-    uint32_t align_bytes; /* of memory and offsets, for O_DIRECT */
-    uint32_t short_ppm;   /* of a million requests, for tests */
+    struct nvt_length *length; /* NULL: of a block device */
+    uint32_t align_bytes;      /* of memory and offsets, for O_DIRECT */
+    uint32_t short_ppm;        /* of a million requests, for tests */
     uint64_t draw;
 };
 
@@ -263,12 +265,17 @@ static int open_either(const struct nvt_backend_setup *setup, const struct nvt_b
         rc = choose_block(file, setup->block_bytes, setup->path, error, error_size);
     if (!rc)
         rc = nvt_claim_take(setup, &file->backend.claim, error, error_size);
+    if (!rc && !file->is_block) {
+        file->length = nvt_length_open(setup->uring, file->fd, file->backend.size_bytes);
+        rc = file->length ? 0 : -ENOMEM;
+    }
     if (rc) {
         if (!*error)
             snprintf(error, error_size, "%s cannot be opened%s: %s", setup->path,
                      setup->is_read_only ? "" : " for writing", strerror(-rc));
         if (file->fd >= 0)
             close(file->fd);
+        nvt_claim_release(file->backend.claim);
         free(file);
         return rc;
     }
@@ -292,6 +299,7 @@ static void close_either(struct nvt_backend *backend)
 {
     struct file *file = (struct file *)backend;
     close(file->fd);
+    nvt_length_close(file->length);
     nvt_claim_release(backend->claim);
     free(file);
 }
@@ -299,14 +307,11 @@ static void close_either(struct nvt_backend *backend)
 static uint64_t backend_file_size_now(struct nvt_backend *backend)
 {
     const struct file *file = (const struct file *)backend;
-    struct stat stat;
-    uint64_t size = backend->size_bytes;
-    if (file->is_block) {
-        if (ioctl(file->fd, BLKGETSIZE64, &size))
-            return backend->size_bytes;
-    } else if (!fstat(file->fd, &stat)) {
-        size = (uint64_t)stat.st_size;
-    }
+    uint64_t size;
+    if (!file->is_block)
+        size = nvt_length_bytes(file->length);
+    else if (ioctl(file->fd, BLKGETSIZE64, &size))
+        return backend->size_bytes;
     return size - size % backend->block_bytes;
 }
 

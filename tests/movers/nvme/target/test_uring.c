@@ -5,11 +5,14 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "nvme/target/backends.h"
 #include "nvme/target/uring.h"
 
 enum { ENTRIES = 16, CALLS = 5, BYTES = 4096, LONG_BYTES = 128 << 10 };
@@ -155,6 +158,61 @@ static void reap__one_long_call_at_a_time(void **state)
     nvt_uring_close(&uring);
 }
 
+/* ---- how long a file is ---- */
+
+static void take_answer(struct nvt_uring *uring)
+{
+    uint64_t moved_bytes = 0;
+    assert_true(nvt_uring_submit(uring));
+    while (nvt_uring_under_way(uring))
+        if (!nvt_uring_reap(uring, &moved_bytes))
+            usleep(1000);
+}
+
+static struct nvt_backend *open_file(struct nvt_uring *uring, int fd)
+{
+    char path[64], error[256];
+    struct nvt_backend *backend = NULL;
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    const struct nvt_backend_setup setup = {.path = path, .block_bytes = BYTES, .uring = uring};
+    if (nvt_file.open(&setup, &backend, error, sizeof(error)))
+        fail_msg("%s", error);
+    return backend;
+}
+
+/* A file system that hangs is one that does not answer. */
+static void length__is_asked_for_without_waiting(void **state)
+{
+    (void)state;
+    struct nvt_uring uring;
+    open_or_skip(&uring);
+    const int fd = memfd_create("test", MFD_CLOEXEC);
+    assert_return_code(ftruncate(fd, BYTES), errno);
+    struct nvt_backend *backend = open_file(&uring, fd);
+    assert_return_code(ftruncate(fd, 2 * BYTES), errno);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(nvt_file.size_bytes(backend), BYTES);
+    take_answer(&uring);
+    assert_int_equal(nvt_file.size_bytes(backend), 2 * BYTES);
+    nvt_file.close(backend); /* with a question under way */
+    take_answer(&uring);
+    close(fd);
+    nvt_uring_close(&uring);
+}
+
+/* What makes faults does not make it near. */
+static void length__of_a_far_device_is_far_behind_faults_too(void **state)
+{
+    (void)state;
+    struct nvt_backend far = {.ops = &nvt_nvme}, near = {.ops = &nvt_file}, *faulty;
+    assert_int_equal(nvt_faulty_wrap(&far, 1, 0, &faulty), 0);
+    assert_true(faulty->ops->is_size_far);
+    free(faulty);
+    assert_int_equal(nvt_faulty_wrap(&near, 1, 0, &faulty), 0);
+    assert_false(faulty->ops->is_size_far);
+    free(faulty);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -163,6 +221,8 @@ int main(void)
         cmocka_unit_test(submit__one_that_waits_is_not_prompt),
         cmocka_unit_test(reap__takes_a_few_at_a_time),
         cmocka_unit_test(reap__one_long_call_at_a_time),
+        cmocka_unit_test(length__is_asked_for_without_waiting),
+        cmocka_unit_test(length__of_a_far_device_is_far_behind_faults_too),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
