@@ -152,6 +152,17 @@ static int log_fail_command(const struct log_args *args, const char *what,
     return PM_STATUS_FAILED;
 }
 
+/* What happened, and why where that says more. */
+static int log_fail_open(const struct log_args *args, enum sw_pmem_log_status status,
+                         const struct sw_pmem_error *error)
+{
+    const char *what = sw_pmem_log_status_text(status);
+    const bool says_more = error->text[0] && strcmp(error->text, what) != 0;
+    fprintf(stderr, "sidewire pmem log %s: %s%s%s\n", args->command, what, says_more ? ": " : "",
+            says_more ? error->text : "");
+    return PM_STATUS_FAILED;
+}
+
 /* ---- the commands ---- */
 
 static int create_log(struct log_args *args)
@@ -222,13 +233,33 @@ static int trim_log(struct log_args *args)
     return status ? log_fail_command(args, "", status) : code;
 }
 
+static const char *const copy_states[] = {"lost", "behind", "live", "damaged"};
+
+/* Each with its place, as it is given to --copy. */
+static void show_copies(const struct log_args *args, const struct sw_pmem_log_info *info)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < info->copies; i++) {
+        const struct place *place = &args->places[i];
+        const bool is_ipv6 = strchr(place->address, ':');
+        printf("copy %u    %-8s %s%s%s", i + 1, copy_states[info->states[i]], is_ipv6 ? "[" : "",
+               place->address, is_ipv6 ? "]" : "");
+        printf("%s%s%s%s\n", place->port ? ":" : "", place->port ? place->port : "",
+               place->region ? "/" : "", place->region ? place->region : "");
+        any |= info->states[i] == SW_PMEM_LOG_COPY_DAMAGED;
+    }
+    if (any)
+        puts("No writer mends a damaged copy. 'sidewire pmem log read' saves the records, and "
+             "'sidewire pmem\nlog create --replace' makes a new log, for 'append' to put them "
+             "into.");
+}
+
 static int show_status(const struct log_args *args, const struct sw_pmem_log_info *of)
 {
-    static const char *const states[] = {"lost", "behind", "live", "damaged"};
     const struct sw_pmem_log_info info = *of;
     json_t *copies = json_array();
     for (uint32_t i = 0; i < info.copies; i++)
-        json_array_append_new(copies, json_string(states[info.states[i]]));
+        json_array_append_new(copies, json_string(copy_states[info.states[i]]));
     if (args->is_json)
         return mover_print_json(json_pack(
             "{s:I, s:I, s:I, s:I, s:I, s:i, s:i, s:o}", "ring_bytes", (json_int_t)info.ring_bytes,
@@ -243,8 +274,7 @@ static int show_status(const struct log_args *args, const struct sw_pmem_log_inf
         printf("records   none, up to %u bytes each\n", info.record_bytes);
     printf("ring      %" PRIu64 " of %" PRIu64 " bytes used\n", info.used_bytes, info.ring_bytes);
     printf("epoch     %" PRIu64 "\n", info.epoch);
-    for (uint32_t i = 0; i < info.copies; i++)
-        printf("copy %u    %-8s %s\n", i + 1, states[info.states[i]], args->places[i].address);
+    show_copies(args, &info);
     json_decref(copies);
     return PM_STATUS_OK;
 }
@@ -355,11 +385,8 @@ static int with_reader(struct log_args *args)
     struct sw_pmem_error error;
     const enum sw_pmem_log_status status = sw_pmem_log_reader_open(
         &args->options, sw_pmem_deadline_ms(args->wait_ms), &error, &reader);
-    if (status) {
-        fprintf(stderr, "sidewire pmem log %s: %s: %s\n", args->command,
-                sw_pmem_log_status_text(status), error.text);
-        return PM_STATUS_FAILED;
-    }
+    if (status)
+        return log_fail_open(args, status, &error);
     const int code =
         !strcmp(args->command, "status") ? survey_log(args, reader) : tail_log(args, reader);
     sw_pmem_log_reader_close(reader);
@@ -378,11 +405,8 @@ static int with_log(struct log_args *args)
     struct sw_pmem_error error;
     const enum sw_pmem_log_status opened =
         sw_pmem_log_open(&args->options, sw_pmem_deadline_ms(args->wait_ms), &error, &args->log);
-    if (opened) {
-        fprintf(stderr, "sidewire pmem log %s: %s%s%s\n", args->command,
-                sw_pmem_log_status_text(opened), error.text[0] ? ": " : "", error.text);
-        return PM_STATUS_FAILED;
-    }
+    if (opened)
+        return log_fail_open(args, opened, &error);
     const int code = !strcmp(args->command, "append")    ? append_records(args)
                      : !strcmp(args->command, "recover") ? show_recovered(args)
                      : !strcmp(args->command, "bench")   ? bench_log(args)

@@ -365,13 +365,15 @@ uint32_t sw_pmem_log_reader_record_bytes(const struct sw_pmem_log_reader *r)
 static enum sw_pmem_log_copy_state survey_copy(struct sw_pmem_log_reader *r, unsigned copy,
                                                uint64_t deadline_ns)
 {
+    const uint8_t *control = r->links[copy].look->control;
     struct pml_slot slot;
     if (!follow_read_control(r, copy, deadline_ns))
         return SW_PMEM_LOG_COPY_LOST;
-    if (!is_our_copy(r, copy, r->links[copy].look->control))
+    if (!is_our_copy(r, copy, control))
         return SW_PMEM_LOG_COPY_DAMAGED;
-    pml_slot_parse(&r->geometry, r->links[copy].look->control, &slot);
-    if (!slot.count)
+    pml_slot_parse(&r->geometry, control, &slot);
+    /* No writer can come after the greatest epoch. */
+    if (!slot.count || pml_word_at(control, PML_EPOCH_OFFSET) >= PML_NUMBER_MAX)
         return SW_PMEM_LOG_COPY_DAMAGED;
     return pml_reader_is_current(&r->reader, copy) ? SW_PMEM_LOG_COPY_LIVE
                                                    : SW_PMEM_LOG_COPY_BEHIND;

@@ -74,7 +74,24 @@ static enum sw_pmem_log_status make_machine(struct sw_pmem_log *log,
     return SW_PMEM_LOG_OK;
 }
 
-static enum sw_pmem_log_status recover_log(struct sw_pmem_log *log, uint64_t deadline_ns)
+/* The election that did not come: which copy is out of it, so that too few are left. */
+static void say_doubted(const struct sw_pmem_log *log, struct sw_pmem_error *error)
+{
+    for (unsigned i = 0; i < log->machine.config.geometry.copies; i++) {
+        const struct pml_copy *copy = &log->machine.copies[i];
+        const struct sw_pmem_options *at = &log->options.copies[i];
+        if (copy->state == PML_SCANNED && copy->is_doubted) {
+            snprintf(error->text, sizeof(error->text),
+                     "copy %u (%s%s%s) is damaged: the others do not bear out its words. Without "
+                     "it there are too few; start the servers of those that are away",
+                     i + 1, at->address, at->port ? " port " : "", at->port ? at->port : "");
+            return;
+        }
+    }
+}
+
+static enum sw_pmem_log_status recover_log(struct sw_pmem_log *log, uint64_t deadline_ns,
+                                           struct sw_pmem_error *error)
 {
     struct pml_log *machine = &log->machine;
     const uint64_t patience_ns = sw_pmem_deadline_ms(PATIENCE_MS);
@@ -93,8 +110,10 @@ static enum sw_pmem_log_status recover_log(struct sw_pmem_log *log, uint64_t dea
         if (machine->broken ||
             bad > machine->config.geometry.copies - (unsigned)machine->config.geometry.quorum)
             return SW_PMEM_LOG_DAMAGED;
-        if (pml_is_over(deadline_ns))
+        if (pml_is_over(deadline_ns)) {
+            say_doubted(log, error);
             return SW_PMEM_LOG_TIMEOUT;
+        }
         pml_sleep(log);
     }
 }
@@ -132,7 +151,7 @@ enum sw_pmem_log_status sw_pmem_log_open(const struct sw_pmem_log_options *optio
     if (status == SW_PMEM_LOG_OK)
         status = make_machine(log, &geometry);
     if (status == SW_PMEM_LOG_OK)
-        status = recover_log(log, deadline_ns);
+        status = recover_log(log, deadline_ns, error);
     if (status != SW_PMEM_LOG_OK) {
         if (!error->text[0])
             snprintf(error->text, sizeof(error->text), "%s", sw_pmem_log_status_text(status));

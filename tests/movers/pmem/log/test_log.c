@@ -277,6 +277,27 @@ static void open__one_bad_copy_spoils_none(void **state)
     }
 }
 
+/* Two are there, and one of them is left out of the election. */
+static void open__names_the_copy_that_it_doubts(void **state)
+{
+    (void)state;
+    struct sw_pmem_log *log = open_log();
+    struct sw_pmem_error error;
+    wait_all_live(log);
+    append(log, 0);
+    write_behind(log);
+    sw_pmem_log_close(log);
+    fake_stop(2);
+    put_word(1, PML_EPOCH_OFFSET, 1ull << 50);
+    assert_int_equal(sw_pmem_log_open(&options, sw_pmem_deadline_ms(300), &error, &log),
+                     SW_PMEM_LOG_TIMEOUT);
+    assert_non_null(strstr(error.text, "copy 2 (1) is damaged"));
+    fake_start(2);
+    log = open_log();
+    expect_records(log, 0, 1);
+    sw_pmem_log_close(log);
+}
+
 /* It comes back to a writer that lives. */
 static void log__one_bad_copy_fences_nobody(void **state)
 {
@@ -324,6 +345,7 @@ int main(void)
         cmocka_unit_test_setup(create__refuses_a_ring_that_nobody_can_open, create_log),
         cmocka_unit_test(open__one_bad_copy_spoils_none),
         cmocka_unit_test(log__one_bad_copy_fences_nobody),
+        cmocka_unit_test_setup(open__names_the_copy_that_it_doubts, create_log),
         cmocka_unit_test_setup(create__takes_care_of_what_is_there, create_log),
         cmocka_unit_test_setup(open__finds_no_log, create_log),
         cmocka_unit_test_setup(open__waits_for_a_quorum, create_log),

@@ -3,6 +3,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -174,6 +175,11 @@ static void reader__tells_of_the_log(void **state)
     assert_int_equal(seen.used_bytes, known.used_bytes);
     assert_int_equal(seen.epoch, known.epoch);
     assert_memory_equal(seen.states, known.states, sizeof(seen.states));
+    const uint64_t last = PML_NUMBER_MAX;
+    memcpy(fake_bytes(1) + PML_EPOCH_OFFSET, &last, sizeof(last));
+    assert_int_equal(sw_pmem_log_reader_info_of(reader, &seen, soon()), SW_PMEM_LOG_OK);
+    assert_int_equal(seen.states[1], SW_PMEM_LOG_COPY_DAMAGED);
+    memcpy(fake_bytes(1) + PML_EPOCH_OFFSET, &seen.epoch, sizeof(seen.epoch));
     append(log, 10);
     fake_stop(0);
     assert_int_equal(sw_pmem_log_reader_info_of(reader, &seen, soon()), SW_PMEM_LOG_OK);
