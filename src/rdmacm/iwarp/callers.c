@@ -20,6 +20,7 @@
 #define SILENT_PARTS 16u /* of descriptors, one in so many */
 #define WAITING_MAX 1024u
 #define WAITING_PARTS 8u
+#define WAITING_NS (3 * SW_IWARP_REPLY_NS) /* siw gives up long before */
 #define ADDRESS_PARTS 2u
 #define GRACE_NS (100 * SW_NS_PER_MS)
 
@@ -54,9 +55,11 @@ static const struct sw_callers_rule waiting_rule = {
     .places_max = WAITING_MAX,
     .fds_parts = WAITING_PARTS,
     .address_parts = ADDRESS_PARTS,
+    .patience_ns = WAITING_NS,
     .turn_away = turn_away_stream,
 };
 static struct sw_callers silent = {.rule = &silent_rule}, waiting = {.rule = &waiting_rule};
+static uint64_t retry_ns; /* when those that wait ask again */
 
 static void join_crowd(struct sw_ucm_stream *stream, struct sw_callers *crowd)
 {
@@ -68,19 +71,37 @@ static void join_crowd(struct sw_ucm_stream *stream, struct sw_callers *crowd)
     stream->crowd = crowd;
 }
 
+/* Whoever asked first is told of first. */
+static void ask_again(void)
+{
+    for (struct sw_caller *at = waiting.oldest, *newer; at; at = newer) {
+        newer = at->newer;
+        sw_ucm_iwarp_tell_request(stream_of(at));
+    }
+}
+
 static void ask_listener(struct sw_ucm_stream *stream)
 {
-    const bool has_waited = stream->crowd == &waiting;
     sw_ucm_stream_unwatch(stream);
     stream->start.due_ns = UINT64_MAX;
-    if (!has_waited)
-        sw_ucm_stream_leave_crowd(stream);
+    sw_ucm_stream_leave_crowd(stream);
+    ask_again();
     if (sw_ucm_iwarp_tell_request(stream))
         return;
-    if (!has_waited)
-        join_crowd(stream, &waiting);
-    stream->start.due_ns = sw_clock_ns() + RETRY_NS;
-    sw_agent_plan(stream->start.due_ns);
+    if (!waiting.count)
+        retry_ns = sw_clock_ns() + RETRY_NS;
+    join_crowd(stream, &waiting);
+    sw_agent_plan(retry_ns);
+}
+
+uint64_t sw_ucm_callers_tick(uint64_t now_ns)
+{
+    if (waiting.count && now_ns >= retry_ns) {
+        ask_again();
+        sw_callers_tend(&waiting, now_ns);
+        retry_ns = now_ns + RETRY_NS;
+    }
+    return waiting.count ? retry_ns : UINT64_MAX;
 }
 
 void sw_ucm_caller_ready(struct sw_ucm_stream *stream)
@@ -112,12 +133,8 @@ static bool hear_stream(struct sw_caller *caller)
     return stream && stream->crowd == &silent;
 }
 
-void sw_ucm_caller_tick(struct sw_ucm_stream *stream, uint64_t now_ns)
+void sw_ucm_caller_is_late(struct sw_ucm_stream *stream, uint64_t now_ns)
 {
-    if (stream->start.state == SW_IWARP_REQUESTED) {
-        ask_listener(stream);
-        return;
-    }
     sw_iwarp_start_tick(&stream->start, now_ns);
     sw_callers_doubt(&silent, &stream->caller.from, now_ns);
     refuse_stream(stream);

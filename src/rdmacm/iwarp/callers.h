@@ -13,8 +13,10 @@
 void sw_ucm_callers_accept(struct sw_ucm_stream *listener);
 /* Something has come from a caller that has not asked yet. */
 void sw_ucm_caller_ready(struct sw_ucm_stream *stream);
-/* Its time has come: to ask its listener again, or to go. */
-void sw_ucm_caller_tick(struct sw_ucm_stream *stream, uint64_t now_ns);
+/* It has not asked in time. */
+void sw_ucm_caller_is_late(struct sw_ucm_stream *stream, uint64_t now_ns);
+/* Time for those that wait: returns when next. */
+uint64_t sw_ucm_callers_tick(uint64_t now_ns);
 
 /* events.c. Its peer has asked. False: the listener has no room now. */
 bool sw_ucm_iwarp_tell_request(struct sw_ucm_stream *stream);

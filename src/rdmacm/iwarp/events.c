@@ -402,7 +402,7 @@ static void on_stream(uint64_t what)
 static void events_run_timer(struct sw_ucm_stream *stream, uint64_t now_ns)
 {
     if (stream->role == SW_UCM_STREAM_IS_CALLED) {
-        sw_ucm_caller_tick(stream, now_ns);
+        sw_ucm_caller_is_late(stream, now_ns);
         return;
     }
     sw_iwarp_start_tick(&stream->start, now_ns);
@@ -415,7 +415,7 @@ static void events_run_timer(struct sw_ucm_stream *stream, uint64_t now_ns)
 uint64_t sw_ucm_iwarp_tick(uint64_t now_ns)
 {
     sw_rdmacm_assert_locked();
-    uint64_t due_ns = UINT64_MAX;
+    uint64_t due_ns = sw_ucm_callers_tick(now_ns);
     for (struct sw_ucm_stream *stream = sw_ucm_stream_next(0), *next; stream; stream = next) {
         const uint32_t index = stream->index;
         if (now_ns >= stream->start.due_ns)

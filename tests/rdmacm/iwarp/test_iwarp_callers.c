@@ -134,9 +134,45 @@ static void listen__whoever_asks_a_moment_later_gets_in(void **state)
     assert_true(is_prompt);
 }
 
+static void ask_as(int peer, uint8_t name)
+{
+    send_start(peer, "MPA ID Req Frame", 0, 1, &name, 1);
+    usleep(20000); /* it is heard before the next one */
+}
+
+static void expect_of(uint8_t name)
+{
+    struct rdma_ucm_event_resp event;
+    rig_expect(fd, CONNECT_REQUEST, &event);
+    assert_int_equal(event.param.conn.private_data_len, 1);
+    assert_int_equal(event.param.conn.private_data[0], name);
+    destroy_ids(&event.id, 1);
+}
+
+/* In the order in which they asked, not that in which they came. */
+static void listen__whoever_waits_for_longest_is_next(void **state)
+{
+    (void)state;
+    int peers[BACKLOG];
+    const uint32_t listener = rig_listener(fd, RDMA_PS_TCP, "127.0.0.1", 1);
+    const uint16_t port = rig_port(fd, listener);
+    for (int i = 0; i < BACKLOG; i++)
+        peers[i] = tcp_from("127.0.0.4", port);
+    usleep(20000);
+    for (int i = BACKLOG - 1; i >= 0; i--)
+        ask_as(peers[i], (uint8_t)i);
+    for (int i = BACKLOG - 1; i >= 0; i--)
+        expect_of((uint8_t)i);
+    for (int i = 0; i < BACKLOG; i++)
+        close(peers[i]);
+    destroy_ids(&listener, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(listen__whoever_waits_for_longest_is_next, open_channel,
+                                        close_channel),
         cmocka_unit_test_setup_teardown(listen__whoever_asks_a_moment_later_gets_in, open_channel,
                                         close_channel),
         cmocka_unit_test_setup_teardown(listen__requests_that_wait_are_bounded, open_channel,
