@@ -16,11 +16,11 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <nvme/types.h>
 
+#include "common/holes.h"
 #include "common/minmax.h"
 #include "nvme/target/backends.h"
 #include "nvme/target/claim.h"
@@ -31,7 +31,6 @@
 
 enum {
     BLOCK_BYTES = 4096,
-    SECTOR_BYTES = 512,       /* of st_blocks */
     VERIFY_BYTES = 256 << 10, /* in one slice */
     SHORT_BYTES = 1 << 20,    /* whose caches are written back within a slice */
 };
@@ -169,23 +168,6 @@ static uint16_t nvram_reach(struct nvt_backend *backend, const struct nvt_io *io
 
 /* ---- opening ---- */
 
-/* What the file lacks of its size. Blocks that it has and that were never written look like holes,
- * and compressed ones like fewer: the smaller number counts. */
-static uint64_t missing_bytes(int fd, const struct stat *stat)
-{
-    const uint64_t size = (uint64_t)stat->st_size, has = (uint64_t)stat->st_blocks * SECTOR_BYTES;
-    uint64_t holes = 0;
-    for (off_t at = 0; (uint64_t)at < size;) {
-        const off_t hole = lseek(fd, at, SEEK_HOLE);
-        if (hole < 0 || (uint64_t)hole >= size)
-            break;
-        const off_t data = lseek(fd, hole, SEEK_DATA);
-        at = data < 0 ? stat->st_size : data;
-        holes += (uint64_t)(at - hole);
-    }
-    return has < size ? mover_min_u64(holes, size - has) : 0;
-}
-
 static int nvram_no_space(const char *path, uint64_t missing, char *error, size_t error_size)
 {
     snprintf(error, error_size,
@@ -196,22 +178,13 @@ static int nvram_no_space(const char *path, uint64_t missing, char *error, size_
 }
 
 /* A file system that knows no fallocate() leaves the holes to who writes there. */
-static int nvram_fill_holes(int fd, const struct stat *stat, const char *path, char *error,
-                            size_t error_size)
+static int nvram_fill_holes(int fd, const char *path, char *error, size_t error_size)
 {
-    struct statvfs fs;
-    const uint64_t missing = missing_bytes(fd, stat);
-    int rc;
-    if (!missing)
-        return 0;
-    if (!fstatvfs(fd, &fs) && fs.f_blocks && (uint64_t)fs.f_bfree * fs.f_frsize < missing)
-        return nvram_no_space(path, missing, error, error_size);
-    do
-        rc = fallocate(fd, 0, 0, stat->st_size) ? -errno : 0;
-    while (rc == -EINTR);
+    uint64_t holes;
+    const int rc = mover_holes_fill(fd, &holes);
     if (rc == -ENOSPC || rc == -EDQUOT)
-        return nvram_no_space(path, missing, error, error_size);
-    return rc == -EOPNOTSUPP || rc == -ENOSYS ? 0 : rc;
+        return nvram_no_space(path, holes, error, error_size);
+    return rc == -EOPNOTSUPP ? 0 : rc;
 }
 
 static int nvram_open_file(struct nvram *nvram, const struct nvt_backend_setup *setup, char *error,
@@ -232,9 +205,8 @@ static int nvram_open_file(struct nvram *nvram, const struct nvt_backend_setup *
     nvram->backend.size_bytes = size;
     nvram->backend.block_bytes = block;
     const int rc = nvt_claim_take(setup, &nvram->backend.claim, error, error_size);
-    return rc || setup->is_read_only
-               ? rc
-               : nvram_fill_holes(nvram->fd, &stat, setup->path, error, error_size);
+    return rc || setup->is_read_only ? rc
+                                     : nvram_fill_holes(nvram->fd, setup->path, error, error_size);
 }
 
 static int backend_nvram_map_file(struct nvram *nvram)

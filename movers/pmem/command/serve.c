@@ -28,7 +28,7 @@ static const struct argp_option options[] = {
     {"port", 's', "PORT", 0, "The port, without an address", 1},
     {"name", 'n', "NAME", 0,
      "Name of a region (the last part of its path); once for each, in their order", 1},
-    {"size", 'S', "BYTES", 0, "Creates files with this size if they are not there", 1},
+    {"size", 'S', "BYTES", 0, "Creates files with this size if they are not there, or empty", 1},
     {"shared", KEY_SHARED, NULL, 0,
      "Serves what other servers serve with --shared, too. A log needs a server alone", 1},
     {"allow", 'A', "CLIENT:RANGE:RIGHTS[@REGION]", 0,

@@ -10,10 +10,11 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <unistd.h>
+
+#include "common/holes.h"
 
 #ifndef RAMFS_MAGIC
 #define RAMFS_MAGIC 0x858458f6
@@ -131,46 +132,29 @@ static bool name_bar(const char *what, char *path, size_t path_bytes)
     return true;
 }
 
-static int create_file(const char *path, uint64_t bytes)
+/* Gives the file its bytes, under the lock: nobody else serves it meanwhile. */
+static int memory_give_size(int fd, uint64_t bytes)
 {
-    const int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return -1;
     const int code = posix_fallocate(fd, 0, (off_t)bytes);
-    if (!code && !fsync(fd))
-        return fd;
-    const int why = code ? code : errno;
-    close(fd);
-    unlink(path);
-    errno = why;
-    return -1;
+    return code || !fsync(fd) ? -code : -errno;
 }
 
-/* Where there is not enough room nothing is taken: a call that fails keeps what it got. */
-static int memory_fill_holes(int fd, const struct stat *st, bool is_shared)
+/* Block by block, by reads and writes, only where nobody else writes. */
+static int memory_fill_holes(int fd, const struct stat *st, bool is_shared, uint64_t *holes_bytes)
 {
-    struct statvfs fs;
-    const uint64_t has = (uint64_t)st->st_blocks * 512, wants = (uint64_t)st->st_size;
-    if (has >= wants)
-        return 0;
-    if (!fstatvfs(fd, &fs) && fs.f_bavail < (wants - has) / fs.f_frsize)
-        return -ENOSPC;
-    if (!fallocate(fd, 0, 0, st->st_size))
-        return 0;
-    if (errno != EOPNOTSUPP)
-        return -errno;
-    /* Block by block, by reads and writes: only where nobody else writes. */
+    const int code = mover_holes_fill(fd, holes_bytes);
+    if (code != -EOPNOTSUPP)
+        return code;
     return is_shared ? 0 : -posix_fallocate(fd, 0, st->st_size);
 }
 
-static int fail_holes(const char *what, const struct stat *st, int code, char *error,
+static int fail_holes(const char *what, uint64_t holes_bytes, int code, char *error,
                       size_t error_bytes)
 {
-    const int64_t missing = st->st_size - (int64_t)st->st_blocks * 512;
     snprintf(error, error_bytes,
-             "%.150s: %" PRId64 " KiB of it are holes, which its file system cannot fill: %s; make "
+             "%.150s: %" PRIu64 " KiB of it are holes, which its file system cannot fill: %s; make "
              "room there, or serve a smaller file",
-             what, missing >> 10, strerror(-code));
+             what, holes_bytes >> 10, strerror(-code));
     return code;
 }
 
@@ -180,12 +164,13 @@ static int open_by_kind(const char *what, const struct pms_memory_setup *setup,
     struct stat st;
     int code = fstat(memory->fd, &st) ? -errno : -EINVAL;
     const char *why = NULL;
+    uint64_t holes_bytes = 0;
     if (code == -EINVAL && !strncmp(what, "pci:", 4)) {
         code = open_pci(what + 4, memory);
     } else if (code == -EINVAL && S_ISREG(st.st_mode) && st.st_size) {
-        code = memory_fill_holes(memory->fd, &st, setup->is_shared);
+        code = memory_fill_holes(memory->fd, &st, setup->is_shared, &holes_bytes);
         if (code)
-            return fail_holes(what, &st, code, error, error_bytes);
+            return fail_holes(what, holes_bytes, code, error, error_bytes);
         code = memory_open_file(memory->fd, &st, memory);
     } else if (code == -EINVAL && S_ISCHR(st.st_mode)) {
         code = open_dax(memory->fd, &st, memory);
@@ -194,6 +179,52 @@ static int open_by_kind(const char *what, const struct pms_memory_setup *setup,
     }
     errno = -code;
     return code ? fail_open(error, error_bytes, what, why) : 0;
+}
+
+/* An empty file is one that another server was about to fill, and is as good as none. Of those that
+ * share it, only who made it fills it. */
+static bool is_to_fill(int fd, const struct pms_memory_setup *setup, bool is_mine)
+{
+    struct stat st;
+    return setup->create_bytes && !fstat(fd, &st) && S_ISREG(st.st_mode) && !st.st_size &&
+           st.st_nlink && (is_mine || !setup->is_shared);
+}
+
+/* Filled, if it is new; else its descriptor is closed. */
+static int memory_keep_locked(int fd, const char *what, const struct pms_memory_setup *setup,
+                              bool is_mine, char *error, size_t error_bytes)
+{
+    const int code = is_to_fill(fd, setup, is_mine) ? memory_give_size(fd, setup->create_bytes) : 0;
+    if (!code)
+        return fd;
+    if (!is_mine || unlink(what))
+        (void)!ftruncate(fd, 0);
+    close(fd);
+    errno = -code;
+    return fail_open(error, error_bytes, what, NULL);
+}
+
+/* Of several servers that are to create it, one does, and the others meet its lock. */
+static int memory_open_path(const char *what, const struct pms_memory_setup *setup,
+                            const struct mover_serving *how, char *error, size_t error_bytes)
+{
+    int fd = -1;
+    const bool is_there = !access(what, F_OK) || errno != ENOENT;
+    if (!is_there && !setup->create_bytes)
+        return fail_open(error, error_bytes, what, "there is no such file; --size creates it");
+    if (!is_there)
+        fd = open(what, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    const bool is_mine = fd >= 0;
+    if (!is_there && !is_mine && errno != EEXIST)
+        return fail_open(error, error_bytes, what, NULL);
+    if (!is_mine)
+        fd = mover_served_open(what, O_RDWR, how, error, error_bytes);
+    const int code = is_mine ? mover_served_lock(fd, what, how, error, error_bytes) : 0;
+    if (code)
+        close(fd);
+    if (code || fd < 0)
+        return code ? code : fd;
+    return memory_keep_locked(fd, what, setup, is_mine, error, error_bytes);
 }
 
 /* Its descriptor, locked. */
@@ -207,17 +238,7 @@ static int memory_open_locked(const char *what, const struct pms_memory_setup *s
         return name_bar(what + 4, path, sizeof(path))
                    ? mover_served_open(path, O_RDWR | O_SYNC, &how, error, error_bytes)
                    : fail_open(error, error_bytes, what, "write pci:0000:01:00.0/2");
-    if (!access(what, F_OK) || errno != ENOENT)
-        return mover_served_open(what, O_RDWR, &how, error, error_bytes);
-    if (!setup->create_bytes)
-        return fail_open(error, error_bytes, what, "there is no such file; --size creates it");
-    const int fd = create_file(what, setup->create_bytes);
-    if (fd < 0)
-        return fail_open(error, error_bytes, what, NULL);
-    const int code = mover_served_lock(fd, what, &how, error, error_bytes);
-    if (code)
-        close(fd);
-    return code ? code : fd;
+    return memory_open_path(what, setup, &how, error, error_bytes);
 }
 
 int pms_memory_open(const char *what, const struct pms_memory_setup *setup,

@@ -18,8 +18,8 @@ struct pms_memory {
     uint8_t identity[16];
 };
 
-/* What is wanted of it. `create_bytes`: a file that is not there is created with that size; 0: none
- * is. */
+/* What is wanted of it. `create_bytes`: a file that is not there, or empty, gets that size; 0: it
+ * does not. */
 struct pms_memory_setup {
     uint64_t create_bytes;
     bool is_shared; /* served by others, too */

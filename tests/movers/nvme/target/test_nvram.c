@@ -158,6 +158,24 @@ static void open__holes_on_a_full_file_system_are_refused(void **state)
     assert_int_equal(open_backend(), -ENOSPC);
 }
 
+/* Blocks behind its end fill no hole. */
+static void open__blocks_behind_the_end_fill_no_hole(void **state)
+{
+    (void)state;
+    struct stat stat;
+    assert_int_equal(make_file(SIZE), 0);
+    assert_int_equal(fallocate(file, FALLOC_FL_KEEP_SIZE, SIZE, SIZE), 0);
+    assert_int_equal(fstat(file, &stat), 0);
+    assert_int_equal(stat.st_blocks * 512, SIZE);
+    fill_file_system();
+    assert_int_equal(open_backend(), -ENOSPC);
+    assert_non_null(strstr(error, "1 MiB of holes"));
+    assert_int_equal(unlink(other_path), 0);
+    assert_int_equal(open_backend(), 0);
+    assert_int_equal(fstat(file, &stat), 0);
+    assert_int_equal(stat.st_blocks * 512, 2 * SIZE);
+}
+
 static void write__to_a_hole_on_a_full_file_system_fails_alone(void **state)
 {
     (void)state;
@@ -224,6 +242,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(open__takes_all_blocks_of_the_file),
         CASE(open__holes_on_a_full_file_system_are_refused),
+        CASE(open__blocks_behind_the_end_fill_no_hole),
         CASE(write__to_a_hole_on_a_full_file_system_fails_alone),
         CASE(io__behind_the_end_of_a_shorter_file_fails_alone),
         CASE(flush__waits_off_the_loop),

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "common/holes.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "common/minmax.h"
+
+enum { SECTOR_BYTES = 512 /* of st_blocks */ };
+
+/* Blocks that the file has, and that were never written, count too. */
+static uint64_t count_holes(int fd, uint64_t size)
+{
+    uint64_t holes = 0;
+    for (off_t at = 0; (uint64_t)at < size;) {
+        const off_t hole = lseek(fd, at, SEEK_HOLE);
+        if (hole < 0 || (uint64_t)hole >= size)
+            break;
+        const off_t data = lseek(fd, hole, SEEK_DATA);
+        at = data < 0 ? (off_t)size : data;
+        holes += (uint64_t)(at - hole);
+    }
+    return holes;
+}
+
+/* Blocks behind its end are the file's, too, and fill no hole: what it has is no proof that it
+ * lacks nothing, but what it has not it lacks, unless its data is compressed. */
+static bool lacks_room(int fd, uint64_t least_bytes)
+{
+    struct statvfs fs;
+    return !fstatvfs(fd, &fs) && fs.f_blocks && (uint64_t)fs.f_bavail * fs.f_frsize < least_bytes;
+}
+
+int mover_holes_fill(int fd, uint64_t *holes_bytes)
+{
+    struct stat stat;
+    int rc;
+    if (fstat(fd, &stat))
+        return -errno;
+    const uint64_t size = (uint64_t)stat.st_size, has = (uint64_t)stat.st_blocks * SECTOR_BYTES;
+    const uint64_t holes = count_holes(fd, size), missing = has < size ? size - has : 0;
+    *holes_bytes = holes ? holes : missing; /* of a file system that knows no holes */
+    if (!*holes_bytes)
+        return 0;
+    if (lacks_room(fd, mover_min_u64(holes, missing)))
+        return -ENOSPC;
+    do
+        rc = fallocate(fd, 0, 0, stat.st_size) ? -errno : 0;
+    while (rc == -EINTR);
+    return rc == -ENOSYS ? -EOPNOTSUPP : rc;
+}

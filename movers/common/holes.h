@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The blocks that a file lacks. What is mapped needs them all before it is served: a page that the
+ * file system has no room for is a SIGBUS, not an error.
+ */
+#ifndef SW_MOVERS_HOLES_H
+#define SW_MOVERS_HOLES_H
+
+#include <stdint.h>
+
+/* Allocates all blocks of the file. Where it is plain that there is not enough room nothing is
+ * taken: a call that fails may keep what it got. 0, or a negative errno: -EOPNOTSUPP where the file
+ * system leaves that to who writes. `holes_bytes` says what there was to fill, at most. */
+int mover_holes_fill(int fd, uint64_t *holes_bytes);
+
+#endif
