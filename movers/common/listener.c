@@ -45,6 +45,22 @@ static void keep_port(struct mover_listener *listener)
         ((struct sockaddr_in *)&listener->address)->sin_port = port;
 }
 
+/* Like the kernel, rdma_cm calls a port EADDRNOTAVAIL that somebody has at all addresses, or has at
+ * one of all that are asked for. The address itself is there if another port can be had. */
+static bool is_port_taken(struct rdma_event_channel *events, struct sockaddr_storage address)
+{
+    struct rdma_cm_id *id;
+    if (rdma_create_id(events, &id, NULL, RDMA_PS_TCP))
+        return false;
+    if (address.ss_family == AF_INET6)
+        ((struct sockaddr_in6 *)&address)->sin6_port = 0;
+    else
+        ((struct sockaddr_in *)&address)->sin_port = 0;
+    const bool is_bound = !rdma_bind_addr(id, (struct sockaddr *)&address);
+    rdma_destroy_id(id);
+    return is_bound;
+}
+
 static int start_listening(struct mover_listener *listener)
 {
     struct rdma_cm_id *id;
@@ -54,7 +70,9 @@ static int start_listening(struct mover_listener *listener)
         rdma_listen(id, listener->backlog)) {
         const int why = -errno;
         rdma_destroy_id(id);
-        return why;
+        return why == -EADDRNOTAVAIL && is_port_taken(listener->events, listener->address)
+                   ? -EADDRINUSE
+                   : why;
     }
     listener->id = id;
     keep_port(listener);
@@ -82,14 +100,18 @@ int mover_listener_open(struct mover_listener *listener, const struct sockaddr *
     return listener->why;
 }
 
-/* After a change the address is often still there, and nobody has to know. Just after a removal it
+/* After a change the address is often still there, and nobody has to know unless it is at another
+ * device. Just after a removal it
  * is not, so the first try is the timer's. */
 static void lose_listener(struct mover_listener *listener, enum rdma_cm_event_type type)
 {
     const uint64_t now_ns = mover_now_ns();
+    const struct ibv_context *before = listener->id->verbs;
     rdma_destroy_id(listener->id);
     listener->id = NULL;
     listener->why = type == RDMA_CM_EVENT_DEVICE_REMOVAL ? -ENODEV : start_listening(listener);
+    if (!listener->why && listener->id->verbs != before)
+        tell_owner(listener);
     if (!listener->why)
         return;
     listener->losses++;
@@ -109,15 +131,29 @@ bool mover_listener_take(struct mover_listener *listener, const struct rdma_cm_i
     return true;
 }
 
+/* Its address is; what else keeps it from listening does not mend itself. */
+static bool is_away(int why)
+{
+    return why == -ENODEV || why == -EADDRNOTAVAIL;
+}
+
+static void try_again(struct mover_listener *listener)
+{
+    const int before = listener->why;
+    listener->why = start_listening(listener);
+    if (!listener->why || (listener->why != before && !is_away(listener->why)))
+        tell_owner(listener);
+}
+
 void mover_listener_tick(struct mover_listener *listener)
 {
     const uint64_t now_ns = mover_now_ns();
     if (listener->id || !listener->losses)
         return;
     if (now_ns >= listener->retry_ns) {
-        listener->why = start_listening(listener);
-        if (!listener->why)
-            return tell_owner(listener);
+        try_again(listener);
+        if (listener->id)
+            return;
         if (listener->wait_ns < LONGEST_WAIT_MS * NS_PER_MS)
             listener->wait_ns *= 2;
         listener->retry_ns = now_ns + listener->wait_ns;
@@ -149,12 +185,29 @@ void mover_listener_name(const struct mover_listener *listener, char text[MOVER_
     snprintf(text, MOVER_LISTENER_TEXT, "%s port %s", host, port);
 }
 
+const char *mover_listener_help(int why)
+{
+    switch (-why) {
+    case EADDRINUSE:
+        return "; another server has this port there: stop that one, or take another port";
+    case EADDRNOTAVAIL:
+        return "; 'ip address' lists those of this host";
+    case ENODEV:
+        return "; 'sidewire doctor' says which devices there are";
+    default:
+        return "";
+    }
+}
+
 void mover_listener_say(const struct mover_listener *listener, char text[MOVER_LISTENER_SAID])
 {
     char name[MOVER_LISTENER_TEXT];
     mover_listener_name(listener, name);
     if (listener->id)
         snprintf(text, MOVER_LISTENER_SAID, "listens at %s again", name);
+    else if (!is_away(listener->why))
+        snprintf(text, MOVER_LISTENER_SAID, "cannot listen at %s again: %s%s. It goes on trying",
+                 name, strerror(-listener->why), mover_listener_help(listener->why));
     else
         snprintf(text, MOVER_LISTENER_SAID,
                  "does not listen at %s any more: its interface is gone, or has changed (%s). It "

@@ -25,7 +25,8 @@ struct mover_listener {
     uint64_t retry_ns, wait_ns;      /* lost: when it tries again, and how long it waited */
     uint32_t losses;
     void *owner; /* for changed() */
-    /* It is lost (the id is NULL), or listens again. NULL: nobody wants to know. */
+    /* It is lost (the id is NULL), cannot listen again for another reason than before, or listens
+     * again, perhaps at another device. NULL: nobody wants to know. */
     void (*changed)(struct mover_listener *listener);
 };
 
@@ -48,6 +49,8 @@ void mover_listener_close(struct mover_listener *listener);
 uint16_t mover_listener_port(const struct mover_listener *listener);
 /* "192.0.2.1 port 4420" */
 void mover_listener_name(const struct mover_listener *listener, char text[MOVER_LISTENER_TEXT]);
+/* What helps where it cannot listen, to be put behind the reason: "; another server...", or "". */
+const char *mover_listener_help(int why);
 /* What became of it, as a line for users. */
 void mover_listener_say(const struct mover_listener *listener, char text[MOVER_LISTENER_SAID]);
 

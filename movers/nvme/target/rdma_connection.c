@@ -239,11 +239,7 @@ int nvr_server_listen(struct nvr_server *server, const struct nvt_config_port *c
     }
     if (rc) {
         snprintf(error, error_size, "cannot listen at %s port %u: %s%s", config->listen.traddr,
-                 config->listen.port, strerror(-rc),
-                 rc == -EADDRINUSE      ? "; another target may run there"
-                 : rc == -EADDRNOTAVAIL ? "; 'ip address' lists those of this host"
-                 : rc == -ENODEV        ? "; 'sidewire doctor' says which devices there are"
-                                        : "");
+                 config->listen.port, strerror(-rc), mover_listener_help(rc));
         return rc;
     }
     server->listeners[server->listener_count++] = (struct nvr_listener){at, port};

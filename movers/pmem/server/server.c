@@ -22,6 +22,16 @@ static int server_fail_start(struct pms_server *server, char *error, size_t erro
     return code;
 }
 
+static int server_fail_listen(struct pms_server *server, int code, char *error, size_t error_bytes)
+{
+    char name[MOVER_LISTENER_TEXT];
+    mover_listener_name(&server->listener, name);
+    snprintf(error, error_bytes, "cannot listen at %s: %s%s", name, strerror(-code),
+             mover_listener_help(code));
+    pms_server_end(server);
+    return code;
+}
+
 static void server_say_listener(struct mover_listener *listener)
 {
     char text[MOVER_LISTENER_SAID];
@@ -57,8 +67,8 @@ int pms_server_start(struct pms_server *server, const struct sockaddr *listen, c
                                                .timer_fd = server->timer_fd,
                                                .backlog = BACKLOG,
                                                .changed = server_say_listener};
-    errno = -mover_listener_open(&server->listener, listen);
-    return errno ? server_fail_start(server, error, error_bytes, "cannot listen") : 0;
+    const int code = mover_listener_open(&server->listener, listen);
+    return code ? server_fail_listen(server, code, error, error_bytes) : 0;
 }
 
 /* Events of a connection that is over come with no client in their context. */

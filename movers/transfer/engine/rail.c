@@ -78,10 +78,8 @@ enum sw_xfer_status xfe_rail_start(struct sw_xfer_agent *agent, const char *addr
                                              .changed = follow_device};
     const int why = mover_listener_open(&rail->listener, (struct sockaddr *)&found);
     if (why)
-        return xfe_fail(error, SW_XFER_ADDRESS,
-                        "cannot listen at %s port %s: %s; no RDMA device has the address, or the "
-                        "port is taken",
-                        address, port, strerror(-why));
+        return xfe_fail(error, SW_XFER_ADDRESS, "cannot listen at %s port %s: %s%s", address, port,
+                        strerror(-why), mover_listener_help(why));
     agent->rails_count++; /* so it is freed */
     struct ibv_context *verbs = find_verbs(rail);
     if (!verbs)

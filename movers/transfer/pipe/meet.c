@@ -242,6 +242,7 @@ static enum sw_xfer_status meet_start_listening(struct sw_pipe_listener *listene
                                                 const struct sockaddr *address,
                                                 struct sw_xfer_error *error)
 {
+    char name[MOVER_LISTENER_TEXT];
     listener->events = rdma_create_event_channel();
     if (!listener->events)
         return xfe_fail(error, SW_XFER_ADDRESS,
@@ -253,7 +254,9 @@ static enum sw_xfer_status meet_start_listening(struct sw_pipe_listener *listene
     listener->at = (struct mover_listener){
         .events = listener->events, .timer_fd = listener->timer_fd, .backlog = BACKLOG};
     const int why = mover_listener_open(&listener->at, address);
-    return why ? xfe_fail(error, SW_XFER_ADDRESS, "cannot listen there: %s", strerror(-why))
+    mover_listener_name(&listener->at, name);
+    return why ? xfe_fail(error, SW_XFER_ADDRESS, "cannot listen at %s: %s%s", name, strerror(-why),
+                          mover_listener_help(why))
                : SW_XFER_OK;
 }
 
