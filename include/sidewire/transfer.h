@@ -88,11 +88,13 @@ enum {
 };
 
 struct sw_xfer_agent_options {
-    const char *address;         /* of an RDMA device here, where peers connect; NULL: none can */
-    const char *port;            /* NULL: a free one; the card says which */
-    uint64_t layout;             /* sw_xfer_layout() of how blocks lie; 0: not compared */
-    uint32_t visitors_max;       /* connections of peers to this agent, 1-1024 */
-    uint32_t notices_max;        /* that are held until they are taken, 1-65536 */
+    const char *address; /* of an RDMA device here, where peers connect; NULL: none can */
+    const char *port;    /* NULL: a free one; the card says which */
+    uint64_t layout;     /* sw_xfer_layout() of how blocks lie; 0: not compared */
+    /* Connections of peers to this agent, 1-1024. The last eighth is for addresses that have few:
+     * all peers of one other host have seven eighths, those of this host all. */
+    uint32_t visitors_max;
+    uint32_t notices_max;        /* held, 1-65536; of one address at most seven eighths */
     uint32_t queue_depth;        /* requests given to the device at a time for a peer, 64-8192 */
     uint32_t window_bytes;       /* and their bytes: bounds how long a cancellation takes */
     uint32_t connect_timeout_ms; /* a connection takes no longer */

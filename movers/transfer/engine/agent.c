@@ -50,8 +50,9 @@ static bool make_inside(struct sw_xfer_agent *agent)
     agent->listen_fd = mover_listener_timer();
     agent->visitors = calloc(agent->visitors_slots, sizeof(struct xfe_visitor *));
     agent->sessions = calloc(agent->options.visitors_max, sizeof(*agent->sessions));
-    return agent->epoll_fd >= 0 && agent_watch_fd(agent, agent->timer_fd, &agent->timer_source) &&
-           agent->visitors && agent->sessions && xfe_notices_make(agent) &&
+    return xfe_origins_make(agent) && agent->epoll_fd >= 0 &&
+           agent_watch_fd(agent, agent->timer_fd, &agent->timer_source) && agent->visitors &&
+           agent->sessions && xfe_notices_make(agent) &&
            getrandom(agent->instance, sizeof(agent->instance), 0) == sizeof(agent->instance);
 }
 
@@ -168,6 +169,7 @@ void sw_xfer_agent_close(struct sw_xfer_agent *agent)
         munmap(agent->alive, (size_t)sysconf(_SC_PAGESIZE));
     free(agent->visitors);
     free(agent->sessions);
+    free(agent->origins);
     free(agent->held_all);
     free(agent);
 }

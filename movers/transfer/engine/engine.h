@@ -39,7 +39,12 @@ struct xfe_source {
 struct xfe_held { /* a notice that was not taken yet */
     struct list_node node;
     struct sw_xfer_notice notice;
-    struct xfe_session *session; /* that it came from; it may be another one by now */
+    struct xfe_origin *origin;
+};
+
+struct xfe_origin { /* the visitors of one address, those that have left included */
+    struct in6_addr address;
+    uint32_t sessions, notices; /* that are here; 0 and 0: this is free */
 };
 
 struct xfe_session { /* one of a peer that visits, over all lanes that it has here */
@@ -47,8 +52,7 @@ struct xfe_session { /* one of a peer that visits, over all lanes that it has he
     uint64_t session, last_tag;
     uint64_t number; /* of the visitor */
     uint32_t lanes;  /* 0: this is free */
-    uint32_t held;   /* of its notices */
-    struct in6_addr from;
+    struct xfe_origin *origin;
 };
 
 struct xfe_device {
@@ -86,6 +90,8 @@ struct sw_xfer_agent {
     struct list memories, leases, peers, blocks, transfers, ended;
     struct xfe_visitor **visitors; /* visitors_slots */
     struct xfe_session *sessions;  /* options.visitors_max */
+    struct xfe_origin *origins;
+    uint32_t origins_count;
     uint32_t visitors_slots;
     struct xfe_session departed[XFE_DEPARTED];
     uint32_t departed_next;
@@ -367,6 +373,16 @@ void xfe_blocks_free(struct sw_xfer_blocks *blocks);
 void xfe_transfer_free(struct sw_xfer_transfer *transfer);
 /* Whether none that is posted uses it. */
 bool xfe_transfers_let_go(struct sw_xfer_agent *agent, const struct sw_xfer_memory *memory);
+
+/* ---- origin.c ---- */
+
+bool xfe_origins_make(struct sw_xfer_agent *agent);
+/* That of the address. A new one lasts once a session or a notice is counted there. */
+struct xfe_origin *xfe_origin_of(struct sw_xfer_agent *agent, const struct in6_addr *address);
+/* What all peers of a host have in common: of IPv6 the /64. */
+struct in6_addr xfe_origin_address(const struct sockaddr *peer);
+/* The connection is one of this host to itself. */
+bool xfe_origin_is_here(struct rdma_cm_id *id);
 
 /* ---- visitor.c ---- */
 

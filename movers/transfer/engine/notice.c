@@ -23,7 +23,8 @@ struct sw_xfer_notice *xfe_notices_room(struct sw_xfer_agent *agent,
                                         const struct xfe_session *session)
 {
     struct list_node *node = list_first(&agent->held_free);
-    return node && xfe_has_share(agent->options.notices_max, agent->held_free_count, session->held)
+    return node && xfe_has_share(agent->options.notices_max, agent->held_free_count,
+                                 session->origin->notices)
                ? &held_of(node)->notice
                : NULL;
 }
@@ -31,8 +32,8 @@ struct sw_xfer_notice *xfe_notices_room(struct sw_xfer_agent *agent,
 void xfe_notices_add(struct sw_xfer_agent *agent, struct xfe_session *session)
 {
     struct list_node *node = list_first(&agent->held_free);
-    held_of(node)->session = session;
-    session->held++;
+    held_of(node)->origin = session->origin;
+    session->origin->notices++;
     agent->held_free_count--;
     list_remove(node);
     list_append(&agent->held, node);
@@ -42,8 +43,7 @@ static void take_held(struct sw_xfer_agent *agent, struct xfe_held *held,
                       struct sw_xfer_notice *notice)
 {
     *notice = held->notice;
-    if (held->session->number == notice->visitor)
-        held->session->held--;
+    held->origin->notices--;
     agent->held_free_count++;
     list_remove(&held->node);
     list_append(&agent->held_free, &held->node);

@@ -144,21 +144,24 @@ static uint64_t recall_tag(const struct sw_xfer_agent *agent, const struct xfe_s
     return tag;
 }
 
-/* That which has lanes already, or a new one; NULL: there are too many, perhaps of this address. */
-static struct xfe_session *find_session(struct sw_xfer_agent *agent, const struct xfe_session *as)
+/* That which has lanes already, or a new one; NULL: there are too many, perhaps of this address. A
+ * host has all places of its own agents. */
+static struct xfe_session *find_session(struct sw_xfer_agent *agent, const struct xfe_session *as,
+                                        bool is_own_host)
 {
     struct xfe_session *found = NULL;
-    uint32_t free = 0, own = 0;
+    uint32_t free = 0;
     for (uint32_t i = 0; i < agent->options.visitors_max; i++) {
         struct xfe_session *session = &agent->sessions[i];
         if (session->lanes && is_session(session, as))
             return session;
-        own += session->lanes && IN6_ARE_ADDR_EQUAL(&session->from, &as->from);
         free += !session->lanes;
         if (!session->lanes && !found)
             found = session;
     }
-    if (!xfe_has_share(agent->options.visitors_max, free, own))
+    const bool has_share =
+        is_own_host || xfe_has_share(agent->options.visitors_max, free, as->origin->sessions);
+    if (!found || !has_share)
         return NULL;
     *found = *as;
     found->last_tag = recall_tag(agent, as);
@@ -171,6 +174,7 @@ static void leave_session(struct sw_xfer_agent *agent, struct xfe_session *sessi
 {
     if (--session->lanes)
         return;
+    session->origin->sessions--;
     xfe_leases_of_visitor_end(agent, session->number);
     if (session->last_tag)
         agent->departed[agent->departed_next++ % XFE_DEPARTED] = *session;
@@ -251,7 +255,7 @@ static struct xfe_visitor *new_visitor(struct sw_xfer_agent *agent, struct rdma_
     for (uint32_t i = 0; i < agent->visitors_slots; i++) {
         if (agent->visitors[i])
             continue;
-        struct xfe_session *session = find_session(agent, as);
+        struct xfe_session *session = find_session(agent, as, xfe_origin_is_here(id));
         struct xfe_visitor *visitor = session ? xfe_pages(sizeof(*visitor)) : NULL;
         if (!visitor)
             return NULL;
@@ -261,6 +265,7 @@ static struct xfe_visitor *new_visitor(struct sw_xfer_agent *agent, struct rdma_
         visitor->id = id;
         visitor->device = xfe_device_find(agent, id->verbs);
         visitor->session = session;
+        session->origin->sessions += !session->lanes;
         session->lanes++;
         id->context = visitor;
         agent->visitors[i] = visitor;
@@ -320,16 +325,6 @@ static bool accept_visitor(struct xfe_visitor *visitor, uint8_t reads, bool is_r
     return is_accepted;
 }
 
-static struct in6_addr address_of_peer(struct rdma_cm_id *id)
-{
-    const struct sockaddr *peer = rdma_get_peer_addr(id);
-    struct in6_addr address = IN6ADDR_ANY_INIT;
-    if (peer->sa_family == AF_INET6)
-        return ((const struct sockaddr_in6 *)peer)->sin6_addr;
-    memcpy(&address.s6_addr[12], &((const struct sockaddr_in *)peer)->sin_addr, 4);
-    return address;
-}
-
 static void visitor_take_request(struct sw_xfer_agent *agent, struct rdma_cm_id *id,
                                  const uint8_t *data, size_t bytes, uint8_t reads_asked)
 {
@@ -341,7 +336,8 @@ static void visitor_take_request(struct sw_xfer_agent *agent, struct rdma_cm_id 
     if (reason)
         return reject_request(id, reason);
     session.session = hello.session;
-    session.from = address_of_peer(id);
+    const struct in6_addr from = xfe_origin_address(rdma_get_peer_addr(id));
+    session.origin = xfe_origin_of(agent, &from);
     memcpy(session.instance, hello.calling, sizeof(session.instance));
     /* Nothing of the lane's earlier queue pair may be taken once the new one is accepted. */
     struct xfe_visitor *earlier = visitor_find_lane(agent, &session, hello.lane);

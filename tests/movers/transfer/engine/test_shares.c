@@ -82,6 +82,20 @@ static void places__the_last_ones_are_for_other_addresses(void **state)
     close_shares(&s);
 }
 
+/* Agents of the host itself, as many as the caller has said. */
+static void places__a_host_has_all_of_its_own(void **state)
+{
+    (void)state;
+    struct shares s;
+    open_shares(&s);
+    sw_xfer_agent_close(s.one);
+    s.one = open_agent(NULL);
+    for (int i = 0; i < PLACES; i++)
+        assert_non_null(connect_from(&s, s.one));
+    assert_null(connect_from(&s, s.one));
+    close_shares(&s);
+}
+
 static struct sw_xfer_transfer *notify(struct sw_xfer_peer *peer, const char *text)
 {
     struct sw_xfer_error error;
@@ -91,6 +105,21 @@ static struct sw_xfer_transfer *notify(struct sw_xfer_peer *peer, const char *te
     must(sw_xfer_post(transfer, &(struct sw_xfer_post_options){
                                     .notice = text, .notice_bytes = (uint32_t)strlen(text)}));
     return transfer;
+}
+
+static void poll_often(struct shares *s)
+{
+    for (int i = 0; i < 2000; i++)
+        poll_all(s);
+}
+
+static void hear(struct shares *s, struct sw_xfer_peer *peer)
+{
+    const struct sw_xfer_transfer *heard = notify(peer, "help");
+    const uint64_t deadline = sw_xfer_deadline_ms(PATIENCE_MS);
+    while (sw_xfer_state_of(heard) == SW_XFER_POSTED && sw_xfer_deadline_ms(0) < deadline)
+        poll_all(s);
+    assert_int_equal(sw_xfer_state_of(heard), SW_XFER_DONE);
 }
 
 /* One says more than anybody takes; what the other says comes all the same. */
@@ -104,19 +133,44 @@ static void notices__the_last_places_are_for_other_visitors(void **state)
     struct sw_xfer_peer *loud = connect_from(&s, s.one), *quiet = connect_from(&s, s.other);
     for (int i = 0; i < 2 * PLACES; i++)
         notify(loud, "more");
-    for (int i = 0; i < 2000; i++)
-        poll_all(&s);
-    const struct sw_xfer_transfer *heard = notify(quiet, "help");
-    const uint64_t deadline = sw_xfer_deadline_ms(PATIENCE_MS);
-    while (sw_xfer_state_of(heard) == SW_XFER_POSTED && sw_xfer_deadline_ms(0) < deadline)
-        poll_all(&s);
-    assert_int_equal(sw_xfer_state_of(heard), SW_XFER_DONE);
+    poll_often(&s);
+    hear(&s, quiet);
     must(sw_xfer_notice_match(s.server, 0, "help", 4, &notice));
     for (int i = 0; taken < 2 * PLACES && i < 100000; i++) { /* nothing is lost */
         taken += !sw_xfer_notice_match(s.server, 0, "more", 4, &notice);
         poll_all(&s);
     }
     assert_int_equal(taken, 2 * PLACES);
+    close_shares(&s);
+}
+
+/* Sessions of one address share what it has, and what one leaves behind is still its own. */
+static void notices__are_counted_by_address(void **state)
+{
+    (void)state;
+    static struct sw_xfer_notice notice;
+    struct shares s;
+    open_shares(&s);
+    for (int round = 0; round < 4; round++) {
+        struct sw_xfer_peer *loud = connect_from(&s, s.one);
+        struct sw_xfer_transfer *all[PLACES];
+        assert_non_null(loud);
+        for (int i = 0; i < PLACES; i++)
+            all[i] = notify(loud, "more");
+        poll_often(&s);
+        for (int i = 0; i < PLACES && round % 2; i++) { /* every second one leaves */
+            sw_xfer_cancel(all[i]);
+            sw_xfer_release(all[i]);
+        }
+        if (round % 2)
+            must(sw_xfer_peer_release(loud));
+        poll_often(&s);
+    }
+    struct sw_xfer_peer *quiet = connect_from(&s, s.other);
+    for (int i = 0; i < RESERVED; i++)
+        hear(&s, quiet);
+    for (int i = 0; i < RESERVED; i++)
+        must(sw_xfer_notice_match(s.server, 0, "help", 4, &notice));
     close_shares(&s);
 }
 
@@ -178,6 +232,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(places__the_last_ones_are_for_other_addresses),
+        cmocka_unit_test(places__a_host_has_all_of_its_own),
+        cmocka_unit_test(notices__are_counted_by_address),
         cmocka_unit_test(notices__the_last_places_are_for_other_visitors),
         cmocka_unit_test(sums__are_made_in_turns),
     };

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Where visitors come from: what all of one address have of the places and the notices here. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "transfer/engine/engine.h"
+
+/* One for each session and each notice that can be there, so there is always a free one. */
+bool xfe_origins_make(struct sw_xfer_agent *agent)
+{
+    agent->origins_count = agent->options.visitors_max + agent->options.notices_max;
+    agent->origins = calloc(agent->origins_count, sizeof(*agent->origins));
+    return agent->origins;
+}
+
+static bool origin_is_in_use(const struct xfe_origin *origin)
+{
+    return origin->sessions || origin->notices;
+}
+
+struct xfe_origin *xfe_origin_of(struct sw_xfer_agent *agent, const struct in6_addr *address)
+{
+    struct xfe_origin *found = NULL;
+    for (uint32_t i = 0; i < agent->origins_count; i++) {
+        struct xfe_origin *origin = &agent->origins[i];
+        if (!origin_is_in_use(origin))
+            found = found ? found : origin;
+        else if (IN6_ARE_ADDR_EQUAL(&origin->address, address))
+            return origin;
+    }
+    if (found)
+        found->address = *address;
+    return found;
+}
+
+static struct in6_addr whole_address(const struct sockaddr *peer)
+{
+    struct in6_addr address = IN6ADDR_ANY_INIT;
+    if (peer->sa_family == AF_INET6)
+        return ((const struct sockaddr_in6 *)peer)->sin6_addr;
+    memcpy(&address.s6_addr[12], &((const struct sockaddr_in *)peer)->sin_addr, 4);
+    return address;
+}
+
+bool xfe_origin_is_here(struct rdma_cm_id *id)
+{
+    const struct in6_addr here = whole_address(rdma_get_local_addr(id));
+    const struct in6_addr there = whole_address(rdma_get_peer_addr(id));
+    return IN6_ARE_ADDR_EQUAL(&here, &there);
+}
+
+/* A host has as many addresses in its network as it likes. All hosts of a link have the network of
+ * its local addresses, and all of IPv4 that of the mapped ones. */
+static bool origin_has_network(const struct in6_addr *address)
+{
+    return !IN6_IS_ADDR_LINKLOCAL(address) && !IN6_IS_ADDR_V4MAPPED(address) &&
+           !IN6_IS_ADDR_LOOPBACK(address);
+}
+
+struct in6_addr xfe_origin_address(const struct sockaddr *peer)
+{
+    struct in6_addr address = whole_address(peer);
+    if (peer->sa_family == AF_INET6 && origin_has_network(&address))
+        memset(&address.s6_addr[8], 0, 8);
+    return address;
+}
