@@ -112,6 +112,14 @@ class Absent(unittest.TestCase):
             self.forget()
             self.until('RDMA_CM_EVENT_ADDR_RESOLVED', address)
 
+    def test_resolve__where_a_filter_lets_nobody_be_asked(self):
+        rule = 'ipproto udp dport 4791 prohibit'.split()
+        Hosts.ip('-n', self.hosts.names[0], 'rule', 'add', *rule)
+        try:
+            self.until('RDMA_CM_EVENT_ADDR_RESOLVED', ABSENT[0])
+        finally:
+            Hosts.ip('-n', self.hosts.names[0], 'rule', 'del', *rule)
+
     def test_connect__to_a_host_without_a_process(self):
         self.until('RDMA_CM_EVENT_REJECTED, error (8|-111)', ADDRESSES[1], 'fd99::2')
 

@@ -14,12 +14,11 @@
 #include <unistd.h>
 
 #include "base/fds.h"
+#include "wire/packet.h"
 
 #define ANSWER_BYTES 4096
 #define ETHERNET_BYTES 6
 #define KNOWN (NUD_REACHABLE | NUD_STALE | NUD_DELAY | NUD_PROBE | NUD_PERMANENT)
-
-#define DISCARD_PORT 9
 
 union answer {
     struct nlmsghdr head;
@@ -249,19 +248,21 @@ static socklen_t neighbour_sockaddr(unsigned int ifindex, const union ibv_gid *g
 }
 
 /* System calls, since a library that makes RDMA of sockets may stand before libc's. */
-void sw_neighbour_ask(unsigned int ifindex, const union ibv_gid *source, const union ibv_gid *dest)
+bool sw_neighbour_ask(unsigned int ifindex, const union ibv_gid *source, const union ibv_gid *dest)
 {
     struct sockaddr_in6 from, to;
     const socklen_t from_len = neighbour_sockaddr(ifindex, source, 0, &from),
-                    to_len = neighbour_sockaddr(ifindex, dest, DISCARD_PORT, &to);
+                    to_len = neighbour_sockaddr(ifindex, dest, SW_ROCE_PORT, &to);
     const bool is_v4 = neighbour_is_ipv4(dest);
     const int kind = SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, one = 1;
     const int fd = sw_fd_own((int)syscall(SYS_socket, is_v4 ? AF_INET : AF_INET6, kind, 0));
     if (fd < 0)
-        return;
+        return true; /* it may be had later */
     syscall(SYS_setsockopt, fd, is_v4 ? IPPROTO_IP : IPPROTO_IPV6,
             is_v4 ? IP_TTL : IPV6_UNICAST_HOPS, &one, sizeof(one));
-    if (!syscall(SYS_bind, fd, &from, from_len))
-        (void)syscall(SYS_sendto, fd, "", 0, 0, &to, to_len);
+    const bool has_left =
+        !syscall(SYS_bind, fd, &from, from_len) && !syscall(SYS_sendto, fd, "", 0, 0, &to, to_len);
+    const bool is_forbidden = !has_left && (errno == EPERM || errno == EACCES);
     close(fd);
+    return !is_forbidden;
 }
