@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "common/holes.h"
+#include "common/new_file.h"
 
 #ifndef RAMFS_MAGIC
 #define RAMFS_MAGIC 0x858458f6
@@ -132,13 +133,6 @@ static bool name_bar(const char *what, char *path, size_t path_bytes)
     return true;
 }
 
-/* Gives the file its bytes, under the lock: nobody else serves it meanwhile. */
-static int memory_give_size(int fd, uint64_t bytes)
-{
-    const int code = posix_fallocate(fd, 0, (off_t)bytes);
-    return code || !fsync(fd) ? -code : -errno;
-}
-
 /* Block by block, by reads and writes, only where nobody else writes. */
 static int memory_fill_holes(int fd, const struct stat *st, bool is_shared, uint64_t *holes_bytes)
 {
@@ -181,52 +175,6 @@ static int open_by_kind(const char *what, const struct pms_memory_setup *setup,
     return code ? fail_open(error, error_bytes, what, why) : 0;
 }
 
-/* An empty file is one that another server was about to fill, and is as good as none. Of those that
- * share it, only who made it fills it. */
-static bool is_to_fill(int fd, const struct pms_memory_setup *setup, bool is_mine)
-{
-    struct stat st;
-    return setup->create_bytes && !fstat(fd, &st) && S_ISREG(st.st_mode) && !st.st_size &&
-           st.st_nlink && (is_mine || !setup->is_shared);
-}
-
-/* Filled, if it is new; else its descriptor is closed. */
-static int memory_keep_locked(int fd, const char *what, const struct pms_memory_setup *setup,
-                              bool is_mine, char *error, size_t error_bytes)
-{
-    const int code = is_to_fill(fd, setup, is_mine) ? memory_give_size(fd, setup->create_bytes) : 0;
-    if (!code)
-        return fd;
-    if (!is_mine || unlink(what))
-        (void)!ftruncate(fd, 0);
-    close(fd);
-    errno = -code;
-    return fail_open(error, error_bytes, what, NULL);
-}
-
-/* Of several servers that are to create it, one does, and the others meet its lock. */
-static int memory_open_path(const char *what, const struct pms_memory_setup *setup,
-                            const struct mover_serving *how, char *error, size_t error_bytes)
-{
-    int fd = -1;
-    const bool is_there = !access(what, F_OK) || errno != ENOENT;
-    if (!is_there && !setup->create_bytes)
-        return fail_open(error, error_bytes, what, "there is no such file; --size creates it");
-    if (!is_there)
-        fd = open(what, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    const bool is_mine = fd >= 0;
-    if (!is_there && !is_mine && errno != EEXIST)
-        return fail_open(error, error_bytes, what, NULL);
-    if (!is_mine)
-        fd = mover_served_open(what, O_RDWR, how, error, error_bytes);
-    const int code = is_mine ? mover_served_lock(fd, what, how, error, error_bytes) : 0;
-    if (code)
-        close(fd);
-    if (code || fd < 0)
-        return code ? code : fd;
-    return memory_keep_locked(fd, what, setup, is_mine, error, error_bytes);
-}
-
 /* Its descriptor, locked. */
 static int memory_open_locked(const char *what, const struct pms_memory_setup *setup, char *error,
                               size_t error_bytes)
@@ -238,7 +186,7 @@ static int memory_open_locked(const char *what, const struct pms_memory_setup *s
         return name_bar(what + 4, path, sizeof(path))
                    ? mover_served_open(path, O_RDWR | O_SYNC, &how, error, error_bytes)
                    : fail_open(error, error_bytes, what, "write pci:0000:01:00.0/2");
-    return memory_open_path(what, setup, &how, error, error_bytes);
+    return mover_new_file_open(what, O_RDWR, setup->create_bytes, &how, error, error_bytes);
 }
 
 int pms_memory_open(const char *what, const struct pms_memory_setup *setup,

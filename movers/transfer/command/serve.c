@@ -12,16 +12,18 @@
 #include <unistd.h>
 
 #include "common/endpoint.h"
+#include "common/new_file.h"
 #include "transfer/command/command.h"
 
-enum { FILES_MAX = 64, KEY_LAYOUT = 0x3000, KEY_RAIL };
+enum { FILES_MAX = 64, KEY_LAYOUT = 0x3000, KEY_RAIL, KEY_SHARED };
 
 struct serve {
     const char *paths[FILES_MAX], *card_path;
-    uint32_t paths_count;
+    uint32_t paths_count, files_count;
+    int files[FILES_MAX];
     uint64_t memory_bytes, create_bytes;
     uint32_t rights;
-    bool is_json;
+    bool is_json, is_shared;
     struct sw_xfer_agent_options options;
     struct sw_xfer_agent *agent;
     struct sw_xfer_lease *leases[FILES_MAX + 1];
@@ -38,7 +40,8 @@ static const struct argp_option options[] = {
     {"port", 's', "PORT", 0, "The port, without an address", 1},
     {"card", 'c', "PATH", 0, "File that the card is written to", 1},
     {"memory", 'm', "BYTES", 0, "Serves so much memory, as the region \"memory\"", 2},
-    {"size", 'S', "BYTES", 0, "Creates files that are not there with this size", 2},
+    {"size", 'S', "BYTES", 0, "Creates files with this size if they are not there, or empty", 2},
+    {"shared", KEY_SHARED, NULL, 0, "Other servers on this host may serve the files, too", 2},
     {"read-only", 'R', NULL, 0, "Peers may only read", 2},
     {"layout", KEY_LAYOUT, "TEXT", 0, "How blocks lie; peers that say otherwise are refused", 2},
     {"output-format", 'o', "FORMAT", 0, "normal or json: how notices are printed", 3},
@@ -70,6 +73,9 @@ static error_t transfer_parse_serve(int key, char *value, struct argp_state *sta
         return 0;
     case 'R':
         serve->rights = SW_XFER_MAY_READ;
+        return 0;
+    case KEY_SHARED:
+        serve->is_shared = true;
         return 0;
     case KEY_LAYOUT:
         serve->options.layout = sw_xfer_layout(value, strlen(value));
@@ -113,33 +119,31 @@ static int add_region(struct serve *serve, struct sw_xfer_memory *memory, const 
     return XF_STATUS_OK;
 }
 
-static int serve_open_file(const struct serve *serve, const char *path)
+/* Peers that may only read share it with others that only read. */
+static int serve_open_file(const struct serve *serve, const char *path, char *error,
+                           size_t error_bytes)
 {
-    int fd = open(path, (serve->rights & SW_XFER_MAY_WRITE ? O_RDWR : O_RDONLY) | O_CLOEXEC);
-    if (fd >= 0 || errno != ENOENT || !serve->create_bytes)
-        return fd;
-    fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    /* Blocks of the disk now: a full disk found later would be a SIGBUS. */
-    if (fd >= 0 && (errno = posix_fallocate(fd, 0, (off_t)serve->create_bytes))) {
-        close(fd);
-        unlink(path);
-        return -1;
-    }
-    return fd;
+    const bool is_written = serve->rights & SW_XFER_MAY_WRITE;
+    const struct mover_serving how = {.is_shared = serve->is_shared || !is_written,
+                                      .share_option = "--shared"};
+    return mover_new_file_open(path, is_written ? O_RDWR : O_RDONLY, serve->create_bytes, &how,
+                               error, error_bytes);
 }
 
 static int add_file(struct serve *serve, const char *path)
 {
     struct sw_xfer_error error;
     struct sw_xfer_memory *memory;
+    char why[512];
     const char *slash = strrchr(path, '/');
-    const int fd = serve_open_file(serve, path);
-    if (fd < 0)
-        return transfer_fail_command(
-            path, errno == ENOENT ? "there is no such file; --size creates it" : strerror(errno));
+    const int fd = serve_open_file(serve, path, why, sizeof(why));
+    if (fd < 0) {
+        fprintf(stderr, "sidewire transfer serve: %s\n", why);
+        return XF_STATUS_FAILED;
+    }
+    serve->files[serve->files_count++] = fd; /* has the lock */
     const enum sw_xfer_status status = sw_xfer_memory_file(
         serve->agent, fd, 0, 0, serve->rights & SW_XFER_MAY_WRITE, &error, &memory);
-    close(fd);
     return status ? transfer_fail_command(path, error.text)
                   : add_region(serve, memory, slash ? slash + 1 : path);
 }
@@ -258,6 +262,8 @@ int xf_serve(int argc, char **argv)
     }
     if (serve.agent)
         sw_xfer_agent_close(serve.agent);
+    for (uint32_t i = 0; i < serve.files_count; i++)
+        close(serve.files[i]);
     close(stop_fd);
     return code;
 }

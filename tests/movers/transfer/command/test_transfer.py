@@ -166,6 +166,32 @@ class Transfer(unittest.TestCase):
             self.assertIn("'ip address' lists them", done.stderr)
             self.assertFalse(os.path.exists(self.card))
 
+    def test_serve__a_file_once(self):
+        server = self.serve(self.file('served', bytes(MIB)))
+
+        def refused(*words):
+            done = self.peer(
+                'serve', '-l', '127.0.0.1', *words, self.path('served'), card=self.path('other')
+            )
+            self.assertEqual(done.returncode, 1, done.stdout)
+            return done.stderr
+
+        for words in ('--read-only',), ('--shared',), ():
+            self.assertIn(
+                f'sidewire-transf (PID {server.process.pid}) has it locked', refused(*words)
+            )
+        server.process.send_signal(signal.SIGKILL)
+        self.serve('--shared', self.path('served'))
+        self.assertIn('shared', refused())
+        other = Server(self.path('other'), '--shared', self.path('served'))
+        other.stop(signal.SIGKILL)
+
+    def test_serve__makes_a_file(self):
+        self.serve('--size', '64K', self.path('new'))
+        self.assertEqual(len(self.content('new')), 64 << 10)
+        self.must('write', '-r', 'new', self.file('data', b'for the new one'))
+        self.assertEqual(self.content('new')[:15], b'for the new one')
+
     def test_card__damaged_and_foreign_are_refused(self):
         self.serve('--memory', '1M')
         card = bytearray(self.content('card'))

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "common/new_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int refuse_file(const char *path, const char *why, int code, char *error, size_t error_bytes)
+{
+    snprintf(error, error_bytes, "%.150s: %s", path, why);
+    return code;
+}
+
+/* An empty file is one that another server was about to fill, and is as good as none. Of those that
+ * share it, only who made it fills it. */
+static bool is_to_fill(int fd, int flags, const struct mover_serving *how, bool is_mine)
+{
+    struct stat st;
+    return !fstat(fd, &st) && S_ISREG(st.st_mode) && !st.st_size && st.st_nlink &&
+           (is_mine || (!how->is_shared && (flags & O_ACCMODE) == O_RDWR));
+}
+
+/* Under the lock: nobody else serves it meanwhile. Blocks of the disk now: a full disk found later
+ * would be a SIGBUS. */
+static int new_file_fill(int fd, uint64_t bytes)
+{
+    const int code = posix_fallocate(fd, 0, (off_t)bytes);
+    return code || !fsync(fd) ? -code : -errno;
+}
+
+static int new_file_give_up(int fd, const char *path, bool is_mine, int code)
+{
+    if (!is_mine || unlink(path))
+        (void)!ftruncate(fd, 0);
+    close(fd);
+    return code;
+}
+
+int mover_new_file_open(const char *path, int flags, uint64_t create_bytes,
+                        const struct mover_serving *how, char *error, size_t error_bytes)
+{
+    const bool is_there = !access(path, F_OK) || errno != ENOENT;
+    if (!is_there && !create_bytes)
+        return refuse_file(path, "there is no such file; --size creates it", -ENOENT, error,
+                           error_bytes);
+    int fd = is_there ? -1 : open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    const bool is_mine = fd >= 0;
+    if (!is_there && !is_mine && errno != EEXIST)
+        return refuse_file(path, strerror(errno), -errno, error, error_bytes);
+    int code = 0;
+    if (is_mine)
+        code = mover_served_lock(fd, path, how, error, error_bytes);
+    else
+        fd = code = mover_served_open(path, flags, how, error, error_bytes);
+    if (code < 0) {
+        if (is_mine)
+            close(fd);
+        return code;
+    }
+    code =
+        create_bytes && is_to_fill(fd, flags, how, is_mine) ? new_file_fill(fd, create_bytes) : 0;
+    if (!code)
+        return fd;
+    new_file_give_up(fd, path, is_mine, code);
+    return refuse_file(path, strerror(-code), code, error, error_bytes);
+}
