@@ -89,6 +89,8 @@ enum nvr_slot_state { NVR_FREE, NVR_LATER, NVR_SERVED, NVR_FETCHING, NVR_FETCHED
 /* What a host has sent: in a receive, or copied from there. */
 struct nvr_capsule {
     uint8_t *copy; /* [len_bytes], NULL: in the receive */
+    struct nvt_share
+        *share; /* whose copy it is; NULL: the one that its queue may have at any time */
     uint16_t receive, len_bytes;
     bool is_there;
 };
@@ -127,6 +129,7 @@ struct nvr_queue {
     uint32_t receives_taken;                    /* by its capsules */
     struct nvr_capsule *held;                   /* those that wait for a slot: a ring of [depth] */
     uint32_t held_first, held_count;
+    bool has_copy; /* of a capsule, whatever others have */
     bool is_listed, is_established, is_closing, is_over;
     bool is_expected; /* when it came, its host had a controller that lacked it (crowd.h) */
     bool is_draining, is_drained;     /* shared receives: it takes no more; it has taken its last */
@@ -244,8 +247,8 @@ struct nvr_receives *nvr_receives_shared(struct nvr_server *server, struct nvr_d
 bool nvr_receive_give(struct nvr_receives *receives, const struct nvr_queue *queue, uint16_t index);
 bool nvr_receives_post(struct nvr_receives *receives, const struct nvr_queue *queue);
 
-/* One has come: receive and len_bytes are set. */
-void nvr_capsule_take(struct nvr_queue *queue, struct nvr_capsule *capsule);
+/* One has come: receive and len_bytes are set. False: there is no place for it. */
+bool nvr_capsule_take(struct nvr_queue *queue, struct nvr_capsule *capsule);
 /* It is not needed any more; nothing where it has been given. False: the device refuses. */
 bool nvr_capsule_give(struct nvr_queue *queue, struct nvr_capsule *capsule);
 /* The command, and the data that came with it. */

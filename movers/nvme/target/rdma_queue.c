@@ -86,14 +86,14 @@ static void rdma_queue_give_back(struct nvr_receives *receives, uint16_t index)
 
 static void capsule_received(struct nvr_queue *queue, uint16_t receive, uint32_t len_bytes)
 {
+    struct nvr_capsule capsule = {.receive = receive, .len_bytes = (uint16_t)len_bytes};
     /* No command, or more of them than it said: that is no NVMe host. */
-    if (len_bytes < NVF_SQE_BYTES || queue->held_count == queue->depth) {
+    if (len_bytes < NVF_SQE_BYTES || queue->held_count == queue->depth ||
+        !nvr_capsule_take(queue, &capsule)) {
         if (queue->receives->srq)
             rdma_queue_give_back(queue->receives, receive);
         return nvr_queue_fail(queue);
     }
-    struct nvr_capsule capsule = {.receive = receive, .len_bytes = (uint16_t)len_bytes};
-    nvr_capsule_take(queue, &capsule);
     if (!list_is_empty(&queue->free_slots) && !queue->held_count)
         return begin_capsule(queue, &capsule);
     queue->held[(queue->held_first + queue->held_count) % queue->depth] = capsule;

@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* How much more than what is free. */
-enum { TIMES_OF_CTRL = 3, TIMES_OF_ADDRESS = 7 };
+enum { TIMES_OF_CTRL = 3, TIMES_OF_ADDRESS = 7, TIMES_OF_COPIES = 3 };
 
 /* A chunk may gather for a host for so long. One that takes nothing may hold a piece of it. */
 #define KEPT_NS 1000000000ull
@@ -136,6 +136,35 @@ void nvt_share_give(struct nvt_share *share, uint8_t *piece)
     nvt_pool_give(pool, piece);
     share->held_bytes -= pool->free_bytes - before_bytes;
     share->address->held_bytes -= pool->free_bytes - before_bytes;
+    nvt_share_release(share);
+}
+
+bool nvt_share_copy(struct nvt_share *share, uint32_t len_bytes, uint64_t left_bytes)
+{
+    struct nvt_share *address = share->address;
+    if (len_bytes > left_bytes ||
+        address->copied_bytes + len_bytes > TIMES_OF_COPIES * (left_bytes - len_bytes))
+        return false;
+    address->copied_bytes += len_bytes;
+    share->users++;
+    return true;
+}
+
+void nvt_share_drop_copy(struct nvt_share *share, uint32_t len_bytes)
+{
+    share->address->copied_bytes -= len_bytes;
+    nvt_share_release(share);
+}
+
+void nvt_share_keep_receive(struct nvt_share *share)
+{
+    share->address->receives++;
+    share->users++;
+}
+
+void nvt_share_give_receive(struct nvt_share *share)
+{
+    share->address->receives--;
     nvt_share_release(share);
 }
 

@@ -28,7 +28,9 @@ struct nvt_share {
     uint64_t ctrl_serial; /* whose it is; 0: an address */
     char name[NVT_ADDRESS_MAX];
     uint64_t held_bytes;
-    uint32_t users; /* queues, pieces of memory, shares of its controllers */
+    uint64_t copied_bytes; /* of an address */
+    uint32_t receives;     /* of an address: shared ones that its commands lie in */
+    uint32_t users;        /* queues, pieces of memory, commands, shares of its controllers */
     bool is_in_turn;
     struct list starved; /* requests that wait */
 };
@@ -52,6 +54,15 @@ void nvt_share_release(struct nvt_share *share);
 /* NULL: there is none for this host now. `mine_bytes` of what it holds are for the same request. */
 uint8_t *nvt_share_take(struct nvt_share *share, uint32_t len_bytes, uint64_t mine_bytes);
 void nvt_share_give(struct nvt_share *share, uint8_t *piece);
+
+/* Copies of what it has sent, beside the pool: `left_bytes` are left for all hosts. False: not for
+ * this one, since its address has its part of them. */
+bool nvt_share_copy(struct nvt_share *share, uint32_t len_bytes, uint64_t left_bytes);
+void nvt_share_drop_copy(struct nvt_share *share, uint32_t len_bytes);
+
+/* A command of it lies in a shared receive. */
+void nvt_share_keep_receive(struct nvt_share *share);
+void nvt_share_give_receive(struct nvt_share *share);
 
 /* A request of it waits; or one waits no longer. */
 void nvt_share_wait(struct nvt_share *share, struct list_node *request);
