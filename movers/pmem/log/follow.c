@@ -49,6 +49,7 @@ struct sw_pmem_log_reader {
     uint64_t from, len; /* what of the log is in a chunk */
     unsigned source;    /* in which one */
     uint32_t foreign;   /* copies that are none of this log */
+    uint32_t unseen;    /* copies that did not answer the last look */
 };
 
 static void follow_end_chain(void *arg, const struct sw_pmem_result *result)
@@ -111,6 +112,7 @@ static void follow_look_around(struct sw_pmem_log_reader *r)
 {
     const uint64_t deadline_ns = sw_pmem_deadline_ms(LOOK_MS);
     bool is_asked[PML_COPIES_MAX] = {false};
+    r->unseen = 0;
     for (unsigned i = 0; i < r->geometry.copies; i++) {
         struct follow_link *link = &r->links[i];
         const struct sw_pmem_op ops[] = {
@@ -123,8 +125,10 @@ static void follow_look_around(struct sw_pmem_log_reader *r)
     }
     for (unsigned i = 0; i < r->geometry.copies; i++) {
         const struct look *look = r->links[i].look;
-        if (!is_asked[i] || !await_reads(&r->links[i], deadline_ns))
+        if (!is_asked[i] || !await_reads(&r->links[i], deadline_ns)) {
+            r->unseen |= 1u << i;
             continue;
+        }
         r->foreign &= ~(1u << i);
         pml_reader_view(&r->reader, i, look->before, pml_word_at(look->tail, 0), look->after);
         if (is_our_copy(r, i, look->superblock))
@@ -298,9 +302,12 @@ enum sw_pmem_log_status sw_pmem_log_reader_next(struct sw_pmem_log_reader *r,
         follow_look_around(r);
         if (is_replaced(r))
             return SW_PMEM_LOG_NO_LOG;
-        const enum sw_pmem_log_status status = !follow_limit(r, &limit) ? SW_PMEM_LOG_AGAIN
-                                               : at.position >= limit   ? SW_PMEM_LOG_END
-                                                                        : ask_copies(r, &at, limit);
+        const bool is_known = follow_limit(r, &limit);
+        enum sw_pmem_log_status status = SW_PMEM_LOG_AGAIN;
+        if (is_known && at.position < limit)
+            status = ask_copies(r, &at, limit);
+        else if (is_known && !pml_reader_may_go_on(&r->reader, limit, r->unseen))
+            status = SW_PMEM_LOG_END;
         if (status == SW_PMEM_LOG_OK)
             continue;
         if (status == SW_PMEM_LOG_TRIMMED) {

@@ -106,6 +106,16 @@ bool pml_reader_limit(const struct pml_reader *reader, uint64_t *position)
     return any;
 }
 
+bool pml_reader_may_go_on(const struct pml_reader *reader, uint64_t position, uint32_t unseen)
+{
+    const uint64_t epoch = pml_reader_epoch(reader);
+    unsigned may = 0;
+    for (unsigned i = 0; i < reader->copies; i++)
+        may +=
+            unseen >> i & 1 || (is_of_epoch(reader, i, epoch) && reader->views[i].tail > position);
+    return may >= reader->quorum;
+}
+
 static bool find_source(const struct pml_reader *reader, uint32_t but, uint64_t position,
                         unsigned *source)
 {

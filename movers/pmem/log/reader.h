@@ -39,6 +39,9 @@ uint64_t pml_reader_epoch(const struct pml_reader *reader);
 bool pml_reader_is_current(const struct pml_reader *reader, unsigned copy);
 /* Up to where records are acknowledged for certain. False: too few copies are known. */
 bool pml_reader_limit(const struct pml_reader *reader, uint64_t *position);
+/* There may be acknowledged records beyond `position`, as copies that are bits in `unseen` did not
+ * answer now. */
+bool pml_reader_may_go_on(const struct pml_reader *reader, uint64_t position, uint32_t unseen);
 /* The copy that has most of them, of those with more than `position` that are no bits in `but`; one
  * that was wrong comes last. False: there is none. */
 bool pml_reader_source(const struct pml_reader *reader, uint32_t but, uint64_t position,

@@ -127,6 +127,30 @@ static void reader__asks_another_copy(void **state)
     sw_pmem_log_close(log);
 }
 
+/* One copy has not yet been told that a record is there, and one that has it does not answer. */
+static void reader__ends_only_where_no_more_can_be(void **state)
+{
+    (void)state;
+    const uint64_t behind = 128;
+    struct sw_pmem_log *log = open_log();
+    struct sw_pmem_log_mark mark;
+    wait_all_live(log);
+    append(log, 0);
+    append(log, 1);
+    write_behind(log);
+    sw_pmem_log_head(log, &mark);
+    sw_pmem_log_close(log);
+    memcpy(fake_bytes(1) + PML_TAIL_OFFSET, &behind, sizeof(behind));
+    fake_hold(2, 0);
+    struct sw_pmem_log_reader *reader = open_reader();
+    assert_int_equal(read_next(reader, &mark, 0), SW_PMEM_LOG_OK);
+    assert_int_equal(read_next(reader, &mark, 0), SW_PMEM_LOG_TIMEOUT);
+    fake_release(2);
+    assert_int_equal(read_next(reader, &mark, WAIT_MS), SW_PMEM_LOG_OK);
+    assert_int_equal(read_next(reader, &mark, 0), SW_PMEM_LOG_END);
+    sw_pmem_log_reader_close(reader);
+}
+
 /* One bad byte, and nobody waits: neither who only reads, nor the writer. */
 static void read__goes_on_past_a_bad_record(void **state)
 {
@@ -197,6 +221,7 @@ int main(void)
         cmocka_unit_test_setup(reader__is_told_of_a_trim, create_log),
         cmocka_unit_test_setup(reader__believes_a_quorum, create_log),
         cmocka_unit_test_setup(reader__asks_another_copy, create_log),
+        cmocka_unit_test_setup(reader__ends_only_where_no_more_can_be, create_log),
         cmocka_unit_test(read__goes_on_past_a_bad_record),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
