@@ -56,7 +56,7 @@ static uint64_t events;            /* ever: losses, and pages that were put back
 static uint64_t forgotten;         /* the last event of losses that are not kept any more */
 static uint64_t replaced;          /* pages, and ranges, in whose place private memory is now */
 static atomic_uint pages_replaced; /* of these, pages: they will be put back */
-static size_t page_bytes = 4096;   /* of this kernel, once a range is guarded */
+static atomic_size_t page_bytes = 4096; /* of this kernel, once a range is guarded */
 static _Thread_local volatile uint64_t last_loss
     __attribute__((tls_model("initial-exec"))); /* event */
 
@@ -214,7 +214,7 @@ static bool mend_fault(const siginfo_t *info)
 
 bool sw_fault_guard(void *base, size_t len_bytes)
 {
-    page_bytes = (size_t)getpagesize();
+    atomic_store(&page_bytes, (size_t)getpagesize());
     sw_sigbus_take(mend_fault);
     pthread_mutex_lock(&lock);
     uint32_t i = 0;
