@@ -142,7 +142,7 @@ SW_PMEM_PUBLIC void sw_pmem_log_info_of(const struct sw_pmem_log *log,
 
 struct sw_pmem_log_reader;
 
-/* Of `options` it uses the copies alone. Waits for a quorum of them. */
+/* Uses the copies of `options` alone, and waits for a quorum of them. */
 SW_PMEM_PUBLIC enum sw_pmem_log_status
 sw_pmem_log_reader_open(const struct sw_pmem_log_options *options, uint64_t deadline_ns,
                         struct sw_pmem_error *error, struct sw_pmem_log_reader **reader);

@@ -274,7 +274,7 @@ static uint32_t count_claims(const char *path)
     return tries;
 }
 
-/* Who has it claimed may be ending. */
+/* The process that has it claimed may be ending. */
 static int wait_for_claim(const char *path, int flags)
 {
     int code = open_claimed(path, flags);

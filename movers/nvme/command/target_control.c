@@ -142,7 +142,7 @@ static int connect_to(const char *path)
     return -1;
 }
 
-/* Who answers there is this user or root, or it is for root to know whom it asks. */
+/* The target runs as this user or as root. Root may speak to any user's target. */
 static bool is_trusted(int fd)
 {
     struct ucred peer;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Who may have a controller. A host that has yet to prove itself has few, and the oldest of these
- * make room for the next. Nobody has to make room who has proved itself; so an address has three
- * times as many as are free at most, and others find some.
+ * How many controllers a host may have. One that has yet to prove itself has few, and the oldest of
+ * these makes room for the next. One that has proved itself keeps its own. An address has at most
+ * three times as many as are free, so that others find some.
  */
 #include "nvme/target/model.h"
 
@@ -29,7 +29,7 @@ static void note_older(struct nvt_ctrl **oldest, struct nvt_ctrl *ctrl)
         *oldest = ctrl;
 }
 
-/* Those that end make room already. */
+/* Controllers that are ending are not counted: they make room already. */
 static void count_ctrl(struct nvt_ctrl *ctrl, void *arg)
 {
     struct census *census = arg;

@@ -78,7 +78,7 @@ bool nvt_memory_move(const struct nvt_backend *backend, const struct nvt_io *io)
                                 : nvt_guard_write(at, io->data, io->len_bytes);
 }
 
-/* Of memory that a NIC has pinned, no page may be given back: it would go on using it. */
+/* A NIC goes on using the pages that it has pinned, so none of these is given back. */
 static int64_t ram_zero_part(struct ram *ram, const struct nvt_io *io, uint64_t at, uint64_t end)
 {
     struct nvt_zeroing zeroing = {.base = ram->pages.base, .fd = ram->pages.fd};
