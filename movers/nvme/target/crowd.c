@@ -8,30 +8,27 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/origin.h"
+
 /* What one address has of all places: three quarters of them where it is alone. */
 enum { TIMES_FREE = 3 };
 
 /* Who came just now is about to prove itself: it is not for one to go that is refused anyway. */
 #define YOUNG_NS 1000000000ull
 
-/* All hosts of a link have the network of its local addresses, and all of IPv4 that of the mapped
- * ones. */
 static bool has_network(const struct sockaddr *from)
 {
-    if (from->sa_family != AF_INET6)
-        return false;
-    const struct in6_addr *address = &((const struct sockaddr_in6 *)(const void *)from)->sin6_addr;
-    return !IN6_IS_ADDR_LINKLOCAL(address) && !IN6_IS_ADDR_V4MAPPED(address) &&
-           !IN6_IS_ADDR_LOOPBACK(address);
+    const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)(const void *)from;
+    return from->sa_family == AF_INET6 && mover_origin_is_network(&in6->sin6_addr);
 }
 
 void nvt_crowd_address(const struct sockaddr *from, char *text, size_t size)
 {
-    struct in6_addr network = IN6ADDR_ANY_INIT;
     char prefix[INET6_ADDRSTRLEN];
     *text = '\0';
     if (has_network(from)) {
-        memcpy(&network, &((const struct sockaddr_in6 *)(const void *)from)->sin6_addr, 8);
+        const struct in6_addr network =
+            mover_origin_of(&((const struct sockaddr_in6 *)(const void *)from)->sin6_addr);
         if (inet_ntop(AF_INET6, &network, prefix, sizeof(prefix)))
             snprintf(text, size, "%s/64", prefix);
         return;

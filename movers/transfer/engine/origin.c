@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/origin.h"
 #include "transfer/engine/engine.h"
 
 /* One for each session and each notice that can be there, so there is always a free one. */
@@ -49,18 +50,8 @@ bool xfe_origin_is_here(struct rdma_cm_id *id)
     return IN6_ARE_ADDR_EQUAL(&here, &there);
 }
 
-/* A host has as many addresses in its network as it likes. All hosts of a link have the network of
- * its local addresses, and all of IPv4 that of the mapped ones. */
-static bool origin_has_network(const struct in6_addr *address)
-{
-    return !IN6_IS_ADDR_LINKLOCAL(address) && !IN6_IS_ADDR_V4MAPPED(address) &&
-           !IN6_IS_ADDR_LOOPBACK(address);
-}
-
 struct in6_addr xfe_origin_address(const struct sockaddr *peer)
 {
-    struct in6_addr address = whole_address(peer);
-    if (peer->sa_family == AF_INET6 && origin_has_network(&address))
-        memset(&address.s6_addr[8], 0, 8);
-    return address;
+    const struct in6_addr address = whole_address(peer);
+    return peer->sa_family == AF_INET6 ? mover_origin_of(&address) : address;
 }

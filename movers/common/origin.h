@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#ifndef SW_MOVERS_ORIGIN_H
+#define SW_MOVERS_ORIGIN_H
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <string.h>
+
+/* A host has as many addresses in its IPv6 network as it likes. But all hosts of a link share the
+ * network of its local addresses, and all of IPv4 that of the mapped ones. */
+static inline bool mover_origin_is_network(const struct in6_addr *address)
+{
+    return !IN6_IS_ADDR_LINKLOCAL(address) && !IN6_IS_ADDR_V4MAPPED(address) &&
+           !IN6_IS_ADDR_LOOPBACK(address);
+}
+
+/* What all addresses of one host have in common, by which its share of a server is counted: of IPv6
+ * the /64. */
+static inline struct in6_addr mover_origin_of(const struct in6_addr *address)
+{
+    struct in6_addr origin = *address;
+    if (mover_origin_is_network(address))
+        memset(&origin.s6_addr[8], 0, 8);
+    return origin;
+}
+
+#endif
