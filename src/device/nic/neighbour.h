@@ -22,9 +22,9 @@ enum sw_neighbour_state {
 /* From this source, and by this interface where the address is a link-local one. Sends nothing. */
 enum sw_neighbour_state sw_neighbour_look(unsigned int ifindex, const union ibv_gid *source,
                                           const union ibv_gid *dest);
-/* Has the kernel ask for the next hop: by an empty datagram that goes no farther, to the port that
- * packets go to, so a filter that lets them out lets it out. False: it is not let out, so nothing
- * can be said of the neighbour. */
+/* Has the kernel ask for the next hop: by a datagram that goes no farther and that every receiver
+ * drops, to the port that packets go to, so a filter that lets them out lets it out. False: it is
+ * not let out, so nothing can be said of the neighbour. */
 bool sw_neighbour_ask(unsigned int ifindex, const union ibv_gid *source, const union ibv_gid *dest);
 
 #endif
