@@ -301,6 +301,17 @@ bool sw_requester_awaits(const struct sw_requester *r, uint32_t psn)
     return sw_flight_has(&r->flight, sw_seq_of(r->flight.una, psn));
 }
 
+/* A FLUSH may take longer than the timers of the QP: a disk is busy. A Sidewire peer who is asked
+ * for it again says once more what he had acknowledged before it. */
+static bool says_in_work(const struct sw_requester *r, const struct sw_packet *packet, uint32_t seq)
+{
+    const struct sw_flight *f = &r->flight;
+    return r->peer_selective && f->una != f->next && seq == f->una - 1 &&
+           packet->opcode->kind == SW_PACKET_ACK &&
+           sw_aeth_class_of(packet->aeth.syndrome) == SW_AETH_ACK &&
+           sw_requester_at(r, sw_requester_find(r, f->una))->kind == SW_REQUEST_FLUSH;
+}
+
 void sw_requester_receive(struct sw_requester *r, const struct sw_packet *packet, uint64_t now_ns,
                           struct sw_progress *out)
 {
@@ -310,6 +321,8 @@ void sw_requester_receive(struct sw_requester *r, const struct sw_packet *packet
     uint32_t seq = sw_seq_of(r->flight.una, packet->bth.psn);
     if (!sw_flight_has(&r->flight, seq)) {
         r->counts.stale++; /* settled long ago, or never sent: 9.7.5.1.1 */
+        if (says_in_work(r, packet, seq))
+            sw_retry_hear(&r->retry, now_ns);
         return;
     }
     answer_learn_dialect(r, packet);

@@ -296,7 +296,11 @@ void sw_responder_keep_behind(struct sw_responder *r, const struct sw_packet *pa
 {
     const uint32_t seq = sw_seq_of(r->expected, packet->bth.psn);
     if (r->dead || !packet->opcode->is_request || packet->opcode->service != r->config.service ||
-        r->config.service == SW_SERVICE_UC || responder_place_of(r, packet, seq) != SW_PLACE_EARLY)
+        r->config.service == SW_SERVICE_UC)
+        return;
+    if (seq == r->expected && r->peer_selective && r->remark == SW_REMARK_NONE)
+        set_remark(r, SW_REMARK_ACK); /* of what was before it: see answer.c */
+    if (responder_place_of(r, packet, seq) != SW_PLACE_EARLY)
         return;
     r->counts.packets++;
     if (sw_early_keep(&r->early, r->expected, seq, packet))

@@ -73,6 +73,13 @@ static inline void sw_retry_progress(struct sw_retry *t, bool more, uint64_t now
     t->probed = false;
 }
 
+/* The peer lives, and goes on with what it was asked for. */
+static inline void sw_retry_hear(struct sw_retry *t, uint64_t now_ns)
+{
+    t->alive_ns = now_ns;
+    t->silent_ns = 0;
+}
+
 /* A round trip of something that was sent once. */
 void sw_retry_measure(struct sw_retry *t, uint64_t rtt_ns, uint64_t now_ns);
 

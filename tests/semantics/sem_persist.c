@@ -5,11 +5,13 @@
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <pthread.h>
 #include <sidewire/flush.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -20,6 +22,7 @@
 
 #define BYTES (128u * 1024)
 #define WRITTEN 0xa1
+#define SLOW_MS 2500        /* beyond twice the timers that the tests' queue pairs have */
 #define SEEN_DIRTY_MS 40000 /* of the minute that a case has */
 #define RIGHTS (VU_ACCESS_ALL | IBV_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_FLUSH_PERSISTENT)
 
@@ -258,6 +261,68 @@ static void error_b(int sock, int param)
     close_file_side(&side);
 }
 
+/* A disk that has much to do. Where the test may not have it, the disk is as fast as it is. */
+static void *slow_disk(void *arg)
+{
+    const int fd = (int)(intptr_t)arg;
+    struct seccomp_notif call = {0};
+    while (!ioctl(fd, SECCOMP_IOCTL_NOTIF_RECV, &call)) {
+        struct seccomp_notif_resp answer = {.id = call.id,
+                                            .flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE};
+        vu_sleep_ms(SLOW_MS);
+        VU_EQ(ioctl(fd, SECCOMP_IOCTL_NOTIF_SEND, &answer), 0);
+        memset(&call, 0, sizeof(call));
+    }
+    return NULL;
+}
+
+static void msync_is_slow(void)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_msync, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {.len = sizeof(code) / sizeof(code[0]), .filter = code};
+    pthread_t thread;
+    VU_EQ(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+    const long fd =
+        syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER, &program);
+    if (fd < 0)
+        vu_skip("no notifications of seccomp here");
+    VU_EQ(pthread_create(&thread, NULL, slow_disk, (void *)(intptr_t)fd), 0);
+    pthread_detach(thread);
+}
+
+/* A FLUSH waits for the disk longer than the timers of its queue pair have. */
+static void slow_a(int sock, int param)
+{
+    (void)param;
+    struct rig rig;
+    struct vu_key key = open_flushing(&rig, sock);
+    const uint64_t begun_ms = vu_now_ms();
+    post_write(&rig, 1, &key, BYTES);
+    VU_EQ(post_flush(&rig, 2, &key, IBV_FLUSH_RANGE), 0);
+    vu_expect(rig.ep.scq, 1, IBV_WC_SUCCESS);
+    vu_expect(rig.ep.scq, 2, IBV_WC_SUCCESS);
+    VU_TRUE(vu_now_ms() - begun_ms >= SLOW_MS);
+    vu_barrier(sock);
+    rig_close(&rig);
+}
+
+static void slow_b(int sock, int param)
+{
+    (void)param;
+    struct file_side side;
+    msync_is_slow();
+    open_file_side(&side, sock);
+    tell_region(&side);
+    vu_barrier(sock);
+    VU_EQ(side.file[BYTES - 1], WRITTEN);
+    close_file_side(&side);
+}
+
 /* The region goes while it is flushed: the request ends one way or the other. */
 static void dereg_a(int sock, int param)
 {
@@ -363,6 +428,7 @@ const struct sem_case sem_persist[] = {
     {"persist__region_is_synced", synced_a, synced_b, IBV_FLUSH_MR},
     {"persist__log_in_order", log_a, log_b, 0},
     {"persist__error_of_the_disk", error_a, error_b, SEM_PROCESSES},
+    {"persist__a_slow_disk", slow_a, slow_b, SEM_PROCESSES},
     {"persist__deregistered_meanwhile", dereg_a, dereg_b, 0},
     {"persist__through_a_window", synced_a, window_b, IBV_FLUSH_RANGE},
     {"persist__only_memory_that_has_it", memory_a, quiet_b, 0},

@@ -145,6 +145,36 @@ static void requester__progress_resets_the_retries(void **state)
     }
 }
 
+/* For how long it waits for a lone request whose peer says the last ACK again, each time that the
+ * request comes again. 0: for longer than a minute. */
+static uint64_t wait_for_work(enum sw_request_kind kind, bool selective, uint32_t ack)
+{
+    if (selective)
+        rig_start_with_peer(&rig);
+    else
+        rig_start_requester(&rig, false);
+    rig_post(&rig, kind, 8, 0);
+    rig_drain(&rig);
+    const uint64_t begun = rig.now_ns;
+    while (rig.now_ns - begun < 60000 * MS) {
+        rig_tick(&rig);
+        if (rig.progress.failure != SW_FAILURE_NONE)
+            return rig.now_ns - begun;
+        if (rig_drain(&rig))
+            rig_ack(&rig, rig.r.flight.una - ack);
+    }
+    return 0;
+}
+
+static void requester__a_peer_may_take_its_time_for_a_flush(void **state)
+{
+    (void)state;
+    assert_true(wait_for_work(SW_REQUEST_FLUSH, true, 1) == 0);
+    assert_true(wait_for_work(SW_REQUEST_FLUSH, true, 2) > 0); /* says nothing new */
+    assert_true(wait_for_work(SW_REQUEST_FLUSH, false, 1) > 0);
+    assert_true(wait_for_work(SW_REQUEST_SEND, true, 1) > 0);
+}
+
 static void requester__the_timer_follows_the_round_trip(void **state)
 {
     (void)state;
@@ -243,6 +273,7 @@ int main(void)
         cmocka_unit_test(requester__is_as_patient_as_hardware),
         cmocka_unit_test(requester__short_timers_have_a_least_patience),
         cmocka_unit_test(requester__progress_resets_the_retries),
+        cmocka_unit_test(requester__a_peer_may_take_its_time_for_a_flush),
         cmocka_unit_test(requester__the_timer_follows_the_round_trip),
         cmocka_unit_test(requester__a_plain_peer_has_the_time_of_hardware),
         cmocka_unit_test(requester__the_timer_stays_long_until_something_is_measured),
