@@ -95,6 +95,10 @@ def fill_memory(world):
     words = '--rw write --bs 1m --iodepth 8 --destroy-data --runtime 4 -N'.split()
     for nsid in '1', '2':
         worlds.run(world.nvme(worlds.SERVING, 'bench', *words, nsid))
+    zeros = world.path('zeros')
+    with open(zeros, 'wb') as file:
+        file.truncate(worlds.MEMORY_BYTES)
+    worlds.run(world.transfer(worlds.SERVING, 'write', '-r', 'memory', zeros))
 
 
 def make_trouble(world, kind, chance, outages, counts, faults):

@@ -17,6 +17,7 @@ NQN = 'nqn.2026-01.io.sidewire:default'
 SERVING, VISITING = 0, 1  # the hosts
 BEGIN_S = 30
 DISK_BYTES = 24 << 20  # of the file system that gets full
+MEMORY_BYTES = 16 << 20  # that transfers serve
 SERVED_BYTES = 64 << 20  # of the file on it, which has holes
 
 
@@ -115,7 +116,7 @@ class World:
         self.serve('nvme', *target)
         region = ['--size', '16M', '--listen', ADDRESSES[SERVING]]
         self.serve('pmem', 'serve', self.path('region'), *region)
-        files = ['-c', self.card, '--memory', '16M', '--size', '1M', self.path('moved')]
+        files = ['-c', self.card, '--memory', str(MEMORY_BYTES), '--size', '1M', self.path('moved')]
         self.serve('transfer', 'serve', '-l', ADDRESSES[SERVING], *files)
 
     def serve(self, mover, *words):
