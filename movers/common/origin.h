@@ -24,4 +24,20 @@ static inline struct in6_addr mover_origin_of(const struct in6_addr *address)
     return origin;
 }
 
+/* The address of a peer; of IPv4 the mapped one. */
+static inline struct in6_addr mover_address_of(const struct sockaddr *peer)
+{
+    struct in6_addr address = {.s6_addr = {[10] = 0xff, [11] = 0xff}};
+    if (peer->sa_family == AF_INET6)
+        return ((const struct sockaddr_in6 *)(const void *)peer)->sin6_addr;
+    memcpy(&address.s6_addr[12], &((const struct sockaddr_in *)(const void *)peer)->sin_addr, 4);
+    return address;
+}
+
+static inline struct in6_addr mover_origin_of_peer(const struct sockaddr *peer)
+{
+    const struct in6_addr address = mover_address_of(peer);
+    return mover_origin_of(&address);
+}
+
 #endif

@@ -7,6 +7,7 @@
 #include <sys/epoll.h>
 
 #include "common/clock.h"
+#include "common/origin.h"
 #include "pmem/server/server.h"
 
 enum { CQ_ENTRIES = 8, READS_MAX = 16, PROBE_ID = 2 * PMS_RECEIVES };
@@ -88,10 +89,9 @@ static bool may_write_any(const struct pms_server *server, uint64_t mask)
 static struct pms_client *new_client(struct pms_server *server, struct rdma_cm_id *id,
                                      uint64_t mask)
 {
-    struct pms_peer peer;
+    const struct in6_addr origin = mover_origin_of_peer(rdma_get_peer_addr(id));
     const bool may_write = may_write_any(server, mask);
-    pms_peer_of(rdma_get_peer_addr(id), &peer);
-    if (!pms_places_make_room(server, &peer, may_write))
+    if (!pms_places_make_room(server, &origin, may_write))
         return NULL;
     uint32_t slot = 0;
     while (slot < PMS_CLIENTS_MAX && server->clients[slot])
@@ -99,7 +99,7 @@ static struct pms_client *new_client(struct pms_server *server, struct rdma_cm_i
     struct pms_client *client = slot < PMS_CLIENTS_MAX ? calloc(1, sizeof(*client)) : NULL;
     if (!client)
         return NULL;
-    client->peer = peer;
+    client->origin = origin;
     client->may_write = may_write;
     client->since_ns = client->probed_ns = mover_now_ns();
     client->slot = slot;

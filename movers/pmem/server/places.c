@@ -28,30 +28,18 @@ void pms_limits_init(struct pms_limits *limits)
         limits->probe_ns = 30ull * NS_PER_S;
 }
 
-/* Of IPv6 the network: one host has as many addresses in it as it likes. */
-void pms_peer_of(const struct sockaddr *address, struct pms_peer *peer)
+static bool is_of(const struct pms_client *client, const struct in6_addr *origin)
 {
-    memset(peer, 0, sizeof(*peer));
-    peer->family = address->sa_family;
-    if (address->sa_family == AF_INET6)
-        memcpy(peer->prefix, &((const struct sockaddr_in6 *)(const void *)address)->sin6_addr, 8);
-    else
-        memcpy(peer->prefix, &((const struct sockaddr_in *)(const void *)address)->sin_addr, 4);
-}
-
-static bool is_peer(const struct pms_client *client, const struct pms_peer *peer)
-{
-    return client->peer.family == peer->family &&
-           !memcmp(client->peer.prefix, peer->prefix, sizeof(peer->prefix));
+    return IN6_ARE_ADDR_EQUAL(&client->origin, origin);
 }
 
 struct places_taken {
     uint32_t all, readers, unproved;
-    uint32_t of_peer, unproved_of_peer;
+    uint32_t of_origin, unproved_of_origin;
 };
 
 static struct places_taken count_places(const struct pms_server *server,
-                                        const struct pms_peer *peer)
+                                        const struct in6_addr *origin)
 {
     struct places_taken taken = {0};
     for (uint32_t i = 0; i < PMS_CLIENTS_MAX; i++) {
@@ -61,20 +49,20 @@ static struct places_taken count_places(const struct pms_server *server,
         taken.all++;
         taken.readers += !client->may_write;
         taken.unproved += !client->is_proved;
-        taken.of_peer += is_peer(client, peer);
-        taken.unproved_of_peer += !client->is_proved && is_peer(client, peer);
+        taken.of_origin += is_of(client, origin);
+        taken.unproved_of_origin += !client->is_proved && is_of(client, origin);
     }
     return taken;
 }
 
-/* The oldest that has not proved itself; of `peer` alone, if there is one. */
+/* The oldest that has not proved itself; of `origin` alone, if there is one. */
 static struct pms_client *find_oldest_unproved(const struct pms_server *server,
-                                               const struct pms_peer *peer)
+                                               const struct in6_addr *origin)
 {
     struct pms_client *oldest = NULL;
     for (uint32_t i = 0; i < PMS_CLIENTS_MAX; i++) {
         struct pms_client *client = server->clients[i];
-        if (client && !client->is_proved && (!peer || is_peer(client, peer)) &&
+        if (client && !client->is_proved && (!origin || is_of(client, origin)) &&
             (!oldest || client->since_ns < oldest->since_ns))
             oldest = client;
     }
@@ -96,18 +84,19 @@ static bool places_end_oldest(struct pms_server *server, struct pms_client *olde
     return true;
 }
 
-bool pms_places_make_room(struct pms_server *server, const struct pms_peer *peer, bool may_write)
+bool pms_places_make_room(struct pms_server *server, const struct in6_addr *origin, bool may_write)
 {
     const struct pms_limits *limits = &server->limits;
     for (;;) { /* each time one more has proved itself, or is gone */
-        const struct places_taken taken = count_places(server, peer);
-        const bool has_share = taken.of_peer >= (may_write ? limits->of_one : limits->of_one / 2) ||
-                               taken.unproved_of_peer >= limits->unproved_of_one;
+        const struct places_taken taken = count_places(server, origin);
+        const bool has_share =
+            taken.of_origin >= (may_write ? limits->of_one : limits->of_one / 2) ||
+            taken.unproved_of_origin >= limits->unproved_of_one;
         if (!has_share && !may_write && taken.readers >= PMS_READERS_MAX)
             return false;
         if (!has_share && taken.all < PMS_CLIENTS_MAX && taken.unproved < PMS_UNPROVED_MAX)
             return true;
-        struct pms_client *oldest = find_oldest_unproved(server, has_share ? peer : NULL);
+        struct pms_client *oldest = find_oldest_unproved(server, has_share ? origin : NULL);
         if (!oldest || !places_end_oldest(server, oldest))
             return false;
     }

@@ -49,14 +49,8 @@ struct pms_grant {
     struct pms_share *shares; /* one for each region, made when it is opened first */
 };
 
-/* By what places are counted: an IPv4 address, or the first half of one of IPv6. */
-struct pms_peer {
-    int family;
-    uint8_t prefix[8];
-};
-
 struct pms_limits {
-    uint32_t of_one;          /* places of one peer; half of them if it may only read */
+    uint32_t of_one;          /* places of one origin; half of them if it may only read */
     uint32_t unproved_of_one; /* of these without a request yet */
     uint64_t young_ns;        /* for so long an unproved one does not make room */
     uint64_t prove_ns;        /* until the first request */
@@ -66,7 +60,7 @@ struct pms_limits {
 
 struct pms_client {
     struct rdma_cm_id *id;
-    struct pms_peer peer;
+    struct in6_addr origin;                    /* by which places are counted: common/origin.h */
     uint64_t since_ns, answered_ns, probed_ns; /* answered_ns: 0 if no answer is under way */
     bool is_proved, may_write, is_probed;
     struct pms_grant *grant;
@@ -122,10 +116,9 @@ void pms_grants_free(struct pms_server *server);
 /* ---- places.c ---- */
 
 void pms_limits_init(struct pms_limits *limits);
-void pms_peer_of(const struct sockaddr *address, struct pms_peer *peer);
 /* Ends one that has proved nothing for a while where that makes room. False: there is no place for
- * this peer, yet or at all. */
-bool pms_places_make_room(struct pms_server *server, const struct pms_peer *peer, bool may_write);
+ * a client of this origin, yet or at all. */
+bool pms_places_make_room(struct pms_server *server, const struct in6_addr *origin, bool may_write);
 /* Ends those that are silent for too long. */
 void pms_places_sweep(struct pms_server *server);
 /* When to do so next, for epoll_wait(). */

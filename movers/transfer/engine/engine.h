@@ -379,8 +379,6 @@ bool xfe_transfers_let_go(struct sw_xfer_agent *agent, const struct sw_xfer_memo
 bool xfe_origins_make(struct sw_xfer_agent *agent);
 /* That of the address. A new one lasts once a session or a notice is counted there. */
 struct xfe_origin *xfe_origin_of(struct sw_xfer_agent *agent, const struct in6_addr *address);
-/* What all peers of a host have in common: of IPv6 the /64. */
-struct in6_addr xfe_origin_address(const struct sockaddr *peer);
 /* The connection is one of this host to itself. */
 bool xfe_origin_is_here(struct rdma_cm_id *id);
 

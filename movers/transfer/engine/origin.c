@@ -34,24 +34,9 @@ struct xfe_origin *xfe_origin_of(struct sw_xfer_agent *agent, const struct in6_a
     return found;
 }
 
-static struct in6_addr whole_address(const struct sockaddr *peer)
-{
-    struct in6_addr address = IN6ADDR_ANY_INIT;
-    if (peer->sa_family == AF_INET6)
-        return ((const struct sockaddr_in6 *)peer)->sin6_addr;
-    memcpy(&address.s6_addr[12], &((const struct sockaddr_in *)peer)->sin_addr, 4);
-    return address;
-}
-
 bool xfe_origin_is_here(struct rdma_cm_id *id)
 {
-    const struct in6_addr here = whole_address(rdma_get_local_addr(id));
-    const struct in6_addr there = whole_address(rdma_get_peer_addr(id));
+    const struct in6_addr here = mover_address_of(rdma_get_local_addr(id));
+    const struct in6_addr there = mover_address_of(rdma_get_peer_addr(id));
     return IN6_ARE_ADDR_EQUAL(&here, &there);
-}
-
-struct in6_addr xfe_origin_address(const struct sockaddr *peer)
-{
-    const struct in6_addr address = whole_address(peer);
-    return peer->sa_family == AF_INET6 ? mover_origin_of(&address) : address;
 }

@@ -10,6 +10,7 @@
 #include <sys/epoll.h>
 
 #include "common/clock.h"
+#include "common/origin.h"
 #include "transfer/engine/engine.h"
 
 enum { READS_MAX = 16, SENDS = XFE_CREDITS + 2, WINDOW_MS = 500, TURN = 64 /* completions */ };
@@ -336,7 +337,7 @@ static void visitor_take_request(struct sw_xfer_agent *agent, struct rdma_cm_id 
     if (reason)
         return reject_request(id, reason);
     session.session = hello.session;
-    const struct in6_addr from = xfe_origin_address(rdma_get_peer_addr(id));
+    const struct in6_addr from = mover_origin_of_peer(rdma_get_peer_addr(id));
     session.origin = xfe_origin_of(agent, &from);
     memcpy(session.instance, hello.calling, sizeof(session.instance));
     /* Nothing of the lane's earlier queue pair may be taken once the new one is accepted. */
