@@ -5,12 +5,16 @@
 #include <stdint.h>
 #include <time.h>
 
+#define NS_PER_US 1000ull
+#define NS_PER_MS 1000000ull
+#define NS_PER_S 1000000000ull
+
 /* CLOCK_MONOTONIC in nanoseconds, as deadlines have it. */
 static inline uint64_t mover_now_ns(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
 }
 
 #endif

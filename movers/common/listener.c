@@ -12,8 +12,6 @@
 #include "common/clock.h"
 
 enum { FIRST_WAIT_MS = 100, LONGEST_WAIT_MS = 5000 };
-#define NS_PER_MS 1000000ull
-#define NS_PER_S 1000000000ull
 
 int mover_listener_timer(void)
 {

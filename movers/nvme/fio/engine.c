@@ -18,7 +18,6 @@ enum {
     QUEUE_DEFAULT = 128,
     QUEUE_MAX = 1024,
     KEEP_ALIVE_MAX_S = 3600,
-    NS_PER_S = 1000000000,
 };
 
 struct engine_options {

@@ -11,10 +11,11 @@
 
 #include <openssl/crypto.h>
 
+#include "common/clock.h"
 #include "nvme/target/auth.h"
 #include "nvme/target/model.h"
 
-enum { LIMIT_MS = 30000, NS_PER_MS = 1000000, SPSP = 1 };
+enum { LIMIT_MS = 30000, SPSP = 1 };
 
 /* More than any message has. A host may say more, but while its command waits for the worker, it
  * keeps no more than this of the memory that others need. */
@@ -53,7 +54,7 @@ int nvt_subsystem_authenticate(struct nvt_subsystem *subsystem, const char *host
 
 static void set_limit(const struct nvt_queue *queue)
 {
-    queue->auth->limit_ns = queue->target->now_ns + (uint64_t)LIMIT_MS * NS_PER_MS;
+    queue->auth->limit_ns = queue->target->now_ns + LIMIT_MS * NS_PER_MS;
 }
 
 uint16_t nvt_auth_begin(struct nvt_queue *queue, struct nvt_subsystem *subsystem,

@@ -8,12 +8,11 @@
 
 #include <nvme/types.h>
 
+#include "common/clock.h"
 #include "nvme/target/backends.h"
 #include "nvme/target/spec.h"
 #include "nvme/target/uring.h"
 #include "nvme/wire/fabrics.h"
-
-#define NS_PER_S 1000000000ull
 
 struct faulty {
     struct nvt_backend backend;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "nvme/target/pace.h"
 
+#include "common/clock.h"
+
 /* While a disk works at few requests, hosts wait, and the next thing comes from it. The fastest
  * ones answer within DISK_SPIN_US; for others a core that polls only keeps the kernel from hearing
  * them. Where more are under way, some disks end them one by one; others, such as those of virtual
@@ -12,9 +14,6 @@ enum { DISK_SPIN_US = 20, DISK_FEW = 4, PATIENCE = 30, IMPATIENT_MS = 100 };
 /* Answers of so much data go to hosts before the next commands are looked for: to move them takes
  * longer than the call that submits these. */
 enum { MOVED_MAX = 256 << 10 };
-
-#define NS_PER_US 1000ull
-#define NS_PER_MS 1000000ull
 
 bool nvt_pace_ends_more(bool is_prompt, uint64_t moved_bytes)
 {

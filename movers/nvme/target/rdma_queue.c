@@ -13,7 +13,6 @@ enum { WC_BATCH = 32, PAGE_BYTES = 4096, CLOSE_MS = 1000, LAST_RECEIVE_MS = 200 
 
 /* Until the host has proved itself. */
 enum { FIRST_RECEIVES = 4 };
-#define NS_PER_MS 1000000ull
 
 void nvr_queue_fail(struct nvr_queue *queue)
 {

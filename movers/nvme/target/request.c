@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "common/clock.h"
 #include "nvme/target/model.h"
 
 static void target_run_request(struct nvt_request *request)
@@ -19,7 +20,6 @@ static void target_run_request(struct nvt_request *request)
  * connection.
  */
 enum { TAKES_MS = 30000, TAKES_WANTED_MS = 5000, TAKES_EACH_MS = 300000, TAKES_AWAITED_MS = 5000 };
-#define NS_PER_MS 1000000ull
 
 static void hand_to_host(struct nvt_request *request)
 {

@@ -16,7 +16,6 @@ enum { URING_ENTRIES = 512, DRAIN_MS = 3000 };
 
 /* Compare takes two pieces of the largest size. */
 #define POOL_MIN ((size_t)2 << NVT_POOL_SHIFT_MAX)
-#define NS_PER_MS 1000000ull
 
 int nvr_server_watch(struct nvr_server *server, struct nvr_watch *watch)
 {

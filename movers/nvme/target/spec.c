@@ -9,8 +9,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "common/clock.h"
+
 enum { OPTION_MAX = 128, DELAY_MAX_S = 60 };
-#define NS_PER_S 1000000000ULL
 
 struct text_error {
     char *text;

@@ -6,13 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/clock.h"
 #include "nvme/target/claim.h"
 #include "nvme/target/model.h"
 
 enum { LINE_BYTES = 64 };
 static_assert(sizeof(struct nvt_tally) == LINE_BYTES, "threads do not write to the same line");
 
-#define NS_PER_MS 1000000ull
 #define TICK_MS 100ull
 #define REFRESH_MS 1000ull /* how often files are looked at: they may have grown */
 

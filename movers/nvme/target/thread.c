@@ -18,9 +18,6 @@ enum { EVENTS_MAX = 16, LOOK_US = 200, OTHERS_SLEEP_MS = 1000, PROBE_MS = 30000 
 /* Turns of the loop for each look at the clock, which takes as long as a turn in vain. */
 enum { TURNS = 16 };
 
-#define NS_PER_US 1000ull
-#define NS_PER_MS 1000000ull
-
 static bool is_first(const struct nvr_thread *thread)
 {
     return thread->base->number == 0;

@@ -10,8 +10,6 @@
 #include "common/clock.h"
 #include "pmem/server/server.h"
 
-enum { NS_PER_S = 1000000000 };
-
 void pms_limits_init(struct pms_limits *limits)
 {
     if (!limits->of_one)

@@ -32,7 +32,6 @@
 
 #define PEER_NQN "nqn.2026-01.test:peer"
 #define SECRET "DHHC-1:01:AgkQFx4lLDM6QUhPVl1ka3J5gIeOlZyjqrG4v8bN1Nuz7TWq:"
-#define NS_PER_MS 1000000ull
 
 enum {
     HOSTS = 3, /* hostile ones at a time */
