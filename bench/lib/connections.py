@@ -110,7 +110,7 @@ def parse_rstream(text):
 
 
 def parse_fio(text):
-    """Of what was written; fio may print a note before its JSON."""
+    """The figures of fio's writes; fio may print a note before its JSON."""
     try:
         job = json.loads(text[text.index('{') :])['jobs'][0]
         if job['error'] or not job['write']['bw_bytes']:

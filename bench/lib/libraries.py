@@ -73,7 +73,7 @@ def fi_pingpong(two, provider, count):
 
 
 def parse_pingpong(text):
-    """Of its one row: microseconds are the last column but one."""
+    """The latency in its only row: microseconds are the last column but one."""
     found = re.search(rf'^{SHORT}\s.*\s([0-9.]+)\s+[0-9.]+\s*$', text, re.M)
     if not found:
         raise procs.RunFailed(f'fi_pingpong printed no result:\n{text[-800:]}')

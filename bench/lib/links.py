@@ -13,9 +13,9 @@ from experiment import Experiment
 
 LARGE = 65536
 MTUS = (9000, 1500)
-# Of two packets and more, which the receiver sees by looking at its memory
+# Messages of two packets and more, which the receiver sees by looking at its memory
 WRITES = (8192, 16384, 32768)
-# Of several messages of the kernel
+# Messages that the kernel carries in several of its own
 LONG = (131072, 1048576)
 SEND_TEST, WRITE_TEST = ('ib_send_lat', 'tag_lat'), ('ib_write_lat', 'ucp_put_lat')
 QPS = 1000
@@ -134,7 +134,7 @@ def host_latency(bench):
 
 
 def latencies_beside_ucx(bench, key, title, tests, sizes, count):
-    """Of each size: latency by programs of perftest, and by the tests of UCX over TCP."""
+    """Latency of each size: by programs of perftest, and by the tests of UCX over TCP."""
     two = between.Between(bench.sidewire, MTUS[0])
     sides = {}
     for (ours, peer), size in itertools.product(tests, sizes):

@@ -177,7 +177,7 @@ def between_hosts(bench):
 
 
 def tcp_round_trip(bench, two, trips):
-    """Of one byte, by sockets that are polled on both sides."""
+    """Round trip of one byte, by sockets that are polled on both sides."""
     port = procs.free_port()
     words = [os.path.join(bench.source, 'tcp_pingpong'), str(port), '1', str(trips)]
     return 2e-9 * json.loads(two.both(lambda side: words, port, 60))['one_way_ns']
@@ -305,7 +305,7 @@ MEMORY = (
 
 
 def rows(by_key):
-    """Of the experiments that were made."""
+    """The rows of the experiments that were made."""
     plan = [
         (kind, *row)
         for kind, table in ((Added, ADDED), (Row, RATIOS), (Added, MEMORY))

@@ -26,7 +26,7 @@ def milliseconds(value):
 
 
 def bars_of(experiment, figure, names, text):
-    """Of those that were measured."""
+    """The bars of those that were measured."""
     return [
         (label, experiment.median(name, figure), color, text(experiment.median(name, figure)))
         for name, label, color in names

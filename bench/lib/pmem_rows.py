@@ -322,6 +322,6 @@ CPU = (
 
 
 def rows(by_key):
-    """Of the experiments that were made."""
+    """The rows of the experiments that were made."""
     plan = [(kind, *row) for kind, table in ((Row, ROWS), (Added, CPU)) for row in table]
     return [kind(title, by_key[key], *rest) for kind, title, key, *rest in plan if key in by_key]

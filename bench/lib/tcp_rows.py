@@ -83,7 +83,7 @@ def latency(bench):
 
 
 def requests(bench):
-    """Those of hosts_rpc."""
+    """The requests of hosts_rpc."""
     two = between.Between(bench.sidewire, MTU)
     ways = {'--link tcp': (ByTcp(two), 'verbs'), 'RoCE': (two, 'verbs'), 'tcp': (two, 'tcp')}
 

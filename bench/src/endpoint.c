@@ -198,7 +198,7 @@ static uint32_t receives_of(const struct bench_shape *shape)
     return shape->receives ? shape->receives : 1;
 }
 
-/* Of the completion queue. */
+/* Entries of the completion queue. */
 static uint32_t entries_of(const struct bench_shape *shape)
 {
     return depth_of(shape) + shape->receives;

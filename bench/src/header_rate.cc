@@ -213,7 +213,7 @@ options parse(int argc, char **argv)
     return chosen;
 }
 
-// Of this thread, which others of the machine do not disturb as much.
+// CPU time of this thread, which others of the machine do not disturb as much.
 double cpu_seconds()
 {
     timespec now{};

@@ -24,7 +24,7 @@
 #define IBV_WC_FLUSH ((enum ibv_wc_opcode)8)
 #define IBV_QP_EX_WITH_FLUSH (1 << 11)
 
-/* Of regions (ibv_reg_mr) and queue pairs (ibv_modify_qp). */
+/* Rights of regions (ibv_reg_mr) and queue pairs (ibv_modify_qp). */
 #define IBV_ACCESS_FLUSH_GLOBAL (1 << 8)
 #define IBV_ACCESS_FLUSH_PERSISTENT (1 << 9)
 

@@ -246,8 +246,8 @@ struct sw_nvme_resv {
     uint64_t other; /* of register: the new one; of preempt: whose are to go */
 };
 
-/* Of `io`: `data` has room for SW_NVME_RESV_KEYS_BYTES, and is written by the call. A host that
- * loses its connection meanwhile does not send them again: MAYBE_DONE, and the report tells. */
+/* `io->data` has room for SW_NVME_RESV_KEYS_BYTES, and is written by the call. A host that loses
+ * its connection meanwhile does not send them again: MAYBE_DONE, and the report tells. */
 SW_NVME_PUBLIC enum sw_nvme_status sw_nvme_resv_register(struct sw_nvme_queue *queue,
                                                          const struct sw_nvme_io *io,
                                                          const struct sw_nvme_resv *resv);

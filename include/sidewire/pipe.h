@@ -2,9 +2,9 @@
 /*
  * Small messages between two processes, of one host or of two: docs/pipe.md has the protocol.
  *
- * Each side has a ring of memory, and the other writes its messages there by one-sided RDMA. Who
- * waits for a message polls its own memory for a bounded time, and then sleeps; only then the
- * sender rings a doorbell. So a message costs neither side a completion.
+ * Each side has a ring of memory, and the other writes its messages there by one-sided RDMA. A
+ * reader polls its own memory for a bounded time, and then sleeps; only then the sender rings a
+ * doorbell. So a message costs neither side a completion.
  *
  * One thread may use a pipe at a time. There are no hidden threads. Deadlines are CLOCK_MONOTONIC
  * in nanoseconds: sw_xfer_deadline_ms(). Outputs are set where the status is SW_XFER_OK, and only

@@ -10,9 +10,9 @@
  *
  * Requests are posted as chains, which are executed in the order in which they were posted.
  * Each chain that was taken gets exactly one result. A connection that is lost comes back by
- * itself until `loss_timeout_ms` has passed. Chains that wait for their turn are then posted. Of
- * those that had left, chains that only read and those with SW_PMEM_REPEAT are posted again; the
- * others end with SW_PMEM_MAYBE_DONE.
+ * itself until `loss_timeout_ms` has passed. Chains that wait for their turn are then posted.
+ * Chains that had left are posted again if they only read or have SW_PMEM_REPEAT; the others end
+ * with SW_PMEM_MAYBE_DONE.
  *
  * Units are in the names. Deadlines are CLOCK_MONOTONIC in nanoseconds: sw_pmem_deadline_ms().
  */
@@ -147,7 +147,7 @@ SW_PMEM_PUBLIC enum sw_pmem_state sw_pmem_state_of(const struct sw_pmem *pmem);
 /* Sleeps until the region is open (OK), given up (the reason) or the deadline passes. */
 SW_PMEM_PUBLIC enum sw_pmem_status sw_pmem_wait_live(struct sw_pmem *pmem, uint64_t deadline_ns);
 SW_PMEM_PUBLIC void sw_pmem_last_error(const struct sw_pmem *pmem, struct sw_pmem_error *error);
-/* Of the newest session. All zero before the first. */
+/* Describes the newest session. All zero before the first. */
 SW_PMEM_PUBLIC void sw_pmem_info_of(const struct sw_pmem *pmem, struct sw_pmem_info *info);
 /* What a flush promises there and what it does not, in plain sentences. */
 SW_PMEM_PUBLIC const char *sw_pmem_promise(const struct sw_pmem_info *info);

@@ -202,8 +202,8 @@ SW_XFER_PUBLIC enum sw_xfer_status sw_xfer_lease_grant(struct sw_xfer_memory *me
  * stopped peer posts when it goes on: those end with DENIED. Revoking twice does nothing.
  *
  * TIMEOUT: it is revoked, but the device waited in vain for a peer that was stopped in the midst of
- * an access, whose store may still come; keep the memory. Calling again tries again. Of host memory
- * it helps to revoke its other leases first, and that no transfer is posted from it. */
+ * an access, whose store may still come; keep the memory. Calling again tries again. For host
+ * memory it helps to revoke its other leases first, and to post no transfer from it. */
 SW_XFER_PUBLIC enum sw_xfer_status sw_xfer_lease_revoke(struct sw_xfer_lease *lease);
 SW_XFER_PUBLIC bool sw_xfer_lease_is_granted(const struct sw_xfer_lease *lease);
 SW_XFER_PUBLIC bool sw_xfer_lease_is_window(const struct sw_xfer_lease *lease);
@@ -213,8 +213,9 @@ SW_XFER_PUBLIC void sw_xfer_lease_release(struct sw_xfer_lease *lease);
 /* ---- cards ---- */
 
 /* What a peer must know: where this agent is, which instance it is, its layout, and the leases.
- * Whoever has the bytes may use the leases, so they are handed to friends only. With `bytes` NULL
- * `*length` is what is needed. No lease at all is allowed: such a card is good for connecting. */
+ * Anybody who has the bytes may use the leases, so they are handed to friends only. With `bytes`
+ * NULL `*length` is what is needed. No lease at all is allowed: such a card is good for
+ * connecting. */
 SW_XFER_PUBLIC enum sw_xfer_status sw_xfer_card_make(const struct sw_xfer_agent *agent,
                                                      struct sw_xfer_lease *const *leases,
                                                      uint32_t leases_count, void *bytes,
@@ -238,7 +239,7 @@ struct sw_xfer_region {
 /* CARD or VERSION where these bytes are no card that this library knows. */
 SW_XFER_PUBLIC enum sw_xfer_status sw_xfer_card_read(const void *bytes, size_t length,
                                                      struct sw_xfer_card *card);
-/* Of a card that was read; INVALID where there is no such region. */
+/* Tells a region of a card that was read; INVALID where there is no such region. */
 SW_XFER_PUBLIC enum sw_xfer_status sw_xfer_card_region(const void *bytes, size_t length,
                                                        uint32_t index,
                                                        struct sw_xfer_region *region);
@@ -390,7 +391,7 @@ enum sw_xfer_block_state {
     SW_XFER_BLOCK_CORRUPT, /* it was moved, and its sums differ */
 };
 
-/* Of the `index`th block as they were posted. */
+/* The state of the `index`th block, in the order in which they were posted. */
 SW_XFER_PUBLIC enum sw_xfer_block_state sw_xfer_block_of(const struct sw_xfer_transfer *transfer,
                                                          uint32_t index);
 /* Transfers that have ended since they were last posted, each once, oldest first. Returns how

@@ -5,7 +5,7 @@
 
 #include "module.h"
 
-/* Of one integer in native order; false where it is negative. */
+/* Reads one integer in native order; false where it is negative. */
 static bool read_value(const char *at, Py_ssize_t size, bool is_signed, uint64_t *value)
 {
     *value = 0;

@@ -146,7 +146,7 @@ static PyObject *memory_blocks(PyObject *self, PyObject *args, PyObject *words)
     return py_blocks_new(memory_of(self), NULL, args, words);
 }
 
-/* Of a file that was mapped the views go with the agent, so none may be left then. */
+/* A mapped file has no view: its mapping goes with the agent, and none may be left then. */
 static int view_memory(PyObject *self, Py_buffer *view, int flags)
 {
     struct py_memory *memory = memory_of(self);

@@ -6,7 +6,7 @@
 PyTypeObject *py_agent_type, *py_memory_type, *py_lease_type, *py_peer_type, *py_blocks_type,
     *py_transfer_type, *py_pipe_type, *py_pipe_listener_type;
 
-/* Those with a second base are caught by who knows Python's own exceptions only. */
+/* Exceptions with a second base are also caught by code that knows Python's own ones only. */
 static const struct {
     enum sw_xfer_status status;
     const char *name, *base; /* another one of these */

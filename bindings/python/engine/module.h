@@ -161,7 +161,7 @@ struct py_index {
     uint32_t count;
 };
 
-/* Of an array of integers, or of any sequence of them. */
+/* Takes an array of integers, or any sequence of them. */
 bool py_index_take(PyObject *object, struct py_index *index);
 void py_index_drop(struct py_index *index);
 

@@ -2,8 +2,8 @@
 /*
  * Pipes of <sidewire/pipe.h>, and small arrays as their messages: docs/python.md has the bytes.
  *
- * A call first looks with the interpreter's lock held, as that takes no time worth mentioning. Who
- * has to wait releases it. No call waits longer than SLICE_MS: the caller asks again.
+ * A call first looks with the interpreter's lock held, as that takes no time worth mentioning. A
+ * call that has to wait releases it. No call waits longer than SLICE_MS: the caller asks again.
  */
 #include <string.h>
 
@@ -176,8 +176,8 @@ static bool make_message(struct message *message, const struct py_data *data, ui
     return true;
 }
 
-/* Whether it is an array of that type and length within a message that is right. Whatever is not is
- * looked at by ipc.unpack(). */
+/* Whether it is an array of that type and length within a message that is right. Any other message
+ * is looked at by ipc.unpack(). */
 static bool is_array_for(const uint8_t *at, size_t bytes, const struct py_data *data)
 {
     const unsigned size = item_bytes(data);

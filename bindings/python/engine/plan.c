@@ -156,8 +156,8 @@ static struct sw_xfer_extent *read_extents(PyObject *tuple, uint32_t *count)
     return extents;
 }
 
-/* Those of the tuple. It holds them, but not their handles, which another thread may release until
- * this one is within the agent. */
+/* The memories of the tuple. It holds them, but not their handles, which another thread may release
+ * until this one is within the agent. */
 struct memories {
     struct py_memory **all;
     struct sw_xfer_memory **handles;

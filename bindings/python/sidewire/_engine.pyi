@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple, SupportsIndex
 
 from .card import Card
 
-# Whatever has the buffer protocol, __array_interface__ or DLPack.
+# Any object that has the buffer protocol, __array_interface__ or DLPack.
 Array = Any
 Numbers = Any
 Extent = tuple[SupportsIndex, SupportsIndex, SupportsIndex, SupportsIndex, SupportsIndex]

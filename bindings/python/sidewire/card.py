@@ -13,7 +13,7 @@ class Card(bytes):
     """Card(data): checks the bytes; BadCard or VersionMismatch where they are no card that this
     version knows.
 
-    It is bytes: write it into a file, send it by a socket. Who has it may use its leases.
+    It is bytes: write it into a file, send it by a socket. Anybody who has it may use its leases.
     """
 
     def __new__(cls, data):

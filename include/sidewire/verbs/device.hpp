@@ -25,7 +25,7 @@ SIDEWIRE_HANDLE_TRAITS_VOID(imported_pd, ibv_pd, ibv_unimport_pd);
 
 } // namespace detail
 
-// The devices of this machine. Those that are opened stay when the list is gone.
+// The devices of this machine. Devices that are opened stay when the list is gone.
 class device_list : public handle<detail::device_list_traits>
 {
   public:
@@ -77,7 +77,7 @@ class context : public handle<detail::context_traits>
     explicit context(const char *name) : handle(adopt, open_by_name(name))
     {
     }
-    // Of another process, by a descriptor that it has sent.
+    // The device of another process, by a descriptor that it has sent.
     static context import(int cmd_fd)
     {
         return context(adopt, check("ibv_import_device", ibv_import_device(cmd_fd)));
@@ -171,11 +171,11 @@ class xrcd : public handle<detail::xrcd_traits>
 {
   public:
     using handle::handle;
-    // Of this process alone.
+    // A domain of this process alone.
     explicit xrcd(borrowed<ibv_context> device) : xrcd(device, -1, O_CREAT)
     {
     }
-    // Of all that open the same inode.
+    // A domain that all share who open the same inode.
     xrcd(borrowed<ibv_context> device, int fd, int oflags)
         : handle(adopt, open_domain(device, fd, oflags))
     {

@@ -14,7 +14,7 @@
 namespace sidewire
 {
 
-// Of the path between two queue pairs. Both sides may differ in all of it.
+// Attributes of the path between two queue pairs. Both sides may differ in all of it.
 struct path_options {
     uint8_t port = 1;
     int gid_index = -1; // -1: the best of the port (best_gid_index)

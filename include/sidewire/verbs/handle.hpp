@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // Ownership. A handle owns one object of verbs: it can be moved and not copied, and destroys the
-// object once. Who wants to share one writes std::shared_ptr<pd> and the like. Nothing here keeps a
-// parent alive, so a pd is declared before what is made of it, and C++ destroys it after.
+// object once. To share one, write std::shared_ptr<pd> and the like. Nothing here keeps a parent
+// alive, so a pd is declared before what is made of it, and C++ destroys it after.
 #ifndef SIDEWIRE_VERBS_HANDLE_HPP
 #define SIDEWIRE_VERBS_HANDLE_HPP
 

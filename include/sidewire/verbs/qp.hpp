@@ -157,7 +157,7 @@ class qp : public handle<detail::qp_traits>, public detail::qp_calls<qp>
         : handle(adopt, check("ibv_create_qp_ex", ibv_create_qp_ex(device, &attr)))
     {
     }
-    // Of XRC, shared by processes.
+    // An XRC queue pair, shared by processes.
     qp(borrowed<ibv_context> device, ibv_qp_open_attr attr)
         : handle(adopt, check("ibv_open_qp", ibv_open_qp(device, &attr)))
     {
@@ -209,7 +209,7 @@ class wr_batch
     {
         return queue_pair_;
     }
-    // Of the requests that follow.
+    // Sets the id and the flags of the requests that follow.
     wr_batch &next(uint64_t id, unsigned int flags = 0) noexcept
     {
         queue_pair_->wr_id = id;

@@ -142,7 +142,7 @@ template <std::size_t N> class request : public detail::request_base<ibv_send_wr
     {
         return flag(IBV_SEND_SOLICITED);
     }
-    // Of UD: to whom. The address handle has to live until the request is done.
+    // The destination of a datagram (UD). The address handle has to live until the request is done.
     request &to(borrowed<ibv_ah> address, uint32_t qp_num, uint32_t qkey) noexcept
     {
         this->wr_.wr.ud.ah = address;
@@ -150,7 +150,7 @@ template <std::size_t N> class request : public detail::request_base<ibv_send_wr
         this->wr_.wr.ud.remote_qkey = qkey;
         return *this;
     }
-    // Of XRC: to which shared queue of the peer.
+    // The shared receive queue of the peer, for XRC.
     request &to_srq(uint32_t srq_num) noexcept
     {
         this->wr_.qp_type.xrc.remote_srqn = srq_num;
