@@ -2,7 +2,7 @@
 /*
  * Cache lines that are asked for before they are written. A line that the reader on another core
  * has looked at must come from there, and the next atomic instruction waits for all stores before
- * it. Who knows where he will write next has the line come meanwhile.
+ * it. Code that knows where it will write next has the line come meanwhile.
  */
 #ifndef SW_BASE_CACHE_AHEAD_H
 #define SW_BASE_CACHE_AHEAD_H

@@ -14,11 +14,11 @@
 /* How many ranges are known. */
 extern atomic_uint sw_card_ranges;
 
-/* Of sysfs only the BARs of PCI cards can be mapped. */
+/* Whether the descriptor is of sysfs: there only the BARs of PCI cards can be mapped. */
 bool sw_card_memory_is_file(int fd);
 /* Makes a range known; one that is known already is no other. False: there are too many. */
 bool sw_card_memory_add(uint64_t va, uint64_t len_bytes);
-/* Of the range that begins there, before it is unmapped. */
+/* Forgets the range that begins there, before it is unmapped. */
 void sw_card_memory_remove(uint64_t va);
 bool sw_card_memory_find(uint64_t va);
 /* Whether a place is known as a card's; almost free where no card is. */

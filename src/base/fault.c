@@ -4,7 +4,8 @@
  *    good, one WRITE into a hole of a full file system ended a region until its process did.
  * 2. The file's page is kept beside: mremap() of no bytes makes a second mapping of it, wherever
  *    the range came from, and a move puts it back. No descriptor has to be remembered.
- * 3. A page may be put back at any time. Who is still accessing it faults again, if it is missing.
+ * 3. A page may be put back at any time. A thread that is still accessing it faults again, if it is
+ *    missing.
  * 4. A copy by the kernel into memory can be made again, but not one into a socket. So there pages
  *    are held: who faults counts it first, and waits then; who holds, holds first, and looks then.
  */

@@ -33,7 +33,7 @@ enum sw_fault {
 
 /* False: it cannot be guarded; there are too many. */
 bool sw_fault_guard(void *base, size_t len_bytes);
-/* Before it is unmapped. Of a range that is not guarded, nothing. */
+/* Before it is unmapped. Does nothing for a range that is not guarded. */
 void sw_fault_unguard(const void *base);
 
 /* Twice the number of times that a page was replaced or put back; odd while one is replaced. */

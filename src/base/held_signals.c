@@ -24,7 +24,7 @@ void sw_signals_let_go(const sigset_t *before)
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, before, NULL, (size_t)KERNEL_SET_BYTES);
 }
 
-/* Those that wait and go through the mask. */
+/* Finds the signals that wait and go through the mask. */
 static void find_held(const sigset_t *before, sigset_t *waiting)
 {
     sigemptyset(waiting);

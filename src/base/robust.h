@@ -12,8 +12,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The word tells of the calling thread from here on. Of one thread of a process, which uses no
- * robust mutexes besides. False: the kernel does not do it, and the word stays 0. */
+/* The word tells of the calling thread from here on. At most one thread of a process calls it, one
+ * that uses no robust mutexes besides. False: the kernel does not do it, and the word stays 0. */
 bool sw_robust_hold(_Atomic uint32_t *word);
 
 /* Whether the thread that holds the word has ended; false, too, if none ever held it. */

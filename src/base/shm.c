@@ -110,8 +110,8 @@ static int create_memfd(const char *name, size_t len_bytes)
         fd = open_unnamed();
     if (fd < 0)
         return -errno;
-    /* Who has it mapped must not lose the memory: nobody makes it shorter, we neither. A file that
-     * is no memfd cannot be sealed. */
+    /* Processes that have it mapped must not lose the memory: nobody makes it shorter, we neither.
+     * A file that is no memfd cannot be sealed. */
     int rc = fchmod(fd, 0600) ? -errno : set_size(fd, len_bytes);
     if (!rc && len_bytes && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) && errno != EINVAL &&
         errno != EPERM)
@@ -174,7 +174,7 @@ void *sw_shm_map(int fd, size_t len_bytes, bool writable)
     return sw_map_sparse(NULL, len_bytes, prot, MAP_SHARED, fd, 0);
 }
 
-/* Of cachestat(2), for older headers. */
+/* The types of cachestat(2), for older headers. */
 struct cached_range {
     uint64_t offset;
     uint64_t len_bytes;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * SipHash-2-4 (Aumasson and Bernstein, INDOCRYPT 2012) of two words. Who does not know the key can
- * neither foresee a value nor choose inputs that collide, so it serves for hash tables that
- * strangers fill and for numbers that they must not guess.
+ * SipHash-2-4 (Aumasson and Bernstein, INDOCRYPT 2012) of two words. Without the key nobody can
+ * foresee a value or choose inputs that collide, so it serves for hash tables that strangers fill
+ * and for numbers that they must not guess.
  */
 #ifndef SW_BASE_SIPHASH_H
 #define SW_BASE_SIPHASH_H
@@ -41,7 +41,7 @@ static inline void sw_siphash_word(uint64_t v[4], uint64_t word)
     v[0] ^= word;
 }
 
-/* Of the 16 bytes that `a` and `b` are in little-endian order. */
+/* The hash of the 16 bytes that `a` and `b` are in little-endian order. */
 static inline uint64_t sw_siphash(const struct sw_siphash_key *key, uint64_t a, uint64_t b)
 {
     uint64_t v[4] = {key->words[0] ^ 0x736f6d6570736575ull, key->words[1] ^ 0x646f72616e646f6dull,

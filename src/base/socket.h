@@ -16,8 +16,8 @@ static inline bool sw_socket_set(int fd, int level, int name, int value)
     return syscall(SYS_setsockopt, fd, level, name, &value, sizeof(value)) == 0;
 }
 
-/* Of TCP: after so many seconds without a word, then and each time again, the other host is asked;
- * so often in vain, and the connection ends. */
+/* TCP keepalive: probe after `seconds` of silence and every `seconds` from then on; give up after
+ * `tries`. */
 static inline void sw_socket_keep_alive(int fd, int seconds, int tries)
 {
     sw_socket_set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);

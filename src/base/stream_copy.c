@@ -3,7 +3,7 @@
 
 #include "base/payload.h"
 
-/* Of each 64 KiB the first page may be looked at, and a quarter of these are, by hash: one page in
+/* The first page of each 64 KiB may be looked at, and a quarter of these are, by hash: one page in
  * 64. A window of 64 such pages stands for 16 MiB. */
 #define GRANULE_SHIFT 16
 #define WINDOW 64

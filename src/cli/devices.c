@@ -72,7 +72,7 @@ static void print_gids(struct sw_netdev *dev)
     }
 }
 
-/* Those that are not zero. */
+/* Prints the counters that are not zero. */
 static void each_counter(struct sw_netdev *dev,
                          void (*print)(const char *name, uint64_t value, bool is_first))
 {

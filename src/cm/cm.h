@@ -9,9 +9,9 @@
  *   either:  disconnect -> DREQ, event DREP;  event DREQ -> disconnected (DREP);  event EXIT
  *   SIDR:    resolve -> SIDR_REQ, event SIDR_REP;  event SIDR_REQ -> answer (SIDR_REP)
  *
- * Who uses it gives each connection a `struct sw_cm_id` and each service it listens to a
- * `struct sw_cm_listener`, both in memory of his own, and serializes all calls. Every call that
- * may fail returns 0, or a negative errno and has done nothing:
+ * The user gives each connection a `struct sw_cm_id` and each service it listens to a `struct
+ * sw_cm_listener`, both in memory of its own, and serializes all calls. Every call that may fail
+ * returns 0, or a negative errno and has done nothing:
  *
  *   -EINVAL     not in this state; or more private data than fits
  *   -EADDRINUSE listen: the service id is taken
@@ -320,11 +320,11 @@ uint32_t sw_cm_dreqs_unanswered(struct sw_cm *cm, bool again);
 void sw_cm_id_destroy(struct sw_cm *cm, struct sw_cm_id *id, uint64_t now_ns);
 
 /*
- * Sends a REQ from an id that is IDLE. Of `req` local_comm_id and local_ca_guid are the machine's,
+ * Sends a REQ from an id that is IDLE. The machine sets local_comm_id and local_ca_guid of `req`;
  * all else is sent as it is: the primary path (GIDs as in `path`), service id, QPN, private data,
  * ... . The REQ is sent up to 1 + req->max_cm_retries times, each after
- * 2^req->remote_cm_response_timeout and twice 2^(req->primary.local_ack_timeout - 1) times
- * 4.096 us (and more often: config.resend_ns).
+ * 2^req->remote_cm_response_timeout and twice 2^(req->primary.local_ack_timeout - 1) times 4.096 us
+ * (and more often: config.resend_ns).
  */
 int sw_cm_connect(struct sw_cm *cm, struct sw_cm_id *id, const struct sw_cm_path *path,
                   const struct sw_cm_req *req, uint64_t now_ns);
@@ -333,8 +333,8 @@ int sw_cm_connect(struct sw_cm *cm, struct sw_cm_id *id, const struct sw_cm_path
 int sw_cm_mra(struct sw_cm *cm, struct sw_cm_id *id, uint8_t timeout, const void *private_data,
               size_t len, uint64_t now_ns);
 
-/* REQ_RCVD: sends a REP. Of `rep` the comm ids and local_ca_guid are the machine's, and the
- * initiator depth is at most the responder resources of the REQ. */
+/* REQ_RCVD: sends a REP. The machine sets the comm ids and local_ca_guid of `rep`; the initiator
+ * depth is at most the responder resources of the REQ. */
 int sw_cm_accept(struct sw_cm *cm, struct sw_cm_id *id, const struct sw_cm_rep *rep,
                  uint64_t now_ns);
 
@@ -360,14 +360,14 @@ int sw_cm_disconnect(struct sw_cm *cm, struct sw_cm_id *id, const void *private_
 int sw_cm_disconnected(struct sw_cm *cm, struct sw_cm_id *id, const void *private_data, size_t len,
                        uint64_t now_ns);
 
-/* Sends a SIDR_REQ from an id that is IDLE, up to 1 + retries times, each after timeout_ns. Of
- * `req` the request id is the machine's. */
+/* Sends a SIDR_REQ from an id that is IDLE, up to 1 + retries times, each after timeout_ns. The
+ * machine sets the request id of `req`. */
 int sw_cm_resolve(struct sw_cm *cm, struct sw_cm_id *id, const struct sw_cm_path *path,
                   const struct sw_cm_sidr_req *req, uint64_t timeout_ns, uint8_t retries,
                   uint64_t now_ns);
 
-/* SIDR_REQ_RCVD: sends the SIDR_REP. Of `rep` request and service id are the machine's. Then the
- * id is in TIMEWAIT: the same request is answered in the same way. */
+/* SIDR_REQ_RCVD: sends the SIDR_REP. The machine sets request and service id of `rep`. Then the id
+ * is in TIMEWAIT: the same request is answered in the same way. */
 int sw_cm_answer(struct sw_cm *cm, struct sw_cm_id *id, const struct sw_cm_sidr_rep *rep,
                  uint64_t now_ns);
 

@@ -302,7 +302,7 @@ static void receive_mra(struct sw_cm *cm, const struct arrival *in)
     tell_event(cm, id, SW_CM_EVENT_MRA, in);
 }
 
-/* Who gives up may not know our id, but has told us its GUID. */
+/* A peer that gives up may not know our id, but has told us its GUID. */
 static struct sw_cm_id *rejected_id(const struct sw_cm *cm, const struct arrival *in)
 {
     const struct sw_cm_rej *rej = &in->message->rej;
@@ -314,7 +314,7 @@ static struct sw_cm_id *rejected_id(const struct sw_cm *cm, const struct arrival
     return id;
 }
 
-/* Whoever says so has made no connection of the REQ, and knows of no other copy. */
+/* A peer that says so has made no connection of the REQ, and knows of no other copy. */
 static bool is_from_nobody(const struct sw_cm_rej *rej)
 {
     return rej->reason == SW_CM_REASON_SERVICE_ID && !rej->local_comm_id;

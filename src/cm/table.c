@@ -40,7 +40,7 @@ static uint32_t table_bucket_of(const struct sw_cm *cm, uint64_t a, uint64_t b)
     return (uint32_t)sw_siphash(&cm->config.key, a, b) & (SW_CM_BUCKETS - 1);
 }
 
-/* Of SIDR, which has no GUID, the node is its address. */
+/* SIDR has no GUID, so the node is its address. */
 static uint64_t node_of(const struct sw_cm *cm, const struct sw_cm_path *path)
 {
     uint64_t halves[2];

@@ -18,7 +18,7 @@
 atomic_uint sw_attend_marks;
 static atomic_bool marks[SW_FDS_MAX];
 
-/* Who waited last: the address of its thread's state. */
+/* The last waiter: the address of its thread's state. */
 static _Atomic(const void *) waiter;
 static _Atomic uint64_t waited_ns;
 

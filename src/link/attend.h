@@ -8,8 +8,8 @@
  * only one thread: a second one would be woken for each packet of the first. Both are left to the
  * engine then.
  *
- * Nothing here is an answer to the program: that is the kernel's. Whatever is wrong here costs
- * time, and loses no event.
+ * Nothing here is an answer to the program: that is the kernel's. A mistake here costs time, and
+ * loses no event.
  */
 #ifndef SW_LINK_ATTEND_H
 #define SW_LINK_ATTEND_H

@@ -35,7 +35,7 @@ static struct sw_caller *oldest_from(const struct sw_callers *callers, const str
     return oldest;
 }
 
-/* Of several addresses that have as many, the one that had them first. */
+/* Where several addresses have as many, the one that had them first. */
 static struct sw_caller *oldest_of_crowd(const struct sw_callers *callers)
 {
     const struct sw_caller *crowd = callers->oldest;

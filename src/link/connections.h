@@ -70,8 +70,8 @@ struct sw_connection {
 #define SW_CONNECTIONS_MOST 32u       /* in one answer */
 #define SW_CONNECTIONS_END UINT32_MAX /* nothing more */
 
-/* Those of this process from a place on (0: the first): their number; *next: where to go on.
- * Engine's thread. */
+/* Reads those of this process from a place on (0: the first). Returns their number; *next: where to
+ * go on. Engine's thread. */
 uint32_t sw_connections_read(uint32_t from, struct sw_connection out[SW_CONNECTIONS_MOST],
                              uint32_t *next);
 

@@ -67,9 +67,10 @@ static uint64_t engine_tag_of(void *what, enum sw_watch_kind kind)
     return (uintptr_t)what | kind;
 }
 
-/* Who asks to be told of a descriptor has set up what its handler needs. The kernel orders that
- * before the event; but the C memory model knows nothing of system calls, and ThreadSanitizer not
- * of those that wait_events() makes by itself. So it is also said with this word. */
+/* A thread that asks to be told of a descriptor has set up what its handler needs. The kernel
+ * orders that before the event; but the C memory model knows nothing of system calls, and
+ * ThreadSanitizer not of those that wait_events() makes by itself. So it is also said with this
+ * word. */
 static atomic_uint watch_changes;
 
 static int change_watch(int op, int fd, struct epoll_event *event)
@@ -278,8 +279,8 @@ static enum look sooner_look(enum look one, enum look other)
     return one > other ? one : other;
 }
 
-/* Somebody has the QP locked, and may have missed what the doorbell was for. Who has armed a CQ of
- * it is about to sleep. */
+/* Somebody has the QP locked, and may have missed what the doorbell was for. A thread that has
+ * armed a CQ of it is about to sleep. */
 static enum look look_at_locked(const struct sw_qp *qp)
 {
     return sw_qp_is_armed(qp) ? LOOK_SHORTLY : LOOK_SOON;

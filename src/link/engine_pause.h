@@ -2,7 +2,7 @@
 /*
  * Listening sockets that the engine leaves alone for a while, as there is no descriptor, memory or
  * place for the next connection: the kernel tells of such a socket again and again, and the engine
- * would do nothing else. Whoever calls meanwhile waits in the kernel.
+ * would do nothing else. A peer that calls meanwhile waits in the kernel.
  */
 #ifndef SW_LINK_ENGINE_PAUSE_H
 #define SW_LINK_ENGINE_PAUSE_H

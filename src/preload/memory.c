@@ -155,7 +155,8 @@ SW_HOOK void *mremap(void *addr, size_t old_len, size_t new_len, int flags, ...)
         to = va_arg(args, void *);
         va_end(args);
     }
-    /* Of length 0 it makes a second mapping of shared memory; of private memory that is invalid. */
+    /* With length 0 it makes a second mapping of shared memory; of private memory that is
+     * invalid. */
     if (whole_pages(addr, old_len ? old_len : 1, &va, &bytes) && sw_adopt_may_overlap(va, bytes) &&
         !sw_adopt_withdraw(va, bytes) && (to || new_len > old_len)) {
         errno = ENOMEM; /* shared, it would be shared there, too; who asked then copies */
@@ -169,8 +170,8 @@ SW_HOOK void *mremap(void *addr, size_t old_len, size_t new_len, int flags, ...)
 #ifdef SYS_process_madvise
 #define PARTS_AT_ONCE 16
 
-/* Of whichever process: pages of ours at the same addresses just become private. The list is read
- * by a system call, as it may not be there. */
+/* The parts may be of any process: pages of ours at the same addresses just become private. The
+ * list is read by a system call, as it may not be there. */
 static void withdraw_parts(const struct iovec *parts, size_t count)
 {
     struct iovec some[PARTS_AT_ONCE];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Hooks of poll(), ppoll(), epoll_wait() and what is like it: a program that waits for completions
  * takes in its packets meanwhile (link/attend.h). A call that names no completion channel is
- * libc's, and so is what any call answers. Who uses select() is left to the engine. */
+ * libc's, and so is what any call answers. Programs that call select() are left to the engine. */
 #include <errno.h>
 #include <poll.h>
 #include <stdbool.h>

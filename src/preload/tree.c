@@ -133,8 +133,8 @@ static const struct sw_tree_row rows[] = {
     FILE_OF(PORT "/sm_sl", "0"),
     FILE_BY(PORT "/state", sw_text_state),
 
-    /* Of all processes of the user, asked when they are read: link/link.h. The others stay zero:
-       they are of the link layer. docs/counters.md */
+    /* Sums over all processes of the user, asked when they are read: link/link.h. The others stay
+     * zero: they are of the link layer. docs/counters.md */
     DIR(PORT "/counters"),
     COUNTER("excessive_buffer_overrun_errors"),
     COUNTER("link_downed"),

@@ -47,7 +47,7 @@ bool sw_address_is_link_local(const union sw_address *address); /* fe80::/10 */
 /* Makes it the loopback address of its family. */
 void sw_address_set_loopback(union sw_address *address);
 
-/* Ports in host byte order. Of AF_IB: the part of the service id that was given. */
+/* Ports in host byte order. For AF_IB: the part of the service id that was given. */
 uint16_t sw_address_port(const union sw_address *address);
 void sw_address_set_port(union sw_address *address, uint16_t port);
 

@@ -18,7 +18,7 @@
 /* Channels of this process; while there are none, no descriptor can be one. */
 extern atomic_uint sw_ucm_channel_count;
 
-/* Opens a channel: a descriptor, or a negative errno. Of `flags` O_CLOEXEC and O_NONBLOCK count.
+/* Opens a channel: a descriptor, or a negative errno. O_CLOEXEC and O_NONBLOCK of `flags` count.
  * Starts the NIC of the process. */
 int sw_ucm_open(int flags);
 

@@ -47,7 +47,7 @@ static bool has_grown(struct sw_epoll_item *item)
     return grown;
 }
 
-/* Of what is ready, what is to be told to an edge-triggered program. */
+/* The part of `ready` that an edge-triggered program is to be told. */
 static uint32_t new_edges(struct sw_epoll_item *item, uint32_t ready)
 {
     unsigned drained = atomic_load_explicit(&item->sock->drained, memory_order_relaxed);

@@ -13,7 +13,7 @@
 
 #include "sockets/epoll.h"
 
-/* Of the events of an item, what says how to tell. */
+/* Flags among the events of an item that say how to tell. */
 #define SW_EPOLL_FLAGS (EPOLLET | EPOLLONESHOT | EPOLLWAKEUP | EPOLLEXCLUSIVE)
 
 struct sw_epoll_item {

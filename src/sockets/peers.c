@@ -98,7 +98,7 @@ void sw_peers_begin(struct sw_sock *sock, const union sw_address *peer)
     sock->asked_ns = sw_clock_ns();
 }
 
-/* Of a connection by TCP the kernel counts the segments, each of which is a message or a part of
+/* For a connection by TCP the kernel counts the segments, each of which is a message or a part of
  * one. False: it never was one, or the descriptor is another by now. */
 static bool count_messages(const struct sw_sock *sock, int fd, uint64_t *out)
 {

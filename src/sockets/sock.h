@@ -32,7 +32,7 @@ struct sw_sock {
     atomic_int way;   /* enum sw_way */
     atomic_int rs;    /* the rsocket, -1: none */
     atomic_int queue; /* of a listener: readable when a client waits, -1: unknown */
-    /* Of a connection by RDMA: another descriptor of its channel, which is readable once the peer
+    /* For a connection by RDMA: another descriptor of its channel, which is readable once the peer
      * has disconnected or died, and stays so. */
     atomic_int channel;
     atomic_bool ended;
@@ -151,7 +151,8 @@ int sw_sock_listeners(void);
 /* fork() is about to be called: listeners nobody has waited at are left to the child. */
 void sw_sock_before_fork(void);
 
-/* Whom connect() asks for RDMA (SIDEWIRE_SOCKETS). Listeners serve whoever comes by it. */
+/* The peers that connect() asks for RDMA (SIDEWIRE_SOCKETS). Listeners serve whoever comes by
+ * it. */
 enum sw_reach {
     SW_REACH_NOBODY, /* tcp */
     SW_REACH_HOST,   /* auto: programs on this host */

@@ -10,7 +10,7 @@
  * for peers only that have said to understand it. They say so in the reserved bits beside FECN and
  * BECN, and to peers only that have shown to be Sidewire by the mark of selective repeat
  * (emission.h). The ICRC does not cover these bits: where a router clears them, ACKs are packets
- * again. Who says so understands joint packets, too (wire/joint.h).
+ * again. A peer that says so understands joint packets, too (wire/joint.h).
  */
 #ifndef SW_TRANSPORT_PIGGYBACK_H
 #define SW_TRANSPORT_PIGGYBACK_H

@@ -183,8 +183,8 @@ void sw_requester_find_lost(struct sw_requester *r, uint64_t now_ns)
 }
 
 /* Sends again the oldest that is known to be missing, or else what is at the end of all that is
- * out: its answer tells what is missing before. Of a READ, all that is missing, since a part of one
- * that was never executed would count as one more.
+ * out: its answer tells what is missing before. For a READ it sends all that is missing, since a
+ * part of one that was never executed would count as one more.
  */
 static void probe_peer(struct sw_requester *r)
 {

@@ -247,7 +247,7 @@ static void wr_no_flush(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_add
     wr_no_rdma(ex, rkey, remote_addr);
 }
 
-/* Of the last request, whether or not it has its data yet. */
+/* Sets the address of the last request, whether or not it has its data yet. */
 static void wr_set_ud_addr(struct ibv_qp_ex *ex, struct ibv_ah *ah, uint32_t remote_qpn,
                            uint32_t remote_qkey)
 {

@@ -76,7 +76,7 @@ struct sw_icrc_rewind {
 /* Whether the ICRC at the end of a datagram of this flow is right, for any identification if it
  * came by IPv4. *ip_id is the one to be tried first: that of the packet before and one more is a
  * good guess, 0 with DF at the beginning. A wrong guess costs some 50 ns. On success *ip_id is what
- * the sender had. Of damaged packets one in 2^15 passes (over IPv6, one in 2^32). Datagrams that
+ * the sender had. One damaged packet in 2^15 passes (over IPv6, one in 2^32). Datagrams that
  * sw_packet_decode() refuses as truncated are wrong. */
 bool sw_icrc_check(const struct sw_icrc_flow *flow, struct sw_icrc_stem *stem,
                    const uint8_t *datagram, size_t len, struct sw_icrc_rewind *rewind,

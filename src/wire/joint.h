@@ -4,7 +4,7 @@
  *
  *   BTH | for each: length 2, reserved 2, its headers, payload and pad | ICRC of all
  *
- * Of the packets that share a message of the kernel only the last may be shorter (UDP_SEGMENT). So
+ * Only the last of the packets that share a message of the kernel may be shorter (UDP_SEGMENT). So
  * short ones that follow long ones would need a message of their own, which costs each side more
  * than all that is in it. Joined, they are that last packet. So may a long one be with what follows
  * it, where the interface takes a packet that is longer than the path MTU asks for.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * What each BTH opcode is: one table that the codec, the machines and the counters read. IBTA Vol1
- * 9.2 (table 38), A14 (XRC), A17 (RoCEv2, CNP), A19 (FLUSH, ATOMIC WRITE). Of those that are left
+ * 9.2 (table 38), A14 (XRC), A17 (RoCEv2, CNP), A19 (FLUSH, ATOMIC WRITE). Among the opcodes left
  * to manufacturers (0xc0 to 0xff) it has a few of our own, for peers that understand them
  * (transport/piggyback.h). A joint packet (wire/joint.h) is taken apart before it is decoded.
  * Reliable datagrams are not in it: their opcodes are unknown.

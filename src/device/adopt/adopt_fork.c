@@ -43,7 +43,7 @@ struct part {
     bool copied; /* the park holds what the child gets */
 };
 
-/* Of the fork under way; mapped for it, as nothing may be allocated. */
+/* Parts of the fork under way; mapped for it, as nothing may be allocated. */
 static struct {
     struct part *parts;
     size_t max;

@@ -33,7 +33,7 @@ struct sw_arena {
 
 static struct sw_arena arenas[ARENAS_MAX];
 
-/* Whoever writes behind it raises SIGXFSZ. */
+/* A write behind it raises SIGXFSZ. */
 static uint64_t file_max(void)
 {
     struct rlimit limit;

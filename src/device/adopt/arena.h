@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The files that adopted segments lie in: one of its own, or an arena, a file of many. Who gets a
- * descriptor gets the whole file, so an arena is of segments that peers may map alike, and is never
+ * The files that adopted segments lie in: one of its own, or an arena, a file of many. A descriptor
+ * is always of the whole file, so an arena is of segments that peers may map alike, and is never
  * handed out for more; a segment whose rights grow beyond is reached by cma.
  *
  * A place in an arena is used once: a peer that was stopped in the middle of a store and wakes up

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Who has pinned a page writes to that page wherever it is mapped by then: moving the data of such
- * a page elsewhere would lose what arrives later. No interface says whether a page is pinned, so
- * the means to pin are looked for.
+ * A driver that has pinned a page writes to that page wherever it is mapped by then: moving the
+ * data of such a page elsewhere would lose what arrives later. No interface says whether a page is
+ * pinned, so the means to pin are looked for.
  */
 #include "device/adopt/pinned.h"
 

@@ -173,7 +173,7 @@ bool sw_vma_parse_bar(const char *text, unsigned int bar, uint64_t *start)
     return text && sscanf(text, "0x%" SCNx64, start) == 1;
 }
 
-/* Of a mapping of a PCI card's memory the kernel tells the physical address in the place of the
+/* For a mapping of a PCI card's memory the kernel tells the physical address in the place of the
  * offset in the file, which sysfs calls resource0 to resource5 (resource4_wc). */
 static void rebase_bar(struct sw_vma *vma, const char *name)
 {

@@ -214,7 +214,8 @@ static void cut_entry(struct sw_pub_mr *entry, uint64_t va, uint64_t end)
         __atomic_store_n(&extent->len_bytes, left, __ATOMIC_RELAXED);
         cut = true;
     }
-    /* Who remembers the key looks at its extents again. If it is withdrawn now, all the better. */
+    /* A process that remembers the key looks at its extents again. If it is withdrawn now, all the
+     * better. */
     if (cut)
         atomic_compare_exchange_strong(&entry->key_word, &word,
                                        (uint64_t)sw_mr_generation() << 32 | (uint32_t)word);

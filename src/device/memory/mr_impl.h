@@ -41,8 +41,8 @@ void sw_mr_published(uint32_t index, uint32_t revocations);
 
 /*
  * Odd while this process executes, for a peer of the QP with this index, a request that names a key
- * of ours: with the QP locked. Who takes a key away while holding another QP cannot take that lock,
- * and waits here instead.
+ * of ours: with the QP locked. A thread that takes a key away while holding another QP cannot take
+ * that lock, and waits here instead.
  */
 extern _Atomic uint32_t sw_mr_serving[SW_MAX_QP];
 

@@ -223,8 +223,9 @@ enum ibv_wc_status sw_mw_execute(struct sw_qp *qp, const struct sw_wqe *wqe)
     return good ? IBV_WC_SUCCESS : IBV_WC_MW_BIND_ERR;
 }
 
-/* Who takes a key away waits for what is served, with the table locked. So nobody who serves may
- * wait for the table: the bytes of the message that invalidates lie where they go by now. */
+/* A thread that takes a key away waits for what is served, with the table locked. So nobody who
+ * serves may wait for the table: the bytes of the message that invalidates lie where they go by
+ * now. */
 static bool pause_serving(const struct sw_qp *qp)
 {
     const bool serves = atomic_load_explicit(&sw_mr_serving[qp->index], memory_order_relaxed) & 1;

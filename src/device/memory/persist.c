@@ -17,9 +17,9 @@
 
 #define SYSFS_TARGET 512 /* bytes of what a link there leads to, at most */
 
-/* Filesystems without a block device of their own that still write to something lasting. Who is not
- * here and has none keeps its files in memory (tmpfs, and with it memfd, /dev/shm and System V;
- * hugetlbfs; ramfs), or has no files. */
+/* Filesystems without a block device of their own that still write to something lasting. A
+ * filesystem that is not here and has no block device keeps its files in memory (tmpfs, and with it
+ * memfd, /dev/shm and System V; hugetlbfs; ramfs), or has no files. */
 static const char *const lasting[] = {"9p",   "afs",    "bcachefs", "btrfs", "ceph", "cifs",
                                       "fuse", "gpfs",   "lustre",   "nfs",   "nfs4", "overlay",
                                       "smb3", "vboxsf", "virtiofs", "ubifs", "zfs"};

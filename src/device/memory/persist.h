@@ -19,7 +19,7 @@ enum sw_persist {
     SW_PERSIST_BY_READ,
 };
 
-/* Of the whole range as it is mapped now; an empty one is BY_SYNC. */
+/* Persistence of the whole range as it is mapped now; an empty one is BY_SYNC. */
 enum sw_persist sw_persist_of(uint64_t va, uint64_t len_bytes);
 
 /* Makes a range persistent by msync(2), all whole pages of it. 0 or a negative errno. */

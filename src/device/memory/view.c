@@ -36,7 +36,7 @@ static bool is_adopted(const struct sw_vma *vma, uint64_t at)
     return adopted;
 }
 
-/* Of nothing mremap() makes a second mapping of what is shared. */
+/* Given no length, mremap() makes a second mapping of what is shared. */
 static bool copy_mapping(uint64_t from, uint64_t len_bytes, uint64_t to)
 {
     return syscall(SYS_mremap, from, 0, len_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to) == (long)to;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Regions of files that somebody may make shorter. Who then accesses them gets SIGBUS, which the
- * program has asked for if it does so itself, but not by a request. So this process executes
- * requests by a view: a second mapping of the same pages, which is guarded (base/fault.h). The
- * program's own mapping stays as it is. Memory that nobody can take away has no view.
+ * Regions of files that somebody may make shorter. A thread that then accesses them gets SIGBUS,
+ * which the program has asked for if it does so itself, but not by a request. So this process
+ * executes requests by a view: a second mapping of the same pages, which is guarded (base/fault.h).
+ * The program's own mapping stays as it is. Memory that nobody can take away has no view.
  *
  * There is none where a region has parts of both kinds, or may change (on demand), nor of huge
  * pages or private mappings of files.
@@ -27,7 +27,8 @@ static inline bool sw_view_is_of(uint32_t key)
     return __builtin_expect(sw_view_shift[sw_key_index(key)] != 0, 0);
 }
 
-/* Of shared mappings; 0: they cannot be taken away, or there can be no view. */
+/* Makes the view of shared mappings and returns its shift; 0: they cannot be taken away, or there
+ * can be no view. */
 int64_t sw_view_make(uint64_t va, uint64_t len_bytes);
 void sw_view_drop(int64_t shift, uint64_t va, uint64_t len_bytes);
 

@@ -23,7 +23,7 @@
 
 /* Never equal to rx_expect of an idle QP (0). */
 static const _Atomic uint32_t never = 1;
-/* Of no receive. */
+/* The awaited word of a queue pair that awaits nothing. */
 static const _Atomic uint32_t nobody = 0;
 
 void sw_qp_rx_idle(struct sw_qp *qp)

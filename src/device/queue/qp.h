@@ -31,7 +31,7 @@ int sw_qp_create(struct sw_context *ctx, struct sw_qp_init *init, struct sw_qp *
 /* Gives back what sw_qp_create() or sw_xrcd_open_qp() gave; the last one removes the QP's unpolled
  * completions from its CQs. -EBUSY: attached to a multicast group. */
 int sw_qp_destroy(struct sw_qp *qp);
-/* Whose events they are from here on. */
+/* From here on its events belong to `ctx` and `owner`. */
 void sw_qp_set_owner(struct sw_qp *qp, struct sw_context *ctx, void *owner);
 uint32_t sw_qp_num(const struct sw_qp *qp);
 enum ibv_qp_state sw_qp_state(const struct sw_qp *qp);

@@ -19,7 +19,7 @@
 #include "device/rules/qp_type.h"
 #include "device/rules/target.h"
 
-/* Of a link where what comes shows only to who asks the kernel: programs that poll do. */
+/* Whether programs poll, on a link where only a call of the kernel shows what comes. */
 enum sw_qp_polls {
     SW_QP_POLLS_NOT,
     SW_QP_POLLS,

@@ -15,7 +15,7 @@
 #include "wire/bytes.h"
 #include "wire/psn.h"
 
-/* Of these only the rights of peers mean something to a QP; programs pass their regions' rights. */
+/* Only these rights of peers mean something to a QP; programs pass their regions' rights. */
 #define QP_ACCESS                                                                \
     (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | \
      IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ON_DEMAND |      \

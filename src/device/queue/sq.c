@@ -23,8 +23,8 @@ int sw_sq_init(struct sw_sq *sq, struct sw_pd *pd, struct ibv_qp_cap *cap, bool 
         entries <<= 1;
     if (cap->max_send_sge == 0)
         cap->max_send_sge = 1;
-    /* Who asks for none gets as much as the elements would take, as from rdma_rxe: programs count
-     * on it (rdma_xclient). */
+    /* A program that asks for no inline data gets as much as the elements would take, as from
+     * rdma_rxe: programs count on it (rdma_xclient). */
     if (cap->max_send_wr && cap->max_inline_data < cap->max_send_sge * INLINE_PER_SGE_BYTES)
         cap->max_inline_data = cap->max_send_sge * INLINE_PER_SGE_BYTES;
     cap->max_inline_data = (cap->max_inline_data + 63) & ~63u;
@@ -192,7 +192,8 @@ static inline struct sw_wqe *begin_entry(struct sw_sq *sq, uint64_t wr_id, unsig
     return wqe;
 }
 
-/* Of an opcode that this queue does not take: built for other types, not built, or none at all. */
+/* The error for an opcode that this queue does not take: built for other types, not built, or none
+ * at all. */
 static int refuse_opcode(unsigned int opcode)
 {
     bool built = opcode < sizeof(opcode_carries) && opcode_carries[opcode];

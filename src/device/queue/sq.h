@@ -71,7 +71,7 @@ struct sw_flush_wr {
     uint8_t level; /* IBV_FLUSH_RANGE or IBV_FLUSH_MR */
 };
 
-/* Of a datagram: where it goes. */
+/* Where a datagram goes. */
 struct sw_route {
     struct sw_path path;
     uint32_t pd_id; /* of the handle */
@@ -141,8 +141,8 @@ static inline bool sw_sq_is_full(struct sw_sq *sq)
     return sw_sq_room(sq) == 0;
 }
 
-/* A request this short is worth executing before its bookkeeping, or without. Of longer ones the
- * copy takes so long that nobody would notice. */
+/* A request this short is worth executing before its bookkeeping, or without. Longer ones are
+ * copied for so long that nobody would notice. */
 #define SW_SKIP_BYTES 65536u
 #define SW_SKIP_OPCODES                                                     \
     (1u << IBV_WR_RDMA_WRITE | 1u << IBV_WR_RDMA_READ | 1u << IBV_WR_SEND | \

@@ -84,7 +84,7 @@ int sw_stand_in_create(const struct sw_stand_in *init, int (*connect)(struct sw_
     return rc;
 }
 
-/* Those of a forked process stay with it. */
+/* Stand-ins of a forked process stay with it. */
 static struct sw_qp *find_stand_in(struct sw_xrcd *xrcd, bool (*gone)(struct sw_qp *qp))
 {
     for (struct sw_qp *qp = xrcd->qps; qp; qp = qp->domain_next) {

@@ -33,7 +33,7 @@ void sw_traffic_add(struct sw_traffic *sum, const struct sw_traffic *part)
     sum->received_multicast += part->received_multicast;
 }
 
-/* Who polls takes the lock again and again: he is asked to let us pass. */
+/* A poller takes the lock again and again: it is asked to let us pass. */
 static bool lock_until(struct sw_lock *lock, uint64_t deadline_ns)
 {
     if (sw_lock_try(lock))

@@ -14,8 +14,8 @@ struct sw_xrcd {
     struct sw_pub_domain name; /* published in QP and SRQ entries */
     uint32_t opens;
     uint32_t pins; /* users besides: a close waits for them */
-    /* Of a domain with an inode, or -1: keeps that number from being given to another file; tells
-     * other processes that the domain is open. */
+    /* Descriptors of a domain with an inode, or -1: `inode` keeps that number from being given to
+     * another file; `announcement` tells other processes that the domain is open. */
     int inode, announcement;
     struct sw_context *ctx; /* its own: it may be older and younger than those that opened it */
     /* Target QPs complete nothing of their own, but a QP has CQs. */

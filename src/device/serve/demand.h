@@ -31,7 +31,7 @@ static inline struct sw_target_flush sw_demand_flush(const struct sw_demand *dem
     };
 }
 
-/* Of an atomic, or of an ATOMIC WRITE; *original is the word before. */
+/* Executes an atomic, or an ATOMIC WRITE; *original is the word before. */
 static inline enum sw_verdict sw_demand_atomic(struct sw_qp *qp, const struct sw_demand *demand,
                                                const struct sw_inbound *message, uint64_t *original)
 {

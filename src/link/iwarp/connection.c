@@ -78,7 +78,7 @@ static void set_polls(struct sw_qp *qp, enum sw_qp_polls polls)
         atomic_store_explicit(&qp->polls_link, polls, memory_order_relaxed);
 }
 
-/* Whoever polls or the engine leaves the connection alone until the socket shows something. */
+/* Pollers and the engine leave the connection alone until the socket shows something. */
 static void set_rest(struct sw_iwarp_connection *c, bool rests)
 {
     set_polls(c->qp, rests ? SW_QP_POLLS_NOT : SW_QP_POLLS);
@@ -162,7 +162,7 @@ static void connection_note_refusal(struct sw_iwarp_connection *c)
     }
 }
 
-/* A completion was lost. Whoever looks for that does so no more when the peer has ended, too. */
+/* A completion was lost. Nobody looks for that any more when the peer has ended, too. */
 static void note_overrun(struct sw_iwarp_connection *c)
 {
     struct sw_cq *send_cq = c->qp->send_cq, *recv_cq = c->qp->recv_cq;

@@ -37,7 +37,7 @@ void sw_iwarp_describe_socket(int fd, struct sw_connection *out)
     out->tcp.window = info.tcpi_snd_wnd;
 }
 
-/* Of a queue pair of a RoCE device, that TCP has room for. */
+/* The wait of a RoCE device's queue pair, for which TCP has room. */
 static enum sw_connection_wait wait_of_paired(const struct sw_iwarp_connection *c)
 {
     const struct sw_iwarp *machine = &c->machine;

@@ -10,9 +10,9 @@ struct sw_qp;
 
 /* With the QP locked. false: it has no connection. */
 bool sw_iwarp_describe(const struct sw_qp *qp, struct sw_connection *out);
-/* Of a RoCE device: what its requests wait for, too. */
+/* For a RoCE device: tells what its requests wait for, too. */
 void sw_iwarp_describe_paired(const struct sw_qp *qp, struct sw_connection *out);
-/* Of its socket: addresses, and what the kernel knows. */
+/* Describes its socket: addresses, and what the kernel knows. */
 void sw_iwarp_describe_socket(int fd, struct sw_connection *out);
 
 #endif

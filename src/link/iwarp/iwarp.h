@@ -36,7 +36,7 @@ void sw_iwarp_close_fd(const struct sw_qp *qp);
 void sw_iwarp_say_last_words(struct sw_qp *qp);
 enum { SW_IWARP_TAG_SHIFT = 3 }; /* what SW_WATCH_PAIRED tells: the index, so far up */
 
-/* Who connects is told what becomes of connections: by the engine, without locks. */
+/* Sets the callback that is told what becomes of connections: by the engine, without locks. */
 void sw_iwarp_set_user(void (*told)(uint64_t cookie, enum sw_iwarp_news news, int status));
 
 /* What becomes of a paired connection; of the queue pair, whose lock guards it. */

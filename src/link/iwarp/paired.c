@@ -18,7 +18,7 @@
 
 #define UNTOLD_MAX 32u /* messages: then they are told, though nothing leaves that could take it */
 
-/* Who polls will mostly answer the message that has just come, and the count leaves with that. */
+/* A poller will mostly answer the message that has just come, and the count leaves with that. */
 static void plan_count(struct sw_iwarp_connection *c, bool moved)
 {
     const uint32_t untold = sw_iwarp_untold(&c->machine);

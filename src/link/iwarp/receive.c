@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What has come. Most is read into a buffer, where FPDUs are looked at one by one. Of a long one
- * the header comes first, and the kernel puts the payload where it goes; but for its end, which
+ * What has come. Most is read into a buffer, where FPDUs are looked at one by one. The header of a
+ * long one comes first, and the kernel puts the payload where it goes; but for its end, which
  * programs may poll, and not with CRCs, which come before use.
  */
 #include <errno.h>

@@ -129,7 +129,7 @@ static bool add_fpdu(struct sw_iwarp_connection *c, const struct sw_iwarp_emissi
     return true;
 }
 
-/* Of what the queue pair sends by itself; answers are the peer's. */
+/* Whether the rate holds what the queue pair sends by itself; answers are the peer's. */
 static bool is_held_by_rate(const struct sw_iwarp_connection *c)
 {
     const struct sw_pacer *pacer = &c->qp->pacer;
@@ -146,7 +146,7 @@ static bool transmit_has_room(const struct sw_iwarp_connection *c)
            out->bytes_room - out->bytes_len >= longest;
 }
 
-/* Of a file that was made shorter the key is still good. */
+/* If a file was made shorter, the key is still good. */
 static enum sw_access_fault fault_of_answer(struct sw_iwarp_connection *c, uint64_t addr,
                                             uint32_t len_bytes, uint32_t rkey)
 {
@@ -236,7 +236,7 @@ struct list {
     bool by_view; /* some of it may be taken away */
 };
 
-/* Of a READ's answer. */
+/* Adds the memory of a READ's answer. */
 static bool add_answer_memory(struct sw_iwarp_connection *c, struct sw_iwarp_piece *piece,
                               struct list *list)
 {

@@ -48,9 +48,9 @@ static bool call_says_ready(const struct sw_paired *p)
     return p->is_inquiry && !p->fate.has_begun;
 }
 
-/* Nobody is there. Who was met there before is dead, unless it may have let go; and who has given
- * out the number of a queue pair and does not live any more. Who only says that it is ready has
- * nothing to ask. */
+/* Nobody is there. A peer that was met there before is dead, unless it may have let go; so is one
+ * that has given out the number of a queue pair and does not live any more. A side that only says
+ * it is ready has nothing to ask. */
 static void miss_peer(struct sw_paired *p, bool is_gone, uint64_t now_ns)
 {
     if (((p->was_met && !p->fate.has_begun) || is_gone) && !p->died_ns && !p->is_trial &&

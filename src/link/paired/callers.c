@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Calls that come. All processes of a user listen at the one port (SO_REUSEPORT), and the kernel
- * gives a call to any of them. Who gets it reads the request, which names the queue pair, and hands
- * the connection to the process that has it. So there is no process that the others depend on.
+ * gives a call to any of them. The process that gets it reads the request, which names the queue
+ * pair, and hands the connection to the process that has it. So there is no process that the others
+ * depend on.
  *
  * A caller has 5 s to ask, asks in one frame of MPA, and takes one of a bounded number of places
- * (link/callers.h). Whoever is put off is told so and closed at once: it has sent one frame, which
- * was read, so the kernel brings it our answer. What a caller says is believed when address, queue
- * pairs and PSNs agree with what the program has set. The engine's thread alone.
+ * (link/callers.h). A caller that is put off is told so and closed at once: it has sent one frame,
+ * which was read, so the kernel brings it our answer. What a caller says is believed when address,
+ * queue pairs and PSNs agree with what the program has set. The engine's thread alone.
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -221,7 +222,7 @@ static void hear_inquiry(struct sw_paired *p)
     sw_paired_look();
 }
 
-/* Of two calls that cross, that of the lower end counts; of a trial its rule says so. */
+/* If two calls cross, that of the lower end counts; for a trial its rule decides. */
 static bool is_crossed(const struct sw_paired *p)
 {
     return !p->is_trial && !p->is_inquiry && p->fd >= 0 && sw_paired_is_lower(p);

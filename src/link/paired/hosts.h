@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What is known of other hosts: whether TCP is the way there. Of a bounded number of them, for some
- * minutes. Any thread; what it takes is a lock of its own.
+ * What is known of other hosts: whether TCP is the way there. It covers a bounded number of them,
+ * for some minutes. Any thread; what it takes is a lock of its own.
  */
 #ifndef SW_LINK_PAIRED_HOSTS_H
 #define SW_LINK_PAIRED_HOSTS_H

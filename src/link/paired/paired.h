@@ -130,7 +130,7 @@ void sw_paired_datagrams_start(bool all);
 void sw_paired_datagrams_ready(uint32_t which);
 /* Returns when to look again. */
 uint64_t sw_paired_step_datagrams(uint64_t now_ns);
-/* Waits until those that wait are out; not for long: a second. Without locks. Whoever sent them has
+/* Waits until those that wait are out; not for long: a second. Without locks. Their senders have
  * their completions, and may end by _exit(). */
 void sw_paired_datagrams_settle(void);
 void sw_paired_datagrams_fork_child(void);

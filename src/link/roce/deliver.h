@@ -16,8 +16,8 @@ bool sw_roce_deliver(void *arg, const struct sw_arrival *arrival);
  * whether its sender is known. */
 bool sw_roce_deliver_passed(struct sw_qp *qp, const struct sw_arrival *arrival,
                             const struct sw_packet *packet);
-/* Whom a packet is for, or each of a run: a QP, or (NULL) QP 1 or a group; *packet is the first.
- * False: nobody, or it is no packet. */
+/* Finds whom a packet is for, or each of a run: a QP, or (NULL) QP 1 or a group; *packet is the
+ * first. False: nobody, or it is no packet. */
 bool sw_roce_find_receiver(const struct sw_arrival *arrival, struct sw_packet *packet,
                            struct sw_qp **qp);
 /* After the last packet: sends what the last QP has to say, and lets go of it. `is_polled`: its

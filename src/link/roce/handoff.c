@@ -79,7 +79,8 @@ bool sw_handoff_look(struct sw_handoff *handoff, uint64_t polled_ns, bool sleeps
                         (sleeps && now_ns >= handoff->leaves_until_ns);
     handoff->is_served = sw_handoff_is_served(served_ns, now_ns);
     set_pace(handoff, sleeps, now_ns);
-    /* Who is not served leaves the packets to the program anyhow: nothing is in doubt then. */
+    /* Where no peer reaches for memory the packets are left to the program anyhow: nothing is in
+     * doubt then. */
     if (handoff->is_alone || !handoff->is_served)
         handoff->doubts_until_ns = 0;
     if (handoff->is_alone)

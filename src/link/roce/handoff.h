@@ -10,8 +10,8 @@
  *
  * Each look takes the program's processor, where it has one. On a machine whose timers are slow it
  * costs 50 us. So the engine looks less often at a program that has polled without a pause: after
- * an eighth of the time that it has, and after 8 ms at most. Who stops polling delays its peers by
- * that eighth, once.
+ * an eighth of the time that it has, and after 8 ms at most. A program that stops polling delays
+ * its peers by that eighth, once.
  *
  * One-sided requests of a peer end in no completion, so the program may look at its memory instead
  * of polling. While such requests come, and no message usually follows them (announce.h), the

@@ -96,7 +96,7 @@ static void mad_send_message(struct sw_roce_path *path, const uint8_t mad[SW_MAD
     sw_batch_close(batch);
 }
 
-/* Whether a copy goes by TCP. Those about liveness would only show that TCP passes. */
+/* Whether a copy goes by TCP. MADs about liveness would only show that TCP passes. */
 static bool is_to_be_copied(const struct sw_roce_path *path, uint32_t attempt,
                             const uint8_t mad[SW_MAD_BYTES])
 {

@@ -18,7 +18,7 @@ struct sw_icrc_flow;
 /* `arrival` has the addresses, seen from here its source is the other end. rx_lock held: what comes
  * is to be put aside. */
 typedef void (*sw_roce_mad_fn)(const struct sw_arrival *arrival, const uint8_t mad[SW_MAD_BYTES]);
-/* Who takes MADs; before the port is opened. They are dropped while there is nobody. */
+/* Sets the receiver of MADs; before the port is opened. They are dropped while there is nobody. */
 void sw_roce_on_mad(sw_roce_mad_fn take);
 
 /* Sends one, or drops it for want of room, as a wire would. GIDs, IPv4 addresses mapped; `ifindex`

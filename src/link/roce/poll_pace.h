@@ -8,8 +8,8 @@
  *
  * A program that polls in vain may hold the very processor that its peer is waiting for. So after a
  * while it yields. Whether that is of use is seen by what comes of it: a peer that polls as well
- * gives the processor back soon, and a packet is there. Who comes back much later has given its
- * processor to some other work, and a program beside such work must not yield: it does so again
+ * gives the processor back soon, and a packet is there. A program that comes back much later has
+ * given its processor to some other work, and beside such work it must not yield: it does so again
  * after 1 ms, and each time that it is in vain after twice as long.
  *
  * No clock, no system call: times are given.

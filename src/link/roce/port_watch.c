@@ -27,10 +27,10 @@ void sw_port_watch_told(struct sw_port_watch *watch)
     atomic_store(&watch->is_on, false);
 }
 
-/* Who is about to sleep sets `sleeps`, then finds that the watch is on; here it is the other way
- * round. So one of the two sees the other. If it is to stay on, it is asked for again: it may have
- * told of a packet between the two accesses, and a watch that is on but has told is begun by nobody
- * any more. */
+/* A thread that is about to sleep sets `sleeps`, then finds that the watch is on; here it is the
+ * other way round. So one of the two sees the other. If it is to stay on, it is asked for again: it
+ * may have told of a packet between the two accesses, and a watch that is on but has told is begun
+ * by nobody any more. */
 bool sw_port_watch_end(struct sw_port_watch *watch, int epoll, const atomic_bool *sleeps)
 {
     sw_lock_acquire(&watch->lock);

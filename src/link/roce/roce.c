@@ -47,8 +47,8 @@ struct sw_roce sw_roce = {.port = {.epoll = -1}, .due_ns = UINT64_MAX};
 
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Who polls for the QP's completions receives, or no longer. An XRC target's completions go to
- * queues of its domain, whichever. */
+/* Pollers of the QP's completions receive from now on, or no longer. An XRC target's completions go
+ * to queues of its domain, whichever. */
 static void change_wired(struct sw_qp *qp, uint32_t change)
 {
     atomic_fetch_add(&qp->send_cq->wired, change);
@@ -234,7 +234,7 @@ static uint64_t drive_due(uint32_t index, uint64_t now_ns)
     return UINT64_MAX;
 }
 
-/* Of the QPs, of which there may be thousands, only those are touched whose timers have run out. */
+/* There may be thousands of QPs: only those are touched whose timers have run out. */
 static void run_timers(uint64_t now_ns)
 {
     sw_lock_assert_held(&sw_roce.port.rx_lock);
@@ -424,7 +424,7 @@ static void mind_poller(const struct sw_handoff *handoff, bool sleeps, uint64_t 
 static bool receive_arrivals(struct sw_handoff *handoff, bool goes_on, uint64_t now_ns)
 {
     const uint32_t mads = sw_roce.mads, received = receive_packets(!goes_on, false, sw_clock_ns());
-    /* Who manages connections sleeps between their messages. */
+    /* A program that manages connections sleeps between their messages. */
     const bool comes_again = received > sw_roce.mads - mads && handoff->is_alone;
     if (comes_again)
         atomic_store_explicit(&sw_roce.busy, true, memory_order_relaxed);

@@ -11,8 +11,8 @@
  *
  * What a packet does to memory and queues is device/serve/execute's.
  *
- * Locks: cq.poll_lock < port.rx_lock < qp.lock < a batch's lock. Who receives holds rx_lock; so
- * what it found a queue pair by stays as long as it is held.
+ * Locks: cq.poll_lock < port.rx_lock < qp.lock < a batch's lock. Receivers hold rx_lock; a queue
+ * pair found under it stays as long as it is held.
  */
 #ifndef SW_LINK_ROCE_ROCE_H
 #define SW_LINK_ROCE_ROCE_H

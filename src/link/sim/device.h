@@ -17,7 +17,7 @@
 #define SW_SIM_KEYS_MAX 256u /* of a host */
 #define SW_SIM_SGES 2u       /* elements of a receive */
 
-/* Of a host's regions and windows: so many keys were given. */
+/* Keys of a host's regions and windows: so many were given. */
 struct sw_sim_keys {
     uint32_t host, count;
 };
@@ -37,7 +37,7 @@ struct sw_srq *sw_sim_srq_open(struct sw_pd *pd, uint32_t receives);
 /* `iova` is the address in the world. */
 struct sw_mr *sw_sim_mr_open(struct sw_pd *pd, struct sw_sim_keys *keys, void *at,
                              uint64_t len_bytes, uint64_t iova, uint32_t access);
-/* Of type 2, not bound to anything. */
+/* Opens a window of type 2, not bound to anything. */
 struct sw_mw *sw_sim_mw_open(struct sw_pd *pd, struct sw_sim_keys *keys);
 /* Connected, with a completion queue of its own for receives. */
 struct sw_qp *sw_sim_qp_open(const struct sw_sim_qp_shape *shape);

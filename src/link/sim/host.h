@@ -126,7 +126,7 @@ uint32_t sw_sim_receive_count(const struct sw_sim_qp *qp);
 uint32_t sw_sim_bind_window(struct sw_sim_qp *qp, uint64_t addr, uint64_t len_bytes,
                             uint32_t access);
 
-/* Of the net. */
+/* Takes a packet from the net. */
 void sw_sim_host_receive(struct sw_sim_host *host, const struct sw_sim_packet *packet);
 /* Sends what may be sent. */
 void sw_sim_host_pump(struct sw_sim_host *host);

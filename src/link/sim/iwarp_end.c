@@ -281,7 +281,7 @@ static void hear_room(void *sender)
 
 /* ---- both ---- */
 
-/* Of the RoCE side of the queue pair nothing is used but its target. */
+/* Only the target of the queue pair's RoCE side is used. */
 static void init_end(struct sw_sim_iwarp *end, const struct sw_sim_iwarp_config *config,
                      struct sw_sim_pipe *out)
 {

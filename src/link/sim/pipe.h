@@ -18,7 +18,7 @@ struct sw_sim_pipe_config {
     uint64_t stall_ns;
 };
 
-/* Who receives, and who sends. */
+/* The receiver and the sender. */
 struct sw_sim_pipe_user {
     void *who;
     void (*received)(void *who, const uint8_t *bytes, uint32_t len);

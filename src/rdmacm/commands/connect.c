@@ -266,7 +266,7 @@ static int refuse_peer(struct sw_ucm_id *id, uint16_t reason, const void *data, 
     return sw_cm_answer(&sw_ucm_machine, &id->cm, &rep, sw_clock_ns());
 }
 
-/* Of the passive side: a reply. Of the active side, whose program sets up its queue pair itself:
+/* On the passive side: a reply. On the active side, whose program sets up its queue pair itself:
  * that it is ready. */
 int sw_ucm_accept(struct sw_ucm_request *request)
 {

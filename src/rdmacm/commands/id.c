@@ -134,8 +134,8 @@ static int set_id_option(struct sw_ucm_id *id, const struct rdma_ucm_set_option 
     }
 }
 
-/* A path that the program knows, instead of resolving the route. Of RoCE the addresses decide where
- * it leads; what else it says is taken over where it makes sense. */
+/* A path that the program knows, instead of resolving the route. For RoCE the addresses decide
+ * where it leads; what else it says is taken over where it makes sense. */
 static int set_path(struct sw_ucm_id *id, const struct rdma_ucm_set_option *in)
 {
     const uint32_t wanted = IB_PATH_GMP | IB_PATH_PRIMARY | IB_PATH_BIDIRECTIONAL;

@@ -93,7 +93,7 @@ int sw_ucm_bind_address(struct sw_ucm_id *id, const union sw_address *address)
     return rc;
 }
 
-/* Of the old commands: addresses in the room of a sockaddr_in6. */
+/* Reads the addresses of old commands, in the room of a sockaddr_in6. */
 static bool read_in6(const struct sockaddr_in6 *from, union sw_address *out)
 {
     memset(out, 0, sizeof(*out));

@@ -39,7 +39,7 @@ void sw_ucm_event_tell(struct sw_ucm_id *id, enum sw_ucm_event_type type, int st
     sw_ucm_event_send(sw_ucm_event_new(id, type, status));
 }
 
-/* Of the local GID (RoCE v2) in the table of the ID's device. */
+/* The index of the local GID (RoCE v2) in the table of the ID's device. */
 static uint8_t gid_index_of(const struct sw_ucm_id *id)
 {
     struct sw_gid entry;

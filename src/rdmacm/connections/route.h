@@ -15,8 +15,8 @@
  * host; -ENODEV: of an interface without a device. Sets nothing on failure. */
 int sw_ucm_route_bind(struct sw_ucm_id *id);
 
-/* Of a request that came: the device of id->src, or the loopback's where that is a loopback address
- * which no device has. -EADDRNOTAVAIL: an address that has just gone. */
+/* Finds the device of a request that came: that of id->src, or the loopback's where that is a
+ * loopback address which no device has. -EADDRNOTAVAIL: an address that has just gone. */
 int sw_ucm_route_arrive(struct sw_ucm_id *id, const struct sw_cm_path *path);
 
 /* The GID as packets have it: of a loopback address that no device has, the loopback's own. */

@@ -30,7 +30,7 @@
 #define UDP_QKEY 0x01234567u           /* RDMA_UDP_QKEY */
 #define RESEND_NS (200 * SW_NS_PER_MS) /* MADs get lost in queues that are full, not by the way */
 
-/* Those that listen to one service id; the machine knows one listener for each. */
+/* IDs that listen to one service id; the machine knows one listener for each. */
 struct sw_ucm_service {
     struct sw_cm_listener cm;
     uint64_t service_id;
@@ -221,7 +221,7 @@ static const struct sw_agent_user agent_user = {
     .flush = sw_ucm_channel_flush,
 };
 
-/* Of the node: the same in all its processes. */
+/* The GUID of the node: the same in all its processes. */
 static uint64_t ca_guid(void)
 {
     struct sw_netdev_info info = {0};

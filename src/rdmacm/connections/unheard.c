@@ -174,9 +174,9 @@ static void knock_at(struct host_door *host, uint64_t now_ns)
     host->due_ns = now_ns + host->look_ns;
 }
 
-/* What left after the knock may have found somebody. Of a REQ those copies alone are refused that
- * left before, and cm/ waits for what becomes of the others. One refusal ends a SIDR_REQ, so it is
- * put off. Returns how many answers that took. */
+/* What left after the knock may have found somebody. Copies of a REQ are refused only if they left
+ * before, and cm/ waits for what becomes of the others. One refusal ends a SIDR_REQ, so it is put
+ * off. Returns how many answers that took. */
 static uint32_t refuse_copies(struct unheard *unheard)
 {
     struct sw_cm_id *cm = &unheard->id->cm;

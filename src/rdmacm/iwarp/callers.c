@@ -71,7 +71,7 @@ static void join_crowd(struct sw_ucm_stream *stream, struct sw_callers *crowd)
     stream->crowd = crowd;
 }
 
-/* Whoever asked first is told of first. */
+/* The caller that asked first is told of first. */
 static void ask_again(void)
 {
     for (struct sw_caller *at = waiting.oldest, *newer; at; at = newer) {

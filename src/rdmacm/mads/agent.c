@@ -208,7 +208,7 @@ static void inherit_local(uint32_t slot, int fd)
         close(fd);
 }
 
-/* Whom it asked is gone: as if that had refused. */
+/* The process that it asked is gone: as if that had refused. */
 static void unanswered_local(uint32_t local_comm_id, const uint8_t peer_gid[16])
 {
     struct sw_cm_message out = {

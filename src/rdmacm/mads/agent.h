@@ -10,7 +10,7 @@
  *    listens the agent answers: REJ with reason 8 (invalid service ID), SIDR_REP with status 1.
  * A MAD may be lost, doubled or late, as on a wire: the machine's timers see to that.
  *
- * Of a path (struct sw_cm_path, cm/cm.h) the agent reads and sets: source and destination GID as
+ * In a path (struct sw_cm_path, cm/cm.h) the agent reads and sets: source and destination GID as
  * seen from here (IPv4 addresses are mapped into IPv6), the interface's index, the P_Key, and
  * `slot`: the process of this host that the other end is; 0: it is reached by packets, or not known
  * yet. A path to connect by has slot 0; one that came with a MAD leads back to its sender.

@@ -5,8 +5,8 @@
  * are three kinds of connections (local_connection.h):
  *  - Two processes that have to do with each other keep one. By its end either sees that the other
  *    is gone.
- *  - Who asks for a service has one to the service's socket (local_service.h).
- *  - One only stays open: by its end the successor of a process sees that it is to act
+ * - A process that asks for a service has one to the service's socket (local_service.h). - One only
+ * stays open: by its end the successor of a process sees that it is to act
  *    (local_successor.h).
  * Connected sockets hold some hundred MADs, and more wait in memory.
  *

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Requests to a service of another process, and the sockets at which this process is asked. Who
- * asks for a service keeps a connection to the service's socket (ports.h). It closes when nobody
- * listens there any more. Answers may take it, too, since it is proven already.
+ * Requests to a service of another process, and the sockets at which this process is asked. A
+ * process that asks for a service keeps a connection to the service's socket (ports.h). It closes
+ * when nobody listens there any more. Answers may take it, too, since it is proven already.
  *
  * sw_rdmacm_lock held in all calls.
  */
@@ -29,7 +29,7 @@ void sw_local_service_forget(const struct sw_local_connection *connection);
 void sw_local_serve(int listener);
 /* Accepts connections that concern no service but the process itself. */
 void sw_local_serve_process(int listener);
-/* Closes the socket. Those who came by it are to look for the service again. */
+/* Closes the socket. Processes that came by it are to look for the service again. */
 void sw_local_unserve(int listener);
 /* Engine: somebody connects to a listener. */
 void sw_local_accept(int listener);

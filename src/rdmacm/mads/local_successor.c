@@ -42,8 +42,8 @@ void sw_local_successor_offer(uint32_t slot)
     successor = connection;
 }
 
-/* Of the processes there are, the one with the next slot after `last`, and not this one; 0: none.
- * So not all choose the same. */
+/* Chooses the process with the next slot after `last`, and not this one; 0: none. So not all choose
+ * the same. */
 static uint32_t next_slot(const uint16_t *slots, uint32_t count, uint32_t last)
 {
     uint32_t best = 0, best_distance = SW_SLOT_MAX + 1;

@@ -240,8 +240,8 @@ static void unlock_names(int lock)
 
 /* ---- ports that nobody asked for by number ---- */
 
-/* Who listens at iWARP devices does so by TCP, whose ports other programs have, too. The program
- * has not named one, so it is not its fault. */
+/* Listeners at iWARP devices use TCP, whose ports other programs have, too. The program has not
+ * named one, so it is not its fault. */
 static bool is_free_of_tcp(const struct sw_cm_port_name *name)
 {
     return name->space != RDMA_PS_TCP || !sw_netdev_has_kind(SW_NETDEV_IWARP) ||
@@ -426,8 +426,8 @@ static int check_alone(const struct sw_cm_port *port)
     return rc || port->fd < 0 ? rc : conflict_elsewhere(&name);
 }
 
-/* Who is told the port before we listen may ask at once (qperf's clients do), so the opening of the
- * UDP port, which takes the longest, comes last: meanwhile requests wait for the lock. */
+/* A client that is told the port before we listen may ask at once (qperf's do), so the opening of
+ * the UDP port, which takes the longest, comes last: meanwhile requests wait for the lock. */
 int sw_cm_port_listen(struct sw_cm_port *port, uint64_t service_id)
 {
     sw_rdmacm_assert_locked();

@@ -262,7 +262,7 @@ static enum sw_iwarp_step admit_response(struct sw_iwarp *w, const struct arriva
     struct sw_iwarp_read *read = sw_iwarp_oldest_read(w);
     if (!w->read_count || read->is_atomic || w->awaits_rtr_response)
         return refuse_arrival(w, SW_TERMINATE_STAG, arrival);
-    /* Of a READ of nothing only the order is looked at: a peer may leave out even the token. */
+    /* A READ of nothing is only looked at for its order: a peer may leave out even the token. */
     if (read->len_bytes && segment->stag != read->token)
         return refuse_arrival(w, SW_TERMINATE_STAG, arrival);
     if (segment->payload_len > read->len_bytes - read->got_bytes ||

@@ -141,8 +141,8 @@ static struct sw_mpa_frame reply_to(const struct sw_iwarp_start *s)
     };
 }
 
-/* Of what an initiator offers: a WRITE asks for nothing; a READ is answered; a SEND is the one that
- * could be taken for a message. */
+/* Prefer WRITE (asks for nothing), then READ (is answered), then SEND (could be taken for a
+ * message). */
 static uint8_t choose_rtr(uint8_t common)
 {
     static const uint8_t order[] = {SW_MPA_RTR_WRITE, SW_MPA_RTR_READ, SW_MPA_RTR_SEND};

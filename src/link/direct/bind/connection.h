@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * One connected queue pair: what binds it to its peer (remote.h), what it has sent (sending.h) and
- * what it serves (serving.h). With the QP locked. Who only hands it on declares it, and includes
- * nothing.
+ * what it serves (serving.h). With the QP locked. A source that only hands it on declares it, and
+ * includes nothing.
  */
 #ifndef SW_LINK_DIRECT_BIND_CONNECTION_H
 #define SW_LINK_DIRECT_BIND_CONNECTION_H
@@ -22,12 +22,12 @@ struct sw_verdict_rule;
 
 /* XRC (lane.h). */
 struct sw_direct_xrc {
-    /* Of an initiator: its lanes, and the one in use, if any. */
+    /* An initiator's lanes, and the one in use, if any. */
     struct sw_direct_qp *lanes, *busy;
-    /* Of a lane. */
+    /* For a lane. */
     struct sw_direct_qp *next_lane;
     int lane_state; /* enum sw_lane_state */
-    /* Of a stand-in: the block that its initiator lends it, and the life that reads it. */
+    /* For a stand-in: the block that its initiator lends it, and the life that reads it. */
     uint32_t lent_block, lent_token;
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Who is in a multicast group, among the processes of this host. A process with attached QPs
+ * The members of a multicast group, among the processes of this host. A process with attached QPs
  * announces it by a socket with the name of the group (registry.h).
  */
 #ifndef SW_LINK_DIRECT_DATAGRAM_MULTICAST_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Who has an XRC domain open: processes announce it by its identity (registry.c). */
+/* Processes that have an XRC domain open announce it by its identity (registry.c). */
 #include "link/direct/process/domain.h"
 
 #include <errno.h>

@@ -234,8 +234,8 @@ static int bind_whole(int type, const char *name)
     return -error;
 }
 
-/* A name that somebody else has: ours is another one. Of two processes that do so at once, the one
- * whose name comes first has it. */
+/* A name that somebody else has: ours is another one. If two processes do so at once, the one whose
+ * name comes first has it. */
 static int bind_suffixed(int type, const char *name, uint32_t stranger)
 {
     static _Atomic uint32_t told = UINT32_MAX;

@@ -31,7 +31,7 @@ bool sw_name_find(const char *name, struct sockaddr_un *address, socklen_t *len)
  * returns false; connected sockets are left out. False: they cannot be listed. */
 bool sw_names_visit(const char *prefix, bool (*visitor)(void *context, const char *name),
                     void *context);
-/* Of whoever else has the name: "user 1000"; false: nobody, or that cannot be told. */
+/* Tells which other user has the name; false: nobody, or that cannot be told. */
 bool sw_name_stranger(const char *name, uint32_t *uid);
 
 #endif

@@ -43,7 +43,7 @@ static void turn_down(struct sw_newcomer *newcomer)
     forget_newcomer(newcomer);
 }
 
-/* Who connects and proves nothing must not use up our descriptors: the oldest goes. */
+/* Callers that connect and prove nothing must not use up our descriptors: the oldest goes. */
 static void bound_newcomers(void)
 {
     const uint32_t most = sw_fds_share(NEWCOMERS_PARTS, NEWCOMERS_MAX);

@@ -160,7 +160,7 @@ static struct sw_peer_segment *find_or_want(struct sw_peer *peer, uint32_t id, b
         segment->wants_writable |= writable;
         if (segment->state == SW_SEGMENT_MAPPED && writable && !segment->writable &&
             !segment->former) {
-            /* It was mapped for a region that may only be read. Who reads by that goes on so. */
+            /* It was mapped for a region that may only be read. Reads by that mapping go on. */
             segment->state = SW_SEGMENT_WANTED;
             segment->former = segment->base;
             segment->base = NULL;

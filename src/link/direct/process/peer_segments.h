@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The segments of a peer's memory: asked for, mapped, and taken out when their owner says that they
- * are gone. Who accesses them is in peer.h. Engine thread only.
+ * are gone. Access to them is in peer.h. Engine thread only.
  */
 #ifndef SW_LINK_DIRECT_PROCESS_PEER_SEGMENTS_H
 #define SW_LINK_DIRECT_PROCESS_PEER_SEGMENTS_H

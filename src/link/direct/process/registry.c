@@ -32,7 +32,7 @@ int sw_registry_connect(uint32_t slot)
     return sw_name_connect(name);
 }
 
-/* Who has the slots, where none could be had. */
+/* Tells who has the slots, where none could be had. */
 static void report_full(void)
 {
     uint32_t strangers = 0, uid = 0, last = 0;

@@ -302,7 +302,7 @@ static bool apply_answer(struct sw_qp *qp, struct sw_direct_qp *d, const struct 
     return true;
 }
 
-/* Of the oldest requests, those that are done, at most so many: plain messages, until another
+/* Completes the oldest requests that are done, at most so many: plain messages, until another
  * request is next. Returns how many. */
 static uint32_t apply_plain_acks(struct sw_qp *qp, struct sw_direct_qp *d, uint32_t most,
                                  uint32_t *position)

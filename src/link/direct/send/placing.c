@@ -19,7 +19,7 @@
 #include "link/direct/send/reach.h"
 #include "link/gather.h"
 
-/* Of the bounce area, with what describes them. */
+/* Bytes of the bounce area, with what describes them. */
 static uint64_t bytes_along(const struct sw_placing *placing)
 {
     return placing->unmapped_bytes + placing->unmapped * sizeof(struct sw_record_run);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Messages that the target must execute, because only it may take a receive from a queue that many
- * senders share. A short one bounces through the ring. Of a long one the initiator says where it
+ * senders share. A short one bounces through the ring. For a long one the initiator says where it
  * is, and the target fetches it: one copy instead of two, and the initiator's processor is free.
  */
 #include "link/direct/send/pull.h"

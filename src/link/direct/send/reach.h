@@ -23,7 +23,7 @@ struct sw_reach_run {
     enum sw_reach reach; /* how else */
     bool is_coming;      /* it will be mapped in a moment */
 };
-/* Those at addr of a region (checked before), at most len_bytes. */
+/* The bytes at addr of a region (checked before), at most len_bytes. */
 struct sw_reach_run sw_reach_run_at(struct sw_peer *peer, const struct sw_pub_mr *mr, uint64_t addr,
                                     uint64_t len_bytes);
 /* Moves bytes [*done, len) of the gather from or to addr, at most the budget. */

@@ -9,7 +9,8 @@
 #include "link/direct/process/block.h"
 #include "link/engine.h"
 
-/* Who sleeps has the target ring when it has posted the receive. It may have posted it just now. */
+/* A sender that sleeps has the target ring when it has posted the receive. The target may have
+ * posted it just now. */
 static bool is_there_after_all(const struct sw_qp *qp, struct sw_direct_qp *d)
 {
     const uint32_t number = d->send.recv_used + 1;

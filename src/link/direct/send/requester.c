@@ -40,7 +40,8 @@
  * enough. */
 #define STALL_LOOKS 16u
 
-/* Who waits for so long looks whether the peer is still there, and again at this interval. */
+/* A requester that waits for so long looks whether the peer is still there, and again at this
+ * interval. */
 #define LOOK_NS (50 * SW_NS_PER_MS)
 #define LOOK_AGAIN_NS (5 * SW_NS_PER_MS)
 

@@ -71,8 +71,8 @@ enum sw_serve sw_serve_deliver(struct sw_qp *qp, struct sw_direct_qp *d,
 enum sw_serve sw_serve_lose(struct sw_qp *qp, struct sw_direct_qp *d,
                             const struct sw_peer_request *request);
 
-/* Refuses a request: by a NAK or, where there is none, by losing it. Of a fault of our own that
- * ends the QP an unreliable sender hears nothing either: its message ends as others do, with its
+/* Refuses a request: by a NAK or, where there is none, by losing it. An unreliable sender hears
+ * nothing of a fault of our own that ends the QP either: its message ends as others do, with its
  * last piece. */
 enum sw_serve sw_serve_refuse(struct sw_qp *qp, struct sw_direct_qp *d,
                               const struct sw_peer_request *request, enum sw_verdict verdict);

@@ -6,7 +6,7 @@
 #include "link/direct/bind/record_payload.h"
 #include "link/direct/serve/serve.h"
 
-/* Of the record, read once: the peer could change it. */
+/* Fields of the record, read once: the peer could change it. */
 struct short_message {
     struct sw_inbound inbound;
     uint32_t len_bytes, slots, srq_num;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Who has a UDP port. */
+/* The process that has a UDP port. */
 #ifndef SW_LINK_ROCE_PORT_HOLDER_H
 #define SW_LINK_ROCE_PORT_HOLDER_H
 

@@ -27,8 +27,8 @@
 #include "link/roce/port/socket.h"
 #include "link/roce/port/stream.h"
 
-/* Of source ports that no service has and hardware uses: IBTA annex A17.4.4 asks for entropy in
- * them, the dynamic range has it. */
+/* Range of source ports that no service has and hardware uses: IBTA annex A17.4.4 asks for entropy
+ * in them, the dynamic range has it. */
 #define SOURCE_PORT_FIRST 0xc000u
 #define SOURCE_PORTS 0x4000u
 #define SOURCE_PORT_TRIES 32

@@ -136,11 +136,11 @@ void sw_port_tidy(struct sw_port *port, uint64_t now_ns);
 /* Readies a path whose addresses, class and sender are set. -EAFNOSUPPORT, -EADDRINUSE and the like
  * where its address family cannot be served. */
 int sw_port_aim(struct sw_port *port, struct sw_roce_path *path);
-/* Who carries datagrams to some addresses by TCP (link/paired/datagrams.c). */
+/* The carrier of datagrams to some addresses by TCP (link/paired/datagrams.c). */
 struct sw_port_carrier {
     /* `is_message`: of connection management, which comes twice without harm. */
     bool (*wants)(const struct sw_roce_path *path, bool is_message);
-    /* Of a message of connection management that leaves by UDP, perhaps again for want of an
+    /* For a message of connection management that leaves by UDP, perhaps again for want of an
      * answer: whether a copy is to be carried. And: one has come, perhaps by TCP. May be NULL. */
     bool (*copies)(const struct sw_roce_path *path, bool is_again);
     void (*heard)(const struct in6_addr *source, bool is_carried);

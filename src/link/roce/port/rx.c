@@ -73,7 +73,7 @@ void sw_port_close_intake(struct sw_port *port)
 }
 
 /* The process that a packet is for. Some are nobody's: a MAD that asks for a connection, the
- * multicast QP's. Who gets such a packet keeps it. */
+ * multicast QP's. The process that gets such a packet keeps it. */
 static uint32_t rx_slot_of(const struct sw_port *port, const uint8_t *packet, uint32_t len_bytes)
 {
     if (len_bytes < SW_BTH_BYTES)
@@ -426,7 +426,7 @@ static void take_flow(const struct sw_rx_socket *rx, struct sw_arrival *arrival)
     arrival->traffic_class = rx->traffic_class;
 }
 
-/* Of a datagram the program is told the class. */
+/* The program is told the class of a datagram. */
 static bool rx_is_datagram(const struct sw_rx_batch *batch)
 {
     const struct sw_opcode *opcode = batch->len_bytes ? sw_opcode_of(batch->bytes[0]) : NULL;
@@ -508,7 +508,7 @@ static uint32_t read_socket(struct sw_port *port, struct sw_rx_socket *rx, uint6
     return delivered;
 }
 
-/* Of one flow, packets that were handed on are younger than those that wait in the port's own
+/* Packets of one flow that were handed on are younger than those that wait in the port's own
  * sockets by now. So what was handed on is read first, then the sockets are emptied, and only then
  * it is delivered. */
 static void rx_read_handed(struct sw_port *port, struct sw_rx_socket *rx, uint64_t now_ns)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What one call of the kernel fills: messages, each in a room of its own. Who still needs a
- * message's bytes when the next call is due holds them (struct sw_hold): that room stays as it is,
- * and the message gets another one, as long as there are some.
+ * What one call of the kernel fills: messages, each in a room of its own. A reader that still needs
+ * a message's bytes when the next call is due holds them (struct sw_hold): that room stays as it
+ * is, and the message gets another one, as long as there are some.
  */
 #ifndef SW_LINK_ROCE_PORT_RX_BUFFERS_H
 #define SW_LINK_ROCE_PORT_RX_BUFFERS_H

@@ -23,7 +23,7 @@ struct sw_rx_socket {
     uint32_t want;       /* messages that the next call asks for; 0 as 1 */
     uint32_t full;       /* calls in a row that got as many as they asked for */
 
-    /* Of a connected one. */
+    /* For a connected one. */
     struct in6_addr remote, local;
     uint16_t remote_port;
     bool is_pure;           /* what came before it was connected has been read */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Packets out. Those of one flow and one size that follow each other (the last may be shorter)
+ * Packets out. Packets of one flow and one size that follow each other (the last may be shorter)
  * leave in one message, cut up by the kernel or the interface (UDP_SEGMENT, udp(7)); messages from
  * one source leave in one call. A message costs some microseconds on either side, however few
  * packets share it: so each is filled before the next one is begun, and what a thread that receives

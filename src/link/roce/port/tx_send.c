@@ -159,8 +159,8 @@ static int tx_send_now(int fd, struct mmsghdr *messages, uint32_t count)
     return (int)syscall(SYS_sendmmsg, fd, messages, count, MSG_DONTWAIT);
 }
 
-/* What is to be done about an error of a connected sender's socket. Whoever has claimed it counts
- * the messages that leave by it, so the sender is lost where one message is. */
+/* What is to be done about an error of a connected sender's socket. Its claimant counts the
+ * messages that leave by it, so the sender is lost where one message is. */
 static int judge_send_error(struct sw_connected_sender *sender, int err)
 {
     if (err == EAGAIN || err == ENOBUFS)
@@ -236,7 +236,7 @@ static void send_carried(const struct sw_batch *batch, const struct sw_tx_group 
     }
 }
 
-/* Those that follow each other by one sender leave in one call. */
+/* Messages that follow each other by one sender leave in one call. */
 void sw_tx_send_groups(struct sw_batch *batch)
 {
     const struct sw_tx_group *groups = batch->groups;

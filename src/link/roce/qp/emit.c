@@ -29,7 +29,7 @@
 #define PIECES_MAX 40u      /* of one packet: a request's elements, and to spare */
 #define APART_PACKETS 1024u /* that leave by themselves once something was sent again */
 
-/* Of one packet, or of a run. */
+/* The payload of one packet, or of a run. */
 struct payload {
     struct iovec pieces[PIECES_MAX];
     bool by_view; /* it may be taken away: each packet's is copied to `bytes` first */
@@ -145,8 +145,8 @@ static bool may_join(const struct sw_roce_qp *r, const struct sw_emission *emiss
 
 /* Whether a packet may become one with another that needs more room than the path MTU asks for. A
  * router on the way may not have it: what is sent again, and what follows it, goes by itself. While
- * an ACK waits to leave in their message they stay segments of it: it could not follow them. Of
- * deferred ones the first begins a packet within the message instead. */
+ * an ACK waits to leave in their message they stay segments of it: it could not follow them. The
+ * first deferred packet begins a packet within the message instead. */
 static bool may_be_longer(struct sw_roce_qp *r, const struct sw_emission *emission, bool ack_waits)
 {
     if (emission->is_again)

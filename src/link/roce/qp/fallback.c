@@ -33,7 +33,7 @@ void sw_roce_begin_sending(struct sw_roce_qp *r)
         tell_machine(r, SW_FALLBACK_KNOWN, 0);
 }
 
-/* Who is known to live, and not to have run, has not been missed yet. */
+/* A peer that is known to live, and not to have run, has not been missed yet. */
 void sw_roce_miss_answer(struct sw_roce_qp *r, uint64_t now_ns)
 {
     sw_lock_assert_held(&r->qp->lock);

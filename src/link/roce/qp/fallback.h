@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Who carries a connection whose packets find no answer (link/paired/trial.c). It is asked to call
- * the peer, and takes the queue pair over if the rule of transport/fallback.h allows it. All is
- * called with the QP locked.
+ * The carrier of a connection whose packets find no answer (link/paired/trial.c). It is asked to
+ * call the peer, and takes the queue pair over if the rule of transport/fallback.h allows it. All
+ * is called with the QP locked.
  */
 #ifndef SW_LINK_ROCE_QP_FALLBACK_H
 #define SW_LINK_ROCE_QP_FALLBACK_H
