@@ -25,7 +25,7 @@ void mover_progress(uint64_t done, uint64_t total, bool ends);
 /* Prints and releases it. Returns the exit status: 0, or 1 if it could not. */
 int mover_print_json(json_t *json);
 void mover_hex(const uint8_t bytes[16], char text[33]);
-/* Of rights to read (1) and to write (2). */
+/* The name of rights to read (1) and to write (2). */
 const char *mover_rights_text(uint32_t rights);
 
 #endif

@@ -2,7 +2,7 @@
 /*
  * The side of an rdma_cm connection that asks: address, route, request, and its end. rdma_cm's
  * events drive it, so nobody waits in it. The owner makes the queue pair once the route is known,
- * and calls rdma_connect(). Of the side that is asked it has what comes behind the request.
+ * and calls rdma_connect(). On the accepting side it starts after the request.
  */
 #ifndef SW_MOVERS_CONNECTION_H
 #define SW_MOVERS_CONNECTION_H

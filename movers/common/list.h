@@ -46,7 +46,7 @@ static inline void list_remove(struct list_node *node)
     node->next = node->previous = NULL;
 }
 
-/* Those of `from` are on `list` then, which was empty. */
+/* Moves all of `from` to `list`, which was empty. */
 static inline void list_take_all(struct list *list, struct list *from)
 {
     if (list_is_empty(from))

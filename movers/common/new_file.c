@@ -15,8 +15,8 @@ static int refuse_file(const char *path, const char *why, int code, char *error,
     return code;
 }
 
-/* An empty file is one that another server was about to fill, and is as good as none. Of those that
- * share it, only who made it fills it. */
+/* An empty file is one that another server was about to fill, and is as good as none. Only the
+ * server that made it fills a shared one. */
 static bool is_to_fill(int fd, int flags, const struct mover_serving *how, bool is_mine)
 {
     struct stat st;

@@ -132,8 +132,8 @@ static bool leaves_soon(const struct served_holder *holder)
            (holder->is_ending || holder->has_ended || strstr(holder->program, "udev") != NULL);
 }
 
-/* How often it is looked for before it is refused. Who is not found has often just gone; who does
- * not seem to leave may have taken its SIGKILL, and not begun to end. */
+/* How often it is looked for before it is refused. A holder that is not found has often just gone;
+ * one that does not seem to leave may have taken its SIGKILL, and not begun to end. */
 static uint32_t count_looks(const struct served_holder *holder)
 {
     if (leaves_soon(holder))

@@ -180,7 +180,7 @@ static int nvme_find_target(const char *folder, char found[NVR_PATH_MAX], int *c
     return fd;
 }
 
-/* Whom it cannot be, it says. */
+/* Fills in the socket's path, or only the folder. False: it has printed why not. */
 static bool choose_socket(const struct control_args *args, char folder[NVR_FOLDER_MAX],
                           char path[NVR_PATH_MAX])
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Who the host is, and where the controller: names and addresses, checked before any connection. */
+/* The names and addresses of the host and the controller, checked before any connection. */
 #include "nvme/host/host.h"
 
 #include <ctype.h>

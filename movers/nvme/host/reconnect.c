@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Loss and return. Who sees a loss gives the controller a new epoch; each queue then destroys its
- * queue pair before it does anything to its requests. The admin queue connects again by
- * whichever thread polls; an I/O queue follows by its own thread once the controller is live.
+ * Loss and return. The thread that sees a loss gives the controller a new epoch; each queue then
+ * destroys its queue pair before it does anything to its requests. The admin queue connects again
+ * by whichever thread polls; an I/O queue follows by its own thread once the controller is live.
  */
 #include "common/clock.h"
 #include "nvme/host/host.h"

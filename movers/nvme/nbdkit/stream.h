@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * One NBD connection: a queue that the threads of the connection share. Who waits first watches
- * the queue for all. nbdkit owns the memory of a request, so data is copied once on its way.
+ * One NBD connection: a queue that the threads of the connection share. The thread that waits first
+ * watches the queue for all. nbdkit owns the memory of a request, so data is copied once on its
+ * way.
  */
 #ifndef SW_MOVERS_NVME_STREAM_H
 #define SW_MOVERS_NVME_STREAM_H

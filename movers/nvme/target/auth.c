@@ -32,7 +32,7 @@ void nvt_auth_init(struct nvt_auth *auth, const struct nvt_auth_policy *policy,
     *auth = (struct nvt_auth){.policy = policy, .random = random ? random : random_of_libcrypto};
 }
 
-/* Of one transaction; whether the host is authenticated is kept. */
+/* Forgets one transaction; whether the host is authenticated is kept. */
 static void forget_transaction(struct nvt_auth *auth)
 {
     nvf_dh_free(auth->dh);

@@ -194,7 +194,7 @@ void nvt_auth_run(struct nvt_request *request)
         make_step(auth, request);
         return end_step(request);
     }
-    /* Whoever knows a host's name may connect in it, but only the host itself gets further. */
+    /* Anybody who knows a host's name may connect in it, but only the host itself gets further. */
     auth->job = (struct nvt_job){.owner = auth->policy.host_nqn,
                                  .is_trusted = queue->qid || auth->is_proven,
                                  .work = work_on,

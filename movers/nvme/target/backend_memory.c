@@ -19,7 +19,7 @@ struct ram {
     struct nvt_large_pages pages;
 };
 
-/* Of `bytes`, which may be more than what all backends have. */
+/* The backend has `bytes`, which may be more than what all backends have. */
 static int backend_make_memory(const struct nvt_backend_setup *setup,
                                const struct nvt_backend_ops *ops, size_t bytes,
                                struct nvt_backend **out, char *error, size_t error_size)

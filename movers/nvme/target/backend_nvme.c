@@ -172,7 +172,7 @@ static uint32_t step_of(const struct device *device, const struct nvt_io *io)
     return moves ? device->piece_bytes : (uint32_t)BLOCKS_MAX << device->block_shift;
 }
 
-/* Of all pieces at once: they need not come back in order. */
+/* Submits all pieces at once: they need not come back in order. */
 static void backend_nvme_submit_io(struct nvt_backend *backend, struct nvt_io *io)
 {
     struct device *device = (struct device *)backend;

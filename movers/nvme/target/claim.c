@@ -23,7 +23,8 @@ struct nvt_claim {
     bool is_leaving;
 };
 
-/* Of the process, as its locks are. One thread at a time opens and closes backends (gate.h). */
+/* The process has one list, as its locks are its own. One thread at a time opens and closes
+ * backends (gate.h). */
 static struct claimed_file *files;
 
 static struct mover_serving claim_serving(bool is_shared)

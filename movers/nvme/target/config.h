@@ -106,7 +106,7 @@ struct nvt_config_source {
  * it. What is made is freed with nvt_config_free(). */
 int nvt_config_parse(const char *text, size_t len, const struct nvt_config_source *source,
                      struct nvt_config **out, char *error, size_t error_bytes);
-/* Of a file, whose name is source->name. */
+/* Reads a file, whose name is source->name. */
 int nvt_config_read(const struct nvt_config_source *source, struct nvt_config **out, char *error,
                     size_t error_bytes);
 void nvt_config_free(struct nvt_config *config);
@@ -171,7 +171,7 @@ int nvt_config_remove_port(const struct nvt_config_editor *editor, const char *l
 /* What differs from an old configuration to a new one. */
 enum nvt_change_what { NVT_ADDED, NVT_REMOVED, NVT_CHANGED };
 enum nvt_change_of { NVT_OF_HOST, NVT_OF_SUBSYSTEM, NVT_OF_NAMESPACE, NVT_OF_PORT };
-/* Of NVT_CHANGED: any of these. */
+/* The aspects of NVT_CHANGED: any of these. */
 enum nvt_change_aspect {
     NVT_KEYS_DIFFER = 1 << 0,
     NVT_IDENTITY_DIFFERS = 1 << 1, /* serial, model, controller IDs and the like; uuid, nguid */
@@ -199,8 +199,8 @@ struct nvt_config_change {
 /*
  * Calls in an order that can be carried out one by one: what goes (ports, namespaces, subsystems),
  * then what comes or changes (hosts, subsystems with their namespaces, ports), then hosts that go.
- * Of a subsystem that comes or goes each namespace is told too.
- * Ends at the first call that does not return 0, and returns that.
+ * Each namespace of a subsystem that comes or goes is told too. Ends at the first call that does
+ * not return 0, and returns that.
  */
 int nvt_config_diff(const struct nvt_config *old, const struct nvt_config *new,
                     int (*change)(void *context, const struct nvt_config_change *change),

@@ -117,7 +117,7 @@ static int remove_ports(const struct differ *d)
     return status;
 }
 
-/* Those that go, of a subsystem that stays (`new`) or goes too. */
+/* Removes namespaces that go, of a subsystem that stays (`new`) or goes too. */
 static int remove_namespaces(const struct differ *d, const struct nvt_config_subsystem *old,
                              const struct nvt_config_subsystem *new)
 {

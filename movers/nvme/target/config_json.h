@@ -20,7 +20,8 @@ struct nvt_json {
 
 enum nvt_presence { NVT_OPTIONAL, NVT_REQUIRED };
 
-/* Of `path`, for nvt_json_leave(). Key NULL: an element, by its index. */
+/* Appends to `path`; returns its length before, for nvt_json_leave(). Key NULL: an element, by its
+ * index. */
 size_t nvt_json_enter(struct nvt_json *json, const char *key, size_t index);
 void nvt_json_leave(struct nvt_json *json, size_t at);
 

@@ -259,7 +259,7 @@ static int take_backend(struct nvt_json *json, json_t *device, struct nvt_config
         ns->backend = fitted;
     if (status || !*ns->backend)
         return status;
-    /* Of one that is not enabled the device need not be there. */
+    /* The device of one that is not enabled need not be there. */
     if (nvt_backend_spec_split(ns->backend, spec, error, sizeof(error)) ||
         (ns->enable && nvt_backend_spec_resolve(spec, error, sizeof(error))))
         return nvt_json_fail(json, "path", "%s", error);

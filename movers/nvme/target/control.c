@@ -340,7 +340,7 @@ static void take_client(struct nvr_watch *watch)
         pause_socket(control);
     if (fd < 0)
         return;
-    /* Who has connected and says nothing makes room for the next. */
+    /* A client that has connected and says nothing makes room for the next. */
     struct nvr_client *client = &control->clients[control->next_client++ % NVR_CLIENTS_MAX];
     client_leaves(client);
     client->watch.fd = fd;

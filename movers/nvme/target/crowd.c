@@ -13,7 +13,8 @@
 /* What one address has of all places: three quarters of them where it is alone. */
 enum { TIMES_FREE = 3 };
 
-/* Who came just now is about to prove itself: it is not for one to go that is refused anyway. */
+/* A guest that came just now is about to prove itself: it does not go for one that is refused
+ * anyway. */
 #define YOUNG_NS 1000000000ull
 
 static bool has_network(const struct sockaddr *from)

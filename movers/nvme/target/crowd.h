@@ -46,7 +46,7 @@ struct nvt_crowd {
     void *oldest, *oldest_of_address; /* users; NULL: there is none */
 };
 
-/* The text that all connections of a host have in common. Of IPv6 that is the /64: a host has as
+/* The text that all connections of a host have in common. For IPv6 that is the /64: a host has as
  * many addresses there as it likes, and may come from another one each time. */
 void nvt_crowd_address(const struct sockaddr *from, char *text, size_t size);
 void nvt_crowd_add(struct nvt_crowd *crowd, const struct nvt_guest *guest);

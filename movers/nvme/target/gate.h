@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * How threads that serve hosts make room for one that changes what all of them share. A thread is
- * inside while it takes a turn of its loop. Who closes the gate waits until nobody is inside, and
- * has everything for itself until it opens the gate again. Turns are short, and a thread that
- * sleeps is not inside.
+ * inside while it takes a turn of its loop. The thread that closes the gate waits until nobody is
+ * inside, and has everything for itself until it opens the gate again. Turns are short, and a
+ * thread that sleeps is not inside.
  *
  * To enter costs one exchange in a line that only its thread writes.
  */

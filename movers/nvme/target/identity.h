@@ -14,10 +14,11 @@
 
 enum { NVT_MACHINE_ID_BYTES = 64, NVT_SERIAL_BYTES = 21 };
 
-/* Of /etc/machine-id, else the host's name. */
+/* The content of /etc/machine-id, else the host's name. */
 void nvt_machine_id(char out[NVT_MACHINE_ID_BYTES]);
 
-/* By what holds the data, not by options: a namespace stays the same when it becomes read-only. */
+/* It follows from what holds the data, not from options: a namespace stays the same when it becomes
+ * read-only. */
 void nvt_default_uuid(const char *machine_id, const char *nqn, uint32_t nsid,
                       const struct nvt_backend_spec *spec, uint8_t uuid[NVT_UUID_BYTES]);
 /* nqn.2014-08.org.nvmexpress:uuid:..., of what the caller says sets it apart. */

@@ -12,7 +12,7 @@
 struct nvt_length;
 struct nvt_uring;
 
-/* Of a file that has `bytes` now; asked about by the thread of `uring`. NULL: no memory. */
+/* The length of a file that has `bytes` now; the thread of `uring` asks for it. NULL: no memory. */
 struct nvt_length *nvt_length_open(struct nvt_uring *uring, int fd, uint64_t bytes);
 /* May be called while a question has no answer yet. */
 void nvt_length_close(struct nvt_length *length);

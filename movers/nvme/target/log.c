@@ -206,7 +206,7 @@ static uint16_t get_log(struct nvt_request *request, uint32_t id, uint64_t offse
     }
 }
 
-/* Who has read the page of an event may be told of the next. */
+/* A host that has read the page of an event may be told of the next. */
 static void note_read(struct nvt_ctrl *ctrl, uint32_t id)
 {
     if (id == NVME_LOG_LID_CHANGED_NS)

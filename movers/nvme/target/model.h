@@ -429,8 +429,8 @@ void nvt_target_refresh(struct nvt_target *target, bool asks_far);
 struct nvt_subsystem *nvt_subsystem_add(struct nvt_target *target,
                                         const struct nvt_config_subsystem *config);
 struct nvt_subsystem *nvt_subsystem_find(struct nvt_target *target, const char *nqn);
-/* Who it is and which hosts it takes; hosts that are no longer let in lose their connections.
- * Returns 0 or -ENOMEM. */
+/* Sets its identity and which hosts it takes; hosts that are no longer let in lose their
+ * connections. Returns 0 or -ENOMEM. */
 int nvt_subsystem_update(struct nvt_subsystem *subsystem,
                          const struct nvt_config_subsystem *config);
 /* Takes no host any more. Ends its controllers, and goes with the last of them. */

@@ -33,7 +33,7 @@ void nvt_region_pin(struct nvt_region *region)
         sched_yield(); /* a slice of slices.h at most */
 }
 
-/* Of the list that a free piece is on. */
+/* The head of the list that a free piece is on. */
 static int32_t *first_of_list(struct nvt_pool *pool, int32_t at, int order)
 {
     return at >> (ORDERS - 1) == pool->kept ? &pool->first_kept[order] : &pool->first[order];

@@ -43,7 +43,7 @@ struct nvt_pool {
 int nvt_pool_init(struct nvt_pool *pool, size_t len_bytes);
 void nvt_pool_free(struct nvt_pool *pool);
 
-/* Of the piece that such data lies in. */
+/* The size of the piece that such data lies in. */
 size_t nvt_pool_piece_bytes(size_t len_bytes);
 /* NULL: there is no such piece now. `len_bytes` is 1 to 1 MiB. */
 uint8_t *nvt_pool_take(struct nvt_pool *pool, size_t len_bytes);
@@ -54,7 +54,7 @@ void nvt_pool_give(struct nvt_pool *pool, uint8_t *piece);
 void nvt_pool_keep(struct nvt_pool *pool);
 /* It is for all again; nothing where none was kept. */
 void nvt_pool_keep_no_more(struct nvt_pool *pool);
-/* Of the kept chunk. NULL: there is no such piece in it yet. */
+/* Takes from the kept chunk. NULL: there is no such piece in it yet. */
 uint8_t *nvt_pool_take_kept(struct nvt_pool *pool, size_t len_bytes);
 
 #endif

@@ -213,7 +213,8 @@ bool nvr_server_is_listening(const struct nvr_server *server, const struct nvt_p
 /* NULL: it listens at none of that number. */
 struct nvt_port *nvr_server_port(const struct nvr_server *server, uint16_t portid);
 
-/* Returns 0 or a negative errno. Who unwatches may free it, but for a call of its own ready(). */
+/* Returns 0 or a negative errno. Once it is unwatched its owner may free it, except in a call of
+ * its own ready(). */
 int nvr_thread_watch(struct nvr_thread *thread, struct nvr_watch *watch);
 int nvr_server_watch(struct nvr_server *server, struct nvr_watch *watch); /* by the first one */
 void nvr_server_unwatch(struct nvr_server *server, struct nvr_watch *watch);
@@ -234,12 +235,12 @@ bool nvr_device_reserve(struct nvr_device *device, int entries);
 struct nvr_queue *nvr_device_queue(struct nvr_device *device, uint32_t qpn);
 void nvr_device_close(struct nvr_device *device);
 
-/* Of one queue. NULL: no memory, or the device refuses. */
+/* Makes the receives of one queue. NULL: no memory, or the device refuses. */
 struct nvr_receives *nvr_receives_create(struct nvr_server *server, struct nvr_device *device,
                                          uint32_t count, uint32_t in_capsule_bytes);
 void nvr_receives_free(struct nvr_receives *receives);
-/* Those that all I/O queues of a thread with that in-capsule size share. NULL: each has to have its
- * own. */
+/* The receives that all I/O queues of a thread with that in-capsule size share. NULL: each has to
+ * have its own. */
 struct nvr_receives *nvr_receives_shared(struct nvr_server *server, struct nvr_device *device,
                                          uint32_t in_capsule_bytes);
 /* It is to be posted again: by nvr_receives_post(), or now where many are. Shared ones are posted
@@ -267,7 +268,7 @@ extern const struct nvt_transport nvr_transport;
 
 /* What is wrong with it (enum nvf_cm_status), or 0. */
 uint16_t nvr_queue_check(const struct nvf_cm_req *req);
-/* Of one that is checked. NULL: no memory, or the device refuses. */
+/* Makes the queue of a request that is checked. NULL: no memory, or the device refuses. */
 struct nvr_queue *nvr_queue_create(struct nvr_server *server, struct nvt_port *port,
                                    struct rdma_cm_id *id, const struct nvf_cm_req *req);
 /* Ends it now: nothing is said to its host any more. Frees it as soon as nothing is under way. */

@@ -26,7 +26,7 @@ struct nvr_queue *nvr_device_queue(struct nvr_device *device, uint32_t qpn)
     return queue;
 }
 
-/* Of all threads. */
+/* Looks at all threads. */
 static struct nvr_queue *find_queue(const struct nvr_server *server,
                                     const struct ibv_context *verbs, uint32_t qpn)
 {
@@ -38,7 +38,7 @@ static struct nvr_queue *find_queue(const struct nvr_server *server,
     return queue;
 }
 
-/* Of all that a device says of itself, one thing is of use here. */
+/* Only one event of a device is of use here. */
 static void take_async(struct nvr_watch *watch)
 {
     const struct nvr_device *device = watch->context;
@@ -122,7 +122,8 @@ struct nvr_device *nvr_device_of(struct nvr_thread *thread, struct ibv_context *
     return NULL;
 }
 
-/* Of this process, by NICs and by whomever; 0 where the system does not say. */
+/* Memory of this process that is pinned, by NICs and by whomever; 0 where the system does not
+ * say. */
 static uint64_t pinned_bytes(void)
 {
     char line[128];

@@ -230,7 +230,8 @@ static bool rdma_queue_make_qp(struct nvr_queue *queue, struct rdma_cm_id *id)
     return nvr_queue_give_receives(queue, FIRST_RECEIVES);
 }
 
-/* Those that wait for the host to prove itself, too: until then it has one command at a time. */
+/* Gives receives up to `count`. The others wait until the host has proved itself: until then it has
+ * one command at a time. */
 bool nvr_queue_give_receives(struct nvr_queue *queue, uint32_t count)
 {
     for (; queue->receives_given < count && queue->receives_given < queue->depth;

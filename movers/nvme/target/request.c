@@ -15,9 +15,9 @@ static void target_run_request(struct nvt_request *request)
 
 /*
  * How long a host may take no data and no answer: 30 s, and less while others wait for the memory
- * that it holds. One that takes something now and then is slow; it has longer for each. Whoever
- * waits for a request to end waits less. A host that is stopped for longer comes back by a new
- * connection.
+ * that it holds. One that takes something now and then is slow; it has longer for each. A host has
+ * less time while somebody waits for its request to end. A host that is stopped for longer comes
+ * back by a new connection.
  */
 enum { TAKES_MS = 30000, TAKES_WANTED_MS = 5000, TAKES_EACH_MS = 300000, TAKES_AWAITED_MS = 5000 };
 

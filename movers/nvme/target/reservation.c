@@ -79,7 +79,7 @@ static void set_holder(struct nvt_reservation *r, const struct nvt_host_id *host
     r->holder = *host;
 }
 
-/* Of all-registrants types the reservation goes with the last of them. */
+/* A reservation of an all-registrants type goes with the last of them. */
 static void remove_registrant(struct nvt_reservation *r, struct nvt_registrant *registrant,
                               struct nvt_reservation_effect *effect)
 {

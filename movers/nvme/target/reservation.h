@@ -22,7 +22,7 @@ enum {
     NVT_REPORT_BYTES = sizeof(struct nvme_resv_status) +
                        NVT_REGISTRANTS_MAX * sizeof(struct nvme_registered_ctrl_ext), /* at most */
     NVT_RESERVATION_LOG_MAX = 64,
-    /* Of a namespace (RESCAP): all six types, and IEKEY as Base 1.3 and later have it. */
+    /* RESCAP of a namespace: all six types, and IEKEY as Base 1.3 and later have it. */
     NVT_RESERVATION_CAPABILITIES = 0xfe,
 };
 

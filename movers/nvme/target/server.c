@@ -46,7 +46,8 @@ static void target_take_events(struct nvr_watch *watch)
     while (!rdma_get_cm_event(server->events, &event)) {
         struct rdma_cm_event copy = *event;
         char data[256];
-        /* Who asks may have to be refused, which ends its ID: the event is acknowledged first. */
+        /* A host that asks may have to be refused, which ends its ID: the event is acknowledged
+         * first. */
         if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST && event->param.conn.private_data_len) {
             const size_t len = event->param.conn.private_data_len;
             memcpy(data, event->param.conn.private_data, len < sizeof(data) ? len : sizeof(data));
@@ -102,8 +103,8 @@ static void *run_thread(void *arg)
     return NULL;
 }
 
-/* Those beside the program's. Signals are for that, but for what a thread's own access raises: the
- * kernel would end the process (guard.h). */
+/* Starts the threads beside the program's own. Signals are for that one, but for what a thread's
+ * own access raises: the kernel would end the process (guard.h). */
 static int server_start_threads(struct nvr_server *server)
 {
     sigset_t all, before;

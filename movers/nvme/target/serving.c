@@ -245,7 +245,8 @@ static const char *serving_set_secret(struct nvt_subsystem *subsystem,
     return wrong;
 }
 
-/* Of all hosts in all lists: those were made anew, or the secrets have changed. */
+/* Sets the secrets of all hosts in all lists: the lists were made anew, or the secrets have
+ * changed. */
 static void set_secrets(struct step *step)
 {
     for (size_t i = 0; i < step->config->subsystem_count; i++) {

@@ -202,7 +202,7 @@ static void sweep_ending(struct nvr_thread *thread, uint64_t now_ns)
  * takes long where many hosts come at the same time. */
 enum { CONNECT_MS = 10000, CONNECT_EXPECTED_MS = 30000 };
 
-/* Who connects and then asks for no controller keeps nothing here. */
+/* A peer that connects and then asks for no controller keeps nothing here. */
 static void cut_silent(struct nvr_server *server, uint64_t now_ns)
 {
     for (uint32_t i = 0; i < NVR_QUEUES_MAX && server->queue_count; i++) {

@@ -22,7 +22,7 @@ enum { NVT_JOBS_MAX = 128 }; /* that wait, of one owner */
 struct nvt_job {
     struct list_node node;
     const char *owner; /* a name, compared by its letters, that outlives the job */
-    bool is_trusted;   /* the name is proved. Who only says it takes other turns. */
+    bool is_trusted;   /* the name is proved. Unproved owners queue separately. */
     uint64_t turn;
     void (*work)(struct nvt_job *job); /* on the worker's thread; what it uses is the job's own */
     void (*done)(struct nvt_job *job); /* on the target's, when work() has returned */

@@ -71,7 +71,7 @@ struct nvf_auth_message {
 
 /* Bytes behind the message are passed over. False: it is none, or is cut short. */
 bool nvf_auth_decode(const uint8_t *bytes, size_t len, struct nvf_auth_message *out);
-/* Of what decode() makes; returns the length. */
+/* Encodes what decode() makes; returns the length. */
 size_t nvf_auth_encode(const struct nvf_auth_message *message, uint8_t out[NVF_AUTH_MESSAGE_MAX]);
 
 /* "a response is wrong, or a secret is missing" and the like; never NULL. */

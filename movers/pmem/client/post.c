@@ -5,7 +5,7 @@
 #include "pmem/client/client.h"
 #include "sidewire/flush.h"
 
-/* Of a request that is no FLUSH. Returns how many pieces it has. */
+/* Fills in the pieces of a request that is no FLUSH. Returns how many pieces it has. */
 static uint32_t fill_sges(struct pmc_client *c, const struct pmc_request *r,
                           struct ibv_sge sges[SW_PMEM_PIECES_MAX])
 {

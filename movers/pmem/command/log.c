@@ -24,7 +24,7 @@ enum {
     COUNT_MAX = 10000000
 };
 
-/* Of a copy: "ADDR", "ADDR:PORT", "[ADDR]:PORT", each with "/REGION" behind it or not. */
+/* Where a copy is: "ADDR", "ADDR:PORT", "[ADDR]:PORT", each with "/REGION" behind it or not. */
 struct place {
     char text[PLACE_MAX];
     const char *address, *port, *region;

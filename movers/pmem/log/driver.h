@@ -33,7 +33,7 @@ struct sw_pmem_log {
     unsigned turn;      /* whom wait sleeps on */
 };
 
-/* Of driver.c. */
+/* Defined in driver.c. */
 void pml_drive(struct sw_pmem_log *log);
 void pml_sleep(struct sw_pmem_log *log);
 bool pml_is_over(uint64_t deadline_ns);

@@ -25,7 +25,7 @@ enum {
     PML_PAYLOAD_MAX = 1 << 24,
 };
 
-/* Of positions, epochs and counts: what is greater is damaged, so sums do not overflow. */
+/* Bounds positions, epochs and counts: a greater number is damaged, so sums do not overflow. */
 #define PML_NUMBER_MAX ((uint64_t)INT64_MAX)
 
 enum pml_verdict {
@@ -64,7 +64,7 @@ struct pml_record {
     struct pml_mark next; /* behind it */
 };
 
-/* Of a record with its header and padding. */
+/* The length of a record with its header and padding. */
 uint64_t pml_record_bytes(uint32_t payload_bytes);
 bool pml_geometry_is_valid(const struct pml_geometry *geometry);
 bool pml_geometry_is_same(const struct pml_geometry *a, const struct pml_geometry *b);

@@ -126,7 +126,8 @@ void pml_copy_gone(struct pml_log *log, enum pml_copy_state was)
             log->copies[i].state = PML_DRAINING;
 }
 
-/* Whose log it is: its last record's writer, or one that made it its own and added nothing. */
+/* Epoch of the log's owner: the writer of its last record, or one that claimed it since and added
+ * nothing. */
 static uint64_t log_epoch(const struct pml_copy *copy)
 {
     return copy->settled > copy->scan.epoch ? copy->settled : copy->scan.epoch;
@@ -147,8 +148,8 @@ static bool leaps_alone(const struct pml_log *log, unsigned which)
     return has_other && epoch > PML_EPOCH_LEAP && epoch - PML_EPOCH_LEAP > most;
 }
 
-/* Whoever settles, or appends, has been promised by a quorum before; what is trimmed has been on a
- * quorum. So many others that are there know nothing of it that there was none. */
+/* A writer that settles or appends has been promised by a quorum before; trimmed records have been
+ * on a quorum. So if that many other copies know nothing of it, there was no quorum. */
 static bool claims_alone(const struct pml_log *log, unsigned which)
 {
     const struct pml_geometry *geometry = &log->config.geometry;

@@ -5,7 +5,8 @@
 
 #include "pmem/log/machine.h"
 
-/* Of queue.c. A group's requests are pushed first, then the group: its last request signals. */
+/* Defined in queue.c. A group's requests are pushed first, then the group: its last request
+ * signals. */
 void pml_push(struct pml_copy *copy, const struct pml_op *op);
 void pml_push_ring(struct pml_log *log, struct pml_copy *copy, enum pml_verb verb,
                    uint64_t position, uint64_t len, uint8_t *data);
@@ -15,7 +16,7 @@ bool pml_has_room(const struct pml_copy *copy);
 void pml_push_flush_all(struct pml_log *log, struct pml_copy *copy);
 void pml_push_slot(struct pml_log *log, struct pml_copy *copy, enum pml_purpose purpose);
 
-/* Of recover.c. */
+/* Defined in recover.c. */
 void pml_read_control(struct pml_copy *copy);
 void pml_control_done(struct pml_log *log, unsigned copy);
 void pml_scan_done(struct pml_log *log, unsigned copy, uint64_t len);
@@ -24,14 +25,14 @@ void pml_recover_step(struct pml_log *log);
 void pml_condemn(struct pml_copy *copy, enum pml_verdict verdict);
 void pml_copy_gone(struct pml_log *log, enum pml_copy_state was);
 
-/* Of catch_up.c. */
+/* Defined in catch_up.c. */
 void pml_match_done(struct pml_log *log, unsigned copy);
 void pml_reset_done(struct pml_log *log, unsigned copy);
 void pml_fetch_done(struct pml_log *log, unsigned source, unsigned copy, uint64_t len);
 void pml_catch_up_step(struct pml_log *log, unsigned copy);
 void pml_settle_done(struct pml_log *log, unsigned copy);
 
-/* Of append.c. */
+/* Defined in append.c. */
 void pml_append_step(struct pml_log *log, unsigned copy);
 void pml_count_quorum(struct pml_log *log);
 void pml_end_pending(struct pml_log *log, enum pml_status status);

@@ -102,7 +102,7 @@ static enum pmf_status open_region(struct pms_server *server, struct pms_client 
     return PMF_OK;
 }
 
-/* Those that the client has any right on. */
+/* Lists the regions that the client has any right on. */
 static enum pmf_status list_regions(struct pms_server *server, struct pms_client *client,
                                     struct pmf_answer *answer)
 {

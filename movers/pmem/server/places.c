@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Who may have one of the server's places, and for how long. A client has proved itself when it has
- * asked something that is valid. Nobody takes places from those that have; the oldest of those that
- * have not is let go first, of the same address if that has its share already. It has had time to
- * ask: clients that start together are as honest as one.
+ * Rules of the server's places: who may have one, and for how long. A client has proved itself when
+ * it has asked something that is valid. Nobody takes places from those that have; the oldest of
+ * those that have not is let go first, of the same address if that has its share already. It has
+ * had time to ask: clients that start together are as honest as one.
  */
 #include <string.h>
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Who may do what to which bytes: `--allow CLIENT:RANGE:RIGHTS[@REGION]`. Knows no network. */
+/* Access rules, `--allow CLIENT:RANGE:RIGHTS[@REGION]`: who may do what to which bytes. Knows no
+ * network. */
 #ifndef SW_MOVERS_PMEM_RULES_H
 #define SW_MOVERS_PMEM_RULES_H
 

@@ -62,7 +62,7 @@ static struct xfc_task *find_owed(const struct xfc_flow *flow)
     return oldest;
 }
 
-/* Of those that have a message, the first whose turn it is. */
+/* The first task that has a message and whose turn it is. */
 static struct xfc_task *find_talker(const struct xfc_flow *flow, uint32_t lane)
 {
     const struct xfc_task *owed = flow->owed ? find_owed(flow) : NULL;

@@ -28,7 +28,7 @@ struct xfc_place {
 /* NULL, or why not. */
 const char *xfc_layout_make(const struct sw_plan_model *model, const struct sw_plan_side *side,
                             struct xfc_layout *layout);
-/* Of numbers that are within their counts. */
+/* The place of numbers that are within their counts. */
 struct xfc_place xfc_layout_place(const struct xfc_layout *layout, const uint32_t at[XFC_AXES]);
 
 #endif

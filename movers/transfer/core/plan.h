@@ -15,12 +15,12 @@ struct xfc_request {
     uint64_t remote;
     uint32_t key, bytes;
     uint32_t first_piece, pieces;
-    /* Of the plan's blocks: so many are in place, and so many touched, once this and all before it
-     * are done. They differ inside a block that was cut. */
+    /* So many blocks of the plan are in place, and so many touched, once this and all before it are
+     * done. They differ inside a block that was cut. */
     uint32_t blocks_done, blocks_begun;
 };
 
-/* Of a request. STRANDED has the number of its lane added to it. */
+/* The state of a request. STRANDED has the number of its lane added to it. */
 enum xfc_state { XFC_WAITS, XFC_GIVEN, XFC_IN_PLACE, XFC_LOST, XFC_STRANDED };
 
 /* A block, or a part of one that is longer than a request, whose sums are compared. */
@@ -66,7 +66,7 @@ void xfc_plan_add(struct xfc_plan *plan, const struct xfc_pair *pair);
 void xfc_plan_restart(struct xfc_plan *plan);
 /* Marks the block of that sum. False: it differs. */
 bool xfc_plan_mark(struct xfc_plan *plan, uint32_t sum, bool is_alike);
-/* Of a block as they were added: how far all its requests are. */
+/* The state of a block, in the order in which they were added: how far all its requests are. */
 enum sw_xfer_block_state xfc_plan_block(const struct xfc_plan *plan, uint32_t block);
 /* How many blocks are in place. */
 uint32_t xfc_plan_blocks_done(const struct xfc_plan *plan);

@@ -332,7 +332,7 @@ enum sw_xfer_status sw_plan_reshard(const struct sw_plan_model *model,
                 &draft.layer_first, &draft.layers);
     share_range(from->head_first, from->count[XFC_HEAD], to->head_first, to->count[XFC_HEAD],
                 &draft.head_first, &draft.heads);
-    /* Of sources that have the same heads, one serves this target. */
+    /* One of the sources that have the same heads serves this target. */
     const bool is_served = target->rank % from->replicas == from->replica;
     bool is_fine = true;
     for (uint64_t done = 0; is_fine && is_served && draft.heads && draft.layers && done < tokens;) {

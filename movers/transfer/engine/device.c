@@ -115,7 +115,7 @@ static void lose_port(struct xfe_device *device, int port)
     }
 }
 
-/* Lanes that are down may have tried another device last. Those that were made anew from another
+/* Lanes that are down may have tried another device last. Lanes that were made anew from another
  * rail while theirs was away come back to it: a port is up a little before packets pass. */
 static void gain_port(const struct xfe_device *device)
 {

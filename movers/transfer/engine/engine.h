@@ -240,7 +240,7 @@ static inline bool xfe_is_forked(const struct sw_xfer_agent *agent)
 
 /* All memory is registered with each device that an agent meets. NULL: it has no room. */
 struct xfe_device *xfe_device_adopt(struct sw_xfer_agent *agent, struct ibv_context *verbs);
-/* Of those that were adopted; NULL: none. */
+/* Finds a device that was adopted; NULL: none. */
 struct xfe_device *xfe_device_find(struct sw_xfer_agent *agent, const struct ibv_context *verbs);
 /* Tells lanes of peers from now on when its ports come and go, if it can. */
 void xfe_device_watch(struct xfe_device *device);

@@ -30,7 +30,7 @@ static struct ibv_mr *register_part(const struct sw_xfer_memory *memory,
 }
 
 /* Linux up to 6.1 takes pages to be written even where they are only read, and refuses those of a
- * shared mapping of a file that is open to be read. Of a private one it makes copies. */
+ * shared mapping of a file that is open to be read. It makes copies of private ones. */
 static bool map_privately(const struct sw_xfer_memory *memory)
 {
     return memory->kind == SW_XFER_FILE && !memory->is_writable &&
@@ -195,8 +195,8 @@ uint64_t sw_xfer_memory_bytes(const struct sw_xfer_memory *memory)
     return memory->bytes;
 }
 
-/* What was stopped amid a store to registered pages finds others there, and these are nobody's. Of
- * a file they are the same ones. */
+/* A peer that was stopped amid a store to registered pages finds others there, and these are
+ * nobody's. A file's pages stay the same. */
 bool xfe_memory_renew(struct sw_xfer_memory *memory)
 {
     if (memory->kind != SW_XFER_HOST || !xfe_transfers_let_go(memory->agent, memory))

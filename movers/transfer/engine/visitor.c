@@ -145,8 +145,8 @@ static uint64_t recall_tag(const struct sw_xfer_agent *agent, const struct xfe_s
     return tag;
 }
 
-/* That which has lanes already, or a new one; NULL: there are too many, perhaps of this address. A
- * host has all places of its own agents. */
+/* Finds the session that has lanes already, or a new one; NULL: there are too many, perhaps of this
+ * address. A host has all places of its own agents. */
 static struct xfe_session *find_session(struct sw_xfer_agent *agent, const struct xfe_session *as,
                                         bool is_own_host)
 {
@@ -275,7 +275,7 @@ static struct xfe_visitor *new_visitor(struct sw_xfer_agent *agent, struct rdma_
     return NULL;
 }
 
-/* Of that lane of the session; NULL: there is none. */
+/* Finds the visitor of that lane of the session; NULL: there is none. */
 static struct xfe_visitor *visitor_find_lane(const struct sw_xfer_agent *agent,
                                              const struct xfe_session *session, uint8_t lane)
 {
@@ -455,7 +455,7 @@ static enum verdict take_notice(struct xfe_visitor *visitor, uint32_t index)
     return visitor_send_ack(visitor, index, message.tag) ? TAKEN : BROKEN;
 }
 
-/* Those that wait come first: notices of a visitor are taken in their order. */
+/* Takes those that wait first: notices of a visitor are taken in their order. */
 static bool take_waiting(struct xfe_visitor *visitor)
 {
     uint32_t taken = 0;

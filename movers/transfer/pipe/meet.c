@@ -295,7 +295,7 @@ void sw_pipe_listener_close(struct sw_pipe_listener *listener)
     free(listener);
 }
 
-/* Whose token is another is refused at once. */
+/* A caller with another token is refused at once. */
 static struct rdma_cm_id *meet_next_request(struct sw_pipe_listener *listener, const uint8_t *token,
                                             uint8_t said[ASK_BYTES])
 {

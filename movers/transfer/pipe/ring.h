@@ -22,7 +22,7 @@ enum {
 /* The length of a record that fills up to the end of the ring and says nothing. */
 static const uint32_t PIPE_PAD = UINT32_MAX;
 
-/* Who writes. `mirror` is a copy of the ring here: requests are made from it. */
+/* The writing side. `mirror` is a copy of the ring here: requests are made from it. */
 struct pipe_out {
     uint8_t *mirror;
     uint32_t bytes; /* a power of two */
@@ -42,7 +42,7 @@ unsigned pipe_out_reserve(struct pipe_out *out, uint32_t bytes, struct pipe_reco
 /* False: the peer says that it has read what was not written, or takes something back. */
 bool pipe_out_credit(struct pipe_out *out, uint64_t consumed);
 
-/* Who reads. `ring` can change at any time: the peer writes it. */
+/* The reading side. `ring` can change at any time: the peer writes it. */
 struct pipe_in {
     uint8_t *ring;
     uint32_t bytes;

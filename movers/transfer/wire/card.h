@@ -52,7 +52,7 @@ void xfw_seal_card(uint8_t *out, const struct xfw_card *card);
 
 /* OK, CARD or VERSION. Once it is OK all regions are right as well. */
 enum sw_xfer_status xfw_get_card(const uint8_t *in, size_t bytes, struct xfw_card *card);
-/* Of a card that was checked; the index is within its count. */
+/* Reads a region of a card that was checked; the index is within its count. */
 void xfw_get_region(const uint8_t *in, const struct xfw_card *card, uint32_t index,
                     struct xfw_region *region);
 /* Fit to be a name: no control characters, not too long. */

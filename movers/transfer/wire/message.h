@@ -77,7 +77,7 @@ bool xfw_get_accept(const uint8_t *in, size_t bytes, struct xfw_accept *accept);
 /* 0: the rejection is not one of this protocol. */
 enum xfw_reason xfw_get_reject(const uint8_t *in, size_t bytes);
 bool xfw_get_message(const uint8_t *in, size_t bytes, struct xfw_message *message);
-/* Of a SUM, the `index`th; of SUMS. */
+/* The `index`th entry of a SUM, or of SUMS. */
 void xfw_put_sum(uint8_t *message, uint32_t index, const struct xfw_sum *sum);
 void xfw_get_sum(const uint8_t *message, uint32_t index, struct xfw_sum *sum);
 void xfw_put_sums(uint8_t *message, uint32_t index, uint32_t sum);
@@ -85,7 +85,7 @@ uint32_t xfw_get_sums(const uint8_t *message, uint32_t index);
 void xfw_put_end(uint8_t *message, const struct xfw_end *end);
 void xfw_get_end(const uint8_t *message, struct xfw_end *end);
 
-/* Of two connections of a lane, the first was made before the second. */
+/* Whether the first of two connections of a lane was made before the second. */
 static inline bool xfw_is_earlier(uint8_t one, uint8_t other)
 {
     return (int8_t)(uint8_t)(one - other) < 0;
