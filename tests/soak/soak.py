@@ -23,7 +23,7 @@ import world as worlds
 MOVED = 'SIDEWIRE_SOAK_MOVED'
 SAMPLE_S = 2
 SETTLE_S = 180  # until what was held for the dead is let go
-STEADY = 5  # samples that are alike
+STEADY = 5  # samples that are alike, a second apart
 # What the allocator keeps differs by a little from run to run, and so do the descriptors of a
 # device: of flows of packets, and of memory that is adopted. Neither adds up with the hosts.
 SLACK_KIB, SLACK_SHARE, SLACK_DESCRIPTORS = 2048, 0.05, 8
@@ -67,16 +67,21 @@ class Sampler(threading.Thread):
 
 
 def settle(world, base=None):
-    """Waits until each server holds what it did, or without a base until that stands still. Returns
-    what each holds, by name."""
+    """Waits until each server holds no more than it did, or until that stands still: within what is
+    allowed, if there is a base. Returns what each holds, by name."""
     limit = time.monotonic() + SETTLE_S
     seen = []
     while time.monotonic() < limit:
         held = {server.name: server.holds() for server in world.servers}
         seen = [*seen[-STEADY + 1 :], held]
-        if base is None and len(seen) == STEADY and all(other == held for other in seen):
+        stands = len(seen) == STEADY and all(other == held for other in seen)
+        if base is None and stands:
             return held
-        if base is not None and all(is_as_before(base[name], held[name]) for name in base):
+        if base is not None and all(
+            now <= before for name in base for now, before in zip(held[name], base[name])
+        ):
+            return held
+        if base is not None and stands and is_all_as_before(base, held):
             return held
         time.sleep(1)
     return held
@@ -88,6 +93,10 @@ def is_as_before(base, held):
         held[1] <= descriptors + SLACK_DESCRIPTORS
         and held[0] <= kib * (1 + SLACK_SHARE) + SLACK_KIB
     )
+
+
+def is_all_as_before(base, held):
+    return all(is_as_before(base[name], held[name]) for name in base)
 
 
 def fill_memory(world):
