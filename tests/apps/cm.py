@@ -18,7 +18,7 @@ SPACES = {'tcp': 0x106, 'udp': 0x111, 'ib': 0x13F}
 SETTLE_S = 0.3  # by then what must not happen would have
 GROUP, GROUP_IN_IGMP = '00000000000000000000ffffef010203', '030201EF'  # 239.1.2.3
 TRIES = 8  # the servers of qperf and perftest tell a port before they listen there
-# Of a connection, by TCP; of datagrams
+# A refused connection, also by TCP; refused datagrams
 NOBODY_YET = re.compile(r'RDMA_CM_EVENT_(REJECTED; error: (8|-111)|UNREACHABLE; error: 1)\b')
 UDADDY_PORT = 7174  # mckey's, too; neither can be told another
 UDADDY = (

@@ -18,7 +18,7 @@
 
 enum { BYTES = 16, BACKLOG = 16 };
 
-/* Of one peer. */
+/* The state of one peer. */
 struct served {
     struct rdma_cm_id *id;
     struct ibv_cq *cq;

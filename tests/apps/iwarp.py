@@ -320,7 +320,8 @@ def await_stranger(tools, pid, port):
 
 
 def doctor_tells(tools):
-    """Who is connected to whom and how; that a peer is stopped, or does not ask."""
+    """The doctor tells who is connected to whom and how; that a peer is stopped, or does not
+    ask."""
     port = ports.claim()
     line = f'ib_write_bw -R -d iw_lo -F -p {port} -s 65536 -D 100'
     server = Process(tools.run(*shlex.split(line), link='iwarp', wrap=CRC))

@@ -27,8 +27,8 @@ def over(case, *arguments):
 
 
 def qperf(tools):
-    """Those without atomics and immediate data, and rc_bw: it sends without asking for receives,
-    and there is no RNR."""
+    """The tests of qperf without atomics and immediate data, and without rc_bw: it sends without
+    asking for receives, and there is no RNR."""
     port = ports.claim()
     server = Process(tools.run('qperf', '-lp', str(port)))
     try:

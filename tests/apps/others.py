@@ -18,7 +18,7 @@ TARGET = 'iqn.2026-01.sidewire:disk'
 INITIATOR = 'iqn.2026-01.sidewire:client'
 DISK_SIZE = 16 << 20
 TRIES = 4
-# The last two read back what they wrote. Those called Async ask for more at once than libiscsi's
+# The last two read back what they wrote. Tests called Async ask for more at once than libiscsi's
 # iSER has room for: it crashes.
 DISK_TESTS = [f'SCSI.{test}' for test in ('Read10.Simple', 'WriteSame10.Check', 'CompareAndWrite')]
 

@@ -416,7 +416,7 @@ def host_without(bench):
     fetch_two(bench, 2 * ['nobody listens there by RDMA'])
 
 
-# Whoever calls is heard and gets no answer, as behind a firewall.
+# A caller is heard and gets no answer, as behind a firewall.
 SILENCE = """
 import socket, time
 door = socket.create_server(("", 4791))

@@ -146,7 +146,7 @@ def start_ping(tools, two):
 
 
 def killed_and_back(tools, two):
-    """Who sends to a process that was killed goes on, and a new one at that address is found."""
+    """A sender to a process that was killed goes on, and a new one at that address is found."""
     server, client = start_ping(tools, two)
     try:
         server.child.send_signal(signal.SIGKILL)

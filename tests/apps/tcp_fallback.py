@@ -136,8 +136,8 @@ def give_up(tools, two, around=((), ())):
 
 
 def killed(tools, two, side):
-    """Who is left has been told what carries the connection, and that it has ended; so is the
-    doctor."""
+    """The side that is left has been told what carries the connection, and that it has ended; so is
+    the doctor."""
     port = ports.claim()
     line = f'ib_send_bw -D 60 -d {{device}} -F -p {port}'
     ends = [None, tcp.start(tools, two, 1, line, log='info')]

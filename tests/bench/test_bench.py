@@ -332,7 +332,8 @@ class Children(unittest.TestCase):
 
 
 class LastStep(unittest.TestCase):
-    """Of the demo. `read`: the command that stands for the host's, given the file and its copy."""
+    """The last step of the demo. `read`: the command that stands for the host's, given the file and
+    its copy."""
 
     def run_with(self, read):
         figures = {'mean_s': 1e-6}

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Runs the cases of a test file: functions with a double underscore in their names. Those named on
-the command line, or all; --list names them."""
+"""Runs the cases of a test file: functions with a double underscore in their names. The cases named
+on the command line run, or all; --list names them."""
 import contextlib
 import os
 import shutil

@@ -11,7 +11,7 @@
 
 enum { STRANGER = 2, FLOOD = 3000 };
 
-/* Of nodes beside those of the rig, too: who asks may say any address. */
+/* Asks from nodes beside those of the rig, too: a caller may say any address. */
 static void ask(int from, uint32_t number, struct sw_cm_message *out)
 {
     *out = (struct sw_cm_message){.attribute = SW_CM_REQ, .transaction = number};
@@ -161,7 +161,7 @@ static void timeouts__of_strangers_are_bounded(void **state)
     assert_true(rig_now - start_ns <= 10000 * RIG_MS); /* and not 70 s */
 }
 
-/* Of one REQ by somebody who may have written another's address. */
+/* The REQ is by somebody who may have written another's address. */
 static void rep__unheard_is_said_a_few_times(void **state)
 {
     struct sw_cm_message req;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Who listens to what; SIDR; the process a MAD is for; the timers and tables behind it all. */
+/* Listeners and their services; SIDR; the process a MAD is for; the timers and tables behind it
+ * all. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -300,7 +300,7 @@ class Programs(unittest.TestCase):
             self.assertRegex(done.stderr, r'^rdma_create_event_channel: .+\n$')
 
     def examples__of_the_page_compile(self):
-        """Those that are no whole programs, as the body of a function."""
+        """Examples that are no whole programs, as the body of a function."""
         blocks = [
             block
             for block in re.findall(r'```cpp\n(.*?)```', read(f'{ROOT}/docs/cpp.md'), re.S)

@@ -198,7 +198,7 @@ static void ask(uint8_t what)
                                  now) == 0);
 }
 
-/* Whatever a user may ask for, in any state; wrong ones are refused. */
+/* Any command of a user, in any state; wrong ones are refused. */
 static void command(void)
 {
     uint8_t what = feed_u8(input);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Whoever is on the other end of a control socket may send any message with any descriptors: as a
- * client of ours, or as the owner whose client we are; and before that, to be let in. Afterwards no
- * descriptor may be left open, and all memory that was mapped must be there.
+ * The other end of a control socket may send any message with any descriptors: as a client of ours,
+ * or as the owner whose client we are; and before that, to be let in. Afterwards no descriptor may
+ * be left open, and all memory that was mapped must be there.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -201,7 +201,7 @@ struct proof_message {
     uint8_t nonce[SW_PROOF_NONCE_BYTES];
 };
 
-/* Whatever is said before anything is proven. The proof holds only if what was sent last shows that
+/* Says anything before something is proven. The proof holds only if what was sent last shows that
  * the sender has looked in, and we have looked at a file of this process, too. */
 static void as_prover(struct feed *feed, const int pair[2])
 {

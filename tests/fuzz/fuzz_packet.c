@@ -71,8 +71,7 @@ static void check_icrc(struct sw_packet *packet, bool is_ipv6)
     demand(good == masked || (good && !is_ipv6 && found.id != sent.ip_id));
 }
 
-/* Whatever a joint packet holds, what is taken out of a sound one lies within it, one behind the
- * other. */
+/* The packets that are taken out of a sound joint packet lie within it, one behind the other. */
 static void check_joint(const uint8_t *data, size_t size)
 {
     const uint8_t *packet, *end = data + SW_BTH_BYTES;

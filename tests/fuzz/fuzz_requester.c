@@ -131,7 +131,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     start(&feed);
     for (int i = 0; i < STEPS_MAX && feed.left; i++)
         step(&feed);
-    /* Whatever is on its way will be asked for again, or given up. */
+    /* Requests on their way will be asked for again, or given up. */
     if (!r.dead && r.flight.next != r.flight.una)
         feed_needs(sw_requester_due_ns(&r) != UINT64_MAX);
     return 0;

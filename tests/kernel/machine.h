@@ -27,7 +27,7 @@ struct machine {
     struct sw_request ring[MACHINE_ENTRIES];
     enum sw_failure failure;
     uint8_t syndrome;
-    /* Of the request at a position: its bytes, or what it reads; what an atomic found. */
+    /* For the request at a position: its bytes, or what it reads; what an atomic found. */
     uint8_t data[MACHINE_ENTRIES][TARGET_MESSAGE_MAX];
     uint64_t original[MACHINE_ENTRIES];
     /* What the peer may access, and what it sent: message i lies in slot i % MACHINE_RECEIVES. */

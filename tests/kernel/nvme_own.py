@@ -54,7 +54,7 @@ class OwnHost:
         return self.finish(self.start(line))
 
     def digest(self, disk, number):
-        """Of what is on the disk in the guest."""
+        """The digest of what is on the disk in the guest."""
         return guest.inside(
             f'dd if={disk} bs=64k count={number // 65536} iflag=direct 2>/dev/null | sha256sum',
             self.name,

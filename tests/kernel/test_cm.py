@@ -230,7 +230,7 @@ def devices_of_ids(host, bound):
 
 
 def own_programs(host, port, server='', client='', command='', module=''):
-    """Those that were built."""
+    """Runs the programs that were built."""
     good = not server or own.cpp_examples(host, say, server, client, port)
     return good & (not command or own.transfers(host, say, command, module))
 

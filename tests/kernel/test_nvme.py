@@ -36,7 +36,7 @@ class KernelTarget:
     """nvmet-rdma of a guest, over a RAM disk; namespace 2 is a null_blk with memory."""
 
     offers = 0
-    # Of RAM disks; ours must be more exact
+    # The refusals of RAM disks; ours must be more exact
     refusals = ['Invalid Field', 'Internal Error', 'SGL Length Invalid']
 
     def __init__(self, name):

@@ -189,7 +189,8 @@ def with_patience(way, own, server, client, port):
     """A client that comes between two listens of perftest's server is refused. And siw gives up
     where its peer's first message is there before it has looked at the reply, as on a busy machine.
     And it tells of a SEND as failed whose peer closes as soon as it has it, which the last message
-    of perftest and fio is: then all was moved (docs/iwarp.md). Those start again, at another port.
+    of perftest and fio is: then all was moved (docs/iwarp.md). Such clients start again, at another
+    port.
     """
     for attempt in range(TRIES):
         said, status = way(own, server, client, port + 100 * attempt)

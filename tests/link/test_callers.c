@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Who gets in, and who makes room, at a door that anyone may call. */
+/* Callers that get in, and those that make room, at a door that anyone may call. */
 #include "link/callers.h"
 
 #include <setjmp.h>

@@ -218,7 +218,8 @@ static void add_number_kinds(void)
     ADD_NUMBERS('k', STATX_BASIC_STATS, 0, STATX__RESERVED, -1);
     ADD_NUMBERS('v', 1, 0, 3, -1);
     ADD_NUMBERS('n', 64, 0, 1, BUFFER_BYTES, INT_MAX, -1);
-    /* Of a mapping: INT_MAX would take away what lies above, the libraries or not, as it comes. */
+    /* The length of a mapping: INT_MAX would take away what lies above, the libraries or not, as it
+     * comes. */
     ADD_NUMBERS('e', 64, 0, 1, BUFFER_BYTES, -1);
     ADD_NUMBERS('N', BUFFER_BYTES, 0, 63, -1);
     ADD_NUMBERS('U', 0, 1, 2, -1); /* what a signal does */

@@ -32,7 +32,7 @@ void telling_handler(int number, siginfo_t *info, void *context);
 void leaving_handler(int number); /* by way_out */
 const char *name_of(handler_fn handler);
 
-/* Of SIGBUS; `masked`: a signal or NONE. */
+/* Sets the action of SIGBUS; `masked`: a signal or NONE. */
 void set_action(handler_fn handler, int flags, int masked);
 void query_action(void);
 

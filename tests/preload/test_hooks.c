@@ -2,7 +2,7 @@
 /*
  * Each interposed libc call against the tree of the loopback device, in a network namespace of our
  * own where that is allowed. Runs with the library preloaded; the calls below are the ordinary ones
- * of libc. Those that list directories are in test_directories.c.
+ * of libc. Calls that list directories are in test_directories.c.
  */
 #include <errno.h>
 #include <fcntl.h>

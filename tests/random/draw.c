@@ -235,8 +235,8 @@ static bool is_clear(const struct draw *draw, const struct lanes *lanes, const s
         return welcome == WELCOME;
     if (welcome == TWO_FAULTS || is_lost_some_time(draw, lanes, welcome))
         return false;
-    /* Who of several is the one to find an SRQ empty is not said, nor whether what is refused has
-     * taken of it. */
+    /* It is not said who of several is the one to find an SRQ empty, nor whether what is refused
+     * has taken of it. */
     if (lanes->to->uses_srq && (welcome == NO_RECEIVE || !admitted))
         return false;
     /* Data of a WRITE whose immediate finds no receive may be there or not. */

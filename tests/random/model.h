@@ -50,7 +50,7 @@ struct model_mw {
     int mr, access;
     uint32_t offset, len_bytes, generation;
     int conn, side; /* through whose QP; type 2 is only for its peer */
-    /* Of this round: whose it is, and whether the owner binds and invalidates it or the peer uses
+    /* For this round: whose it is, and whether the owner binds and invalidates it or the peer uses
      * it. */
     int holder, holder_side;
     bool owners_turn;

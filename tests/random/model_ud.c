@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The reference model of datagrams: IBTA Vol1 9.8.3, 10.2.5, 11.4.1.2. Whatever does not fit is
- * dropped, and nobody is told. */
+/* The reference model of datagrams: IBTA Vol1 9.8.3, 10.2.5, 11.4.1.2. A message that does not fit
+ * is dropped, and nobody is told. */
 #include <string.h>
 
 #include "model_impl.h"

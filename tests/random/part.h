@@ -74,7 +74,7 @@ uint8_t *part_srq_slot(const struct part *part, enum srq srq, uint64_t slot);
 void part_begin(struct part *part);
 void part_finish(struct part *part);
 void part_change(struct part *part);
-/* Of iWARP: by rdma_cm, from INIT on; all ends that connect in this round. */
+/* For iWARP: connects by rdma_cm, from INIT on, all ends that connect in this round. */
 void part_connect(struct part *part);
 /* Posts everything of a round: receives first, on all processes. */
 void part_post(struct part *part);

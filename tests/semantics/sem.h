@@ -63,7 +63,7 @@ struct vu_send rig_send(struct rig *rig, enum ibv_wr_opcode opcode, uint64_t wr_
                         uint32_t len_bytes);
 void rig_recv(struct rig *rig, uint64_t wr_id, uint32_t offset, uint32_t len_bytes);
 void rig_post(struct rig *rig, const struct vu_send *send);
-/* Of "/sys/class/infiniband/DEVICE/ports/1"; `name` below it. */
+/* `port` is "/sys/class/infiniband/DEVICE/ports/1"; `name` is below it. */
 unsigned long long sem_read_counter(const char *port, const char *name);
 /* The same, until it is as wanted: a process that gets no processor for half a second does not tell
  * what it has counted. What it was at last. */

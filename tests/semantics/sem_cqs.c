@@ -169,7 +169,7 @@ static void overrun_a(int sock, int param)
     ex_close(&r);
 }
 
-/* Of three messages the event comes by the period, of four by the count. */
+/* With three messages the event comes by the period, with four by the count. */
 static void moderate_a(int sock, int param)
 {
     (void)param;

@@ -166,7 +166,7 @@ static void ping_b(int sock, int param)
     ping(sock, param, false);
 }
 
-/* Who has polled for a while, and then does something else, is still served. */
+/* A program that has polled for a while, and then does something else, is still served. */
 static void poller_leaves_a(int sock, int param)
 {
     (void)param;

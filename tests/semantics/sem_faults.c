@@ -301,8 +301,8 @@ static void answers_b(int sock, int param)
     rig_close(&rig);
 }
 
-/* Who has been told of a message may end the connection at once. The message has arrived, though
- * its ACK is lost. */
+/* A program that has been told of a message may end the connection at once. The message has
+ * arrived, though its ACK is lost. */
 static void last_ack_a(int sock, int param)
 {
     (void)param;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* sem.h: memory that is taken away: B makes the file of its region shorter, or A that of its own.
- * Whoever executes a request on it lives, whatever it does with signals, and A is told of an error.
+ * The process that executes a request on it lives, whatever it does with signals, and A is told of
+ * an error.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -452,7 +453,7 @@ static void let_find(void)
         sched_yield();
 }
 
-/* Who looks at the second page has looked at the first one. */
+/* A reader of the second page has looked at the first one. */
 static void on_second_page(int number)
 {
     (void)number;

@@ -161,8 +161,8 @@ static void adders_b(int sock, int param)
     adders(sock, true);
 }
 
-/* Who has both queues on one CQ finds the SEND there before the reply to it, however late it polls:
- * the peer had acknowledged it when its program saw it. */
+/* A program with both queues on one CQ finds the SEND there before the reply to it, however late it
+ * polls: the peer had acknowledged it when its program saw it. */
 static void reply_a(int sock, int param)
 {
     struct rig rig;

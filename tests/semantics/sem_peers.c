@@ -453,7 +453,8 @@ static void one_send_b(int sock)
     rig_close(&rig);
 }
 
-/* They are in nobody's way: over packets they get some that are for others. Of several, most. */
+/* They are in nobody's way: over packets they get some that are for others. Several of them get
+ * most. */
 static void neighbours_a(int sock, int count)
 {
     pid_t pids[NEIGHBOURS_MAX];

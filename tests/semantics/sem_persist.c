@@ -84,7 +84,7 @@ static void close_file_side(struct file_side *side)
     rig_close(&side->rig);
 }
 
-/* Of the mapping at `at`: how much is not on disk yet, in KiB. */
+/* The part of the mapping at `at` that is not on disk yet, in KiB. */
 static unsigned long dirty_kib(const uint8_t *at)
 {
     unsigned long start, kib, sum = 0;

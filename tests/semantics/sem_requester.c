@@ -123,7 +123,7 @@ static void depth_b(int sock, int param)
     rig_close(&rig);
 }
 
-/* Of a failed completion wr_id, status and qp_num count (11.4.2.1): also of flushed ones, of both
+/* In a failed completion wr_id, status and qp_num count (11.4.2.1): also in flushed ones, of both
  * queues, where QPs share a CQ. */
 static void names_a(int sock, int param)
 {

@@ -135,7 +135,8 @@ static void flood_b(int sock, int param)
 /* A process that is there and does not let the sender in is waited for so long (docs/direct.md). */
 enum { LET_IN_MS = 5000 };
 
-/* Who is there but gets no processor to let the sender in, for longer than any handshake takes. */
+/* The receiver is there but gets no processor to let the sender in, for longer than any handshake
+ * takes. */
 static void slow_a(int sock, int param)
 {
     (void)param;

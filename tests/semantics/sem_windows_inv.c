@@ -184,7 +184,7 @@ static void trace_b(int sock, int param)
     rig_close(&rig);
 }
 
-/* Each combination of faults, and what both sides are told: it is the same on every link. Of a
+/* Each combination of faults, and what both sides are told: it is the same on every link. For a
  * message of many packets a wire knows the length when its first ones are placed already, so there
  * the two faults of the receive are not combined. PLAIN: a SEND that invalidates nothing. */
 enum fault {

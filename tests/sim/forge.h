@@ -40,7 +40,7 @@ struct forge {
 /* For connections that are not there yet: draws what, who and when. */
 struct forge *forge_open(struct connection *conn);
 void forge_close(struct forge *forge);
-/* Of the end that forges: struct sw_sim_iwarp_config. */
+/* Called for the end that forges: struct sw_sim_iwarp_config. */
 uint32_t forge_out(struct sw_sim_iwarp *end, uint8_t *bytes, uint32_t len);
 /* What both sides think of it. */
 void forge_check(const struct forge *forge);

@@ -120,7 +120,7 @@ static void draw_write(struct world *w, struct side *side, struct op *op, uint32
         (struct message){.has_imm = true, .len_bytes = len, .imm = op->request.imm_or_key};
 }
 
-/* Of bytes that never change, or that WRITEs before it have brought. */
+/* Draws a READ of bytes that never change, or that WRITEs before it have brought. */
 static void draw_read(struct world *w, struct side *side, struct op *op, uint32_t index,
                       uint32_t written)
 {

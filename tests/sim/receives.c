@@ -275,7 +275,7 @@ static void make_world(struct world *w, const struct trial *t, uint64_t seed)
         connect_roce(w, t);
 }
 
-/* Of a region, of another queue pair's window, or of nothing. */
+/* A key of a region, of another queue pair's window, or of nothing. */
 static uint32_t draw_wrong_key(struct world *w)
 {
     struct sw_sim_host *host = &w->hosts[B];

@@ -72,7 +72,7 @@ static uint32_t write_empty(const struct forge *f, uint8_t *at)
     return write_tagged(at, SW_RDMAP_WRITE, unknown_key(f), draw_below(f, UINT32_MAX), 0);
 }
 
-/* Of segments that are as they must be and ask for what they may not: as the first message they are
+/* These segments are as they must be and ask for what they may not: as the first message they are
  * refused for that. */
 static void told_of_message(struct forge *f, uint16_t cause, uint8_t rtr)
 {

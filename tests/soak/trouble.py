@@ -113,7 +113,7 @@ def restart_network(world, chance):
 
 
 def fill_disk(world, chance):
-    """Whoever writes to the full file system fails, and nobody else."""
+    """A program that writes to the full file system fails, and nobody else."""
     filler = os.path.join(world.disk, 'filler')
     with open(filler, 'wb') as file:
         left = os.statvfs(world.disk)

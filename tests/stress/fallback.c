@@ -49,7 +49,7 @@ struct side {
     struct vu_key key;
 };
 
-/* Of all the processes of this host. */
+/* The fallbacks of all the processes of this host. */
 static unsigned long count_fallbacks(const struct vu_dev *dev)
 {
     char path[256];

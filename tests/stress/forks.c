@@ -234,7 +234,7 @@ static void dies_b(int sock, void *arg)
         VU_EQ(vu_poll(end.ep.scq, &wc, 1, GONE_MS), 1);
         VU_CHECK(vu_now_ms() - start < GONE_MS, "the death is hidden by a child");
     } while (wc.status == IBV_WC_SUCCESS);
-    /* Who sends late finds a queue pair that the death has ended meanwhile. */
+    /* A sender that is late finds a queue pair that the death has ended meanwhile. */
     const bool late = vu_now_ms() - start >= GRACE_MS;
     VU_CHECK(wc.status == IBV_WC_RETRY_EXC_ERR || (late && wc.status == IBV_WC_WR_FLUSH_ERR),
              "the WRITE ended with %s", ibv_wc_status_str(wc.status));

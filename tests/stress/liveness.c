@@ -55,7 +55,7 @@ static void here_goes_on(struct side *side)
     traffic_release(&traffic);
 }
 
-/* Of the oldest request; or of a receive, whose completion may be looked at first. */
+/* The end of the oldest request; or of a receive, whose completion may be looked at first. */
 static void check_end(const struct traffic *traffic)
 {
     VU_CHECK(traffic->failed == IBV_WC_RETRY_EXC_ERR || traffic->failed == IBV_WC_WR_FLUSH_ERR,
@@ -175,8 +175,8 @@ static void here_is_cut_off(struct side *side)
     check_end(&traffic);
 }
 
-/* Those that wait send one message first, which asks for long: until a peer has been heard of, no
- * line stands that tells whether it lives, and it may get no processor. */
+/* Scenarios that wait send one message first, which asks for long: until a peer has been heard of,
+ * no line stands that tells whether it lives, and it may get no processor. */
 static const struct scenario scenarios[] = {
     {"stop", here_goes_on, there_traffic, SIGSTOP, 14, 7, NULL, PLAIN},
     {"stop_impatient", here_goes_on, there_answers, SIGSTOP, 8, 1, NULL, PLAIN},
@@ -326,7 +326,8 @@ int main(int argc, char **argv)
 {
     pid_t pids[SCENARIOS] = {0};
     int result = 0;
-    /* Who is stopped takes along what comes to its share of the host's port: not that of others. */
+    /* A stopped process takes along what comes to its share of the host's port: not that of
+     * others. */
     if (side_is_by_packets() && !getenv("VU_HOSTS") && !namespace_own_network())
         puts("in the network of all, where other tests had better not run meanwhile");
     for (size_t i = 0; i < SCENARIOS; i++)

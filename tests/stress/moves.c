@@ -4,7 +4,7 @@
  * The owner has a region of more pieces than peers can map, so that its last piece, the largest, is
  * private memory reached by system calls. The other side writes there without a pause. Meanwhile
  * the owner registers and deregisters a region over just this piece, so that its pages move there
- * and back. Whatever was acknowledged must be there: the writer reads it back and compares.
+ * and back. Acknowledged bytes must be there: the writer reads them back and compares.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Ports for tests that run beside each other in one network: no two have the same at a time.
 
-Who has a port has an abstract socket with its number in the name. It is gone with the process, so
-nothing is left of a test that was killed. Another network has names of its own, as it has ports of
-its own.
+The owner of a port has an abstract socket with its number in the name. It is gone with the process,
+so nothing is left of a test that was killed. Another network has names of its own, as it has ports
+of its own.
 """
 import random
 import socket

@@ -232,7 +232,7 @@ static void pair__deferred_packets_on_a_bad_path(void **state)
     assert_true(deferred > 1000);
 }
 
-/* Whatever is lost, all before a request that is refused ends well, and that one with the reason.
+/* All requests before one that is refused end well, whatever is lost, and that one with the reason.
  */
 static void run_refused(bool selective, uint64_t seed)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The requester's rules: docs/transport.md says which line of the specification each one shows.
- * Those of READs and atomics are in test_requester_reads.c, those of time in
+ * Rules of READs and atomics are in test_requester_reads.c, those of time in
  * test_requester_timers.c. */
 #include "transport/rig.h"
 
@@ -61,7 +61,7 @@ static void requester__opcodes_of_a_send(void **state)
     rig_sends(&rig, 0x16, 106);
 }
 
-/* Of one length, so that they can leave together. */
+/* WRITEs of one length, so that they can leave together. */
 static void requester__long_writes_to_our_own_are_split(void **state)
 {
     (void)state;

@@ -209,7 +209,8 @@ static void requester__a_plain_peer_has_the_time_of_hardware(void **state)
     assert_true(sw_retry_timer_ns(&rig.r.retry) == 4096ull << 11); /* never longer than that */
 }
 
-/* Whose answer it was that came cannot be told, and the next packet would be sent too early again.
+/* It cannot be told whose answer it was that came, and the next packet would be sent too early
+ * again.
  */
 static void requester__the_timer_stays_long_until_something_is_measured(void **state)
 {

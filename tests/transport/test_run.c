@@ -438,7 +438,7 @@ static void run__each_only_is_a_message(void **state)
     assert_int_equal(rig.p.counts.packets, 6);
 }
 
-/* Whatever is not plain is for admit() to say. */
+/* A packet that is not plain is for admit() to judge. */
 static void run__is_taken_when_nothing_disturbs(void **state)
 {
     (void)state;

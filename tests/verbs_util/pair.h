@@ -89,7 +89,7 @@ struct vu_ep_attr {              /* zero: default */
     struct ibv_cq *send_cq, *recv_cq; /* shared with others instead of own ones */
 };
 
-/* Of an iWARP device's queue pair. */
+/* The connection of an iWARP device's queue pair. */
 struct vu_cm {
     struct rdma_event_channel *events; /* NULL: not connected */
     struct rdma_cm_id *listener, *id;

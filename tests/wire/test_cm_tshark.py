@@ -28,7 +28,7 @@ def column(field):
 
 
 def number(text):
-    """Of tshark's ways to write one: 0x10, 17, True, or a GUID 01:02:..."""
+    """Reads a number of tshark's: 0x10, 17, True, or a GUID 01:02:.."""
     text = text.split(',')[0]
     if text in ('True', 'False'):
         return int(text == 'True')

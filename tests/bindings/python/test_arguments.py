@@ -98,7 +98,7 @@ class Changing(unittest.TestCase):
 
 
 class Named(unittest.TestCase):
-    """Whatever may be left out has a name."""
+    """An argument that may be left out has a name."""
 
     def test_listening__of_each_address(self):
         with sidewire.Agent() as none, sidewire.Agent('127.0.0.1') as one:

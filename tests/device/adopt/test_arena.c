@@ -107,7 +107,7 @@ static void leave__frees_what_is_unmapped(void **state)
     munmap(other, 64 * PAGE);
 }
 
-/* Who gets the file gets all that is in it. */
+/* A process that gets the file gets all that is in it. */
 static void classes__do_not_share(void **state)
 {
     (void)state;

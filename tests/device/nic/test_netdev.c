@@ -339,8 +339,7 @@ static void netdev_refresh__tells_of_an_interface_that_was_replaced(void **state
     assert_int_equal(event_count(nic, SW_NETDEV_GONE), 1);
 }
 
-/* Whoever was bound to the one before is told apart by its number, before and after its end is told
- * of. */
+/* A user of the one before is told apart by its number, before and after its end is told of. */
 static void netdev_is_interface__is_not_the_one_before(void **state)
 {
     (void)state;

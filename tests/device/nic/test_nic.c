@@ -28,7 +28,7 @@ static void sw_nic_start__once(void **state)
     assert_int_equal(header->pid, getpid());
 }
 
-/* Who gets the tables' descriptor can neither write nor shrink them. */
+/* A process that gets the tables' descriptor can neither write nor shrink them. */
 static void sw_nic_start__tables_are_sealed(void **state)
 {
     (void)state;
@@ -104,7 +104,7 @@ static void sw_nic_fork__the_child_has_a_nic_of_its_own(void **state)
     assert_int_equal(rig_log.fork_prepares, 1);
     assert_int_equal(rig_log.fork_parents, 1);
     assert_int_equal(rig_log.forks, 0);
-    /* Whatever the child did, the parent's tables are as they were. */
+    /* The parent's tables are as they were, whatever the child did. */
     assert_int_equal(atomic_load(&parents_qp->pub->bind_word), word);
     assert_int_equal(sw_nic.pub->header.pid, getpid());
     assert_int_not_equal(atomic_load(&sw_nic.pub->mrs[parents_mr->index].key_word), 0);

@@ -205,7 +205,8 @@ static void sw_cq_req_notify__solicited(void **state)
     assert_int_equal(rig_log.notified, 3);
 }
 
-/* Who has armed it and finds nothing sleeps: what other hosts send next has to wake him. */
+/* A thread that has armed it and finds nothing sleeps: what other hosts send next has to wake
+ * it. */
 static void sw_cq_poll__has_the_link_mind_an_armed_queue(void **state)
 {
     struct rig *rig = *state;

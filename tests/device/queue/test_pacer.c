@@ -35,7 +35,7 @@ static void sw_pacer_allows__fills_at_the_rate(void **state)
     assert_int_equal(sw_pacer_allows(&pacer, NOW + 100000, 100), 100);
     assert_int_equal(sw_pacer_allows(&pacer, NOW + 100000, 101), 0);
     assert_int_equal(sw_pacer_allows(&pacer, NOW + 99999, 100), 0);
-    /* Of a longer message whole packets. */
+    /* A longer message leaves in whole packets. */
     assert_int_equal(sw_pacer_allows(&pacer, NOW + 1023999, 1u << 20), 0);
     assert_int_equal(sw_pacer_allows(&pacer, NOW + 2047999, 1u << 20), 1024);
     assert_int_equal(sw_pacer_allows(&pacer, NOW + 2048000, 1u << 20), 2048);

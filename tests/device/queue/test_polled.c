@@ -100,7 +100,7 @@ static void sw_polled_look__around(void **state)
     assert_int_equal(look(10 * US, 10), SW_POLLER_PERHAPS);
 }
 
-/* Who has armed a completion queue is about to sleep, however often it has polled. */
+/* A thread that has armed a completion queue is about to sleep, however often it has polled. */
 static void sw_qp_poller__of_its_queues(void **state)
 {
     struct rig *rig = *state;

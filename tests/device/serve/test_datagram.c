@@ -180,7 +180,7 @@ static void sw_datagram_batch_deliver__as_one_by_one(void **state)
     sw_mr_dereg(mr);
 }
 
-/* Who posts to the queue pair gets its turn, and nothing is locked afterwards. */
+/* A thread that posts to the queue pair gets its turn, and nothing is locked afterwards. */
 static void sw_datagram_batch_deliver__bounds(void **state)
 {
     struct rig *rig = *state;

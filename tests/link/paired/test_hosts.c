@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-/* Of a network of its own for each test, as what is known stays. */
+/* A host in a network of its own for each test, as what is known stays. */
 static struct in6_addr host(uint8_t network, uint32_t number)
 {
     struct in6_addr address = {.s6_addr = {[10] = 0xff, [11] = 0xff, [12] = network}};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Who receives: the program that polls, or the engine. */
+/* The choice of the receiver: the program that polls, or the engine. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

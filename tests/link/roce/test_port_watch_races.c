@@ -113,7 +113,7 @@ static int choose_way(int count)
     return path[depth++].chosen;
 }
 
-/* Who goes on: the current one first, if it can. */
+/* Chooses the actor that goes on: the current one first, if it can. */
 static void pass_on(void)
 {
     int able[ACTORS_MAX], count = 0;

@@ -155,7 +155,7 @@ static pid_t answer_looks(const struct stand_in *in, int lock)
     _exit(0);
 }
 
-/* Of mover_served_open() where the file of /proc is that; 1: this cannot be had here. */
+/* The result of mover_served_open() where the file of /proc is that; 1: this cannot be had here. */
 static int serve_behind(const struct stand_in *in)
 {
     int code = -EIO, answer[2];

@@ -316,8 +316,8 @@ static void listen__backlog(void **state)
     assert_true(keeps);
 }
 
-/* An ID whose program has not accepted yet has no uid, so nothing is told of it. Who accepts then
- * is told that nobody is there. */
+/* An ID whose program has not accepted yet has no uid, so nothing is told of it. A program that
+ * accepts then is told that nobody is there. */
 static void request__withdrawn_before_it_is_accepted(void **state)
 {
     (void)state;

@@ -21,7 +21,7 @@
 
 static int fd;
 
-/* Whoever opens the device finds all interfaces that are there. */
+/* A program that opens the device finds all interfaces that are there. */
 static int add_interface(void **state)
 {
     (void)state;

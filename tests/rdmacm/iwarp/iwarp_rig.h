@@ -42,7 +42,7 @@ struct connection {
     struct end active, passive;
 };
 
-/* Of this process with itself; the listener is there. */
+/* Connects this process with itself; the listener is there. */
 void make_connection(struct connection *c, const char *host, const char *device);
 void end_connection(struct connection *c);
 

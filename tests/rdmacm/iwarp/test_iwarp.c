@@ -47,7 +47,7 @@ static void read_closed(int peer)
     assert_true(recv(peer, &byte, 1, 0) <= 0);
 }
 
-/* Of a request: its revision, and how much follows. */
+/* Reads a request: its revision, and how much follows. */
 static uint16_t read_request(int peer, uint8_t *revision)
 {
     uint8_t head[START_BYTES], rest[512];

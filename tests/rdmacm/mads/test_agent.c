@@ -169,7 +169,8 @@ static void sw_agent_send__a_stranger_speaks_for_this_host_alone(void **state)
     member_stop(&client);
 }
 
-/* Who connects and proves nothing is sent away where others would be in want of descriptors. */
+/* A caller that connects and proves nothing is sent away where others would be in want of
+ * descriptors. */
 static void sw_local_open__bounds_those_who_prove_nothing(void **state)
 {
     (void)state;
@@ -318,7 +319,7 @@ static void sw_agent_send__to_the_listener_by_packets_to_a_stranger(void **state
     unsetenv("SIDEWIRE_LINK");
 }
 
-/* Who listens next gets it. */
+/* The next listener gets it. */
 static void sw_agent_send__to_the_next_listener(void **state)
 {
     (void)state;

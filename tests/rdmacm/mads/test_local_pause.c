@@ -40,7 +40,7 @@ static void set_descriptors(rlim_t most)
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
 }
 
-/* Of the one process that this network has. */
+/* Finds the socket of the one process that this network has. */
 static socklen_t find_process(struct sockaddr_un *out)
 {
     char line[256], *name = NULL;

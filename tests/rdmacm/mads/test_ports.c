@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Who may have a port, within a process and between processes. */
+/* The owners of ports, within a process and between processes. */
 #include <errno.h>
 #include <unistd.h>
 

@@ -65,7 +65,7 @@ static void sw_carried_decode__refuses_other_lengths(void **state)
     assert_false(is_taken(make_datagram(SW_CARRIED_PACKET_MAX, UD_SEND_ONLY) + 1));
 }
 
-/* Of a connected queue pair, whose packets prove themselves by what TCP does not show. */
+/* A connected queue pair's packets are refused: they prove themselves by what TCP does not show. */
 static void sw_carried_decode__takes_datagrams_alone(void **state)
 {
     (void)state;

@@ -90,7 +90,7 @@ static void sw_record_reserve__several_records_at_the_end(void **state)
     free_side(side);
 }
 
-/* Whatever a hostile peer says it has read, what comes is inside the ring. */
+/* Records stay inside the ring, whatever a hostile peer says it has read. */
 static void sw_record_reserve__absurd_positions(void **state)
 {
     (void)state;

@@ -13,7 +13,7 @@ enum { FDS = 4 };
 
 _Static_assert(sizeof(struct sw_message) == 40, "the size is part of the protocol");
 
-/* Of the process that is played; nobody else has it meanwhile. */
+/* The slot of the process that is played; nobody else has it meanwhile. */
 extern uint32_t played_slot;
 
 struct owner {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Who is proven to be trusted. Each case is a child that has become what the case is about, and
- * runs its end of the proof against the other end here. */
+/* The processes that are proven to be trusted. Each case is a child that has become what the case
+ * is about, and runs its end of the proof against the other end here. */
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <poll.h>

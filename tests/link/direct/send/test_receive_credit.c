@@ -159,7 +159,7 @@ static void count_woken(struct sw_qp *qp)
     woken++;
 }
 
-/* Whoever waits is rung once for what he waits for, and not before it is there. */
+/* A sender that waits is rung once for what it waits for, and not before it is there. */
 static void sw_qp_post_recv__wakes_who_waits_for_it(void **state)
 {
     struct rig *rig = *state;

@@ -238,7 +238,7 @@ static void sw_serve_together__bounds_of_the_queue_pair(void **state)
     expect(rig, 5);
 }
 
-/* Of two records each: 48 bytes in the first. */
+/* Messages of two records each: 48 bytes in the first. */
 static void sw_serve_together__messages_of_two_records(void **state)
 {
     enum { BYTES = 64, FIRST = SW_INLINE_FIRST };

@@ -247,7 +247,7 @@ static void excuse__ends_with_an_answer_that_takes_a_few_round_trips(void **stat
     assert_false(sw_liveness_is_excused(&l, now_ns));
 }
 
-/* Who has no processor answers questions late, too. */
+/* A process without a processor answers questions late, too. */
 static void meeting__lasts_for_a_while_before_the_first_connection(void **state)
 {
     (void)state;
@@ -316,7 +316,7 @@ static void reached__is_as_good_as_standing(void **state)
     assert_int_equal(take(SW_LIVENESS_REFUSED), SW_LIVENESS_BURY);
 }
 
-/* Who calls waits for the proof, from a process that may be starved. */
+/* A caller waits for the proof, from a process that may be starved. */
 static void check__is_no_shorter_for_a_port_that_is_taken(void **state)
 {
     (void)state;

@@ -274,8 +274,8 @@ static uint32_t check_ids(const uint8_t *ip, ssize_t len, const struct sw_icrc_f
     return count;
 }
 
-/* All that was captured. Returns the packets; adds the messages that are numbered. Those of a ring
- * show what is in their rooms by now. */
+/* All that was captured. Returns the packets; adds the messages that are numbered. Messages of a
+ * ring show what is in their rooms by now. */
 static uint32_t check_captured(int fd, const struct sw_icrc_flow *flow, uint32_t *numbered)
 {
     static uint8_t bytes[1 << 17];

@@ -65,7 +65,7 @@ static void what_waits_prevents_it(void **state)
     assert_false(sw_rx_lone_may_begin(&lone, now_ns));
 }
 
-/* Of some packets each two milliseconds. */
+/* It looks at some packets each two milliseconds. */
 static void looks_for_marks(void **state)
 {
     (void)state;

@@ -372,7 +372,7 @@ static int count_descriptors(void)
     return count;
 }
 
-/* Whoever sends some would use up those that the process may have: another user, too. */
+/* A sender of some, also of another user, would use up those that the process may have. */
 static void sw_port_receive__takes_no_descriptors(void **state)
 {
     struct pair *pair = *state;
@@ -417,7 +417,7 @@ static void sw_port_tidy__keeps_a_socket_with_something_in_it(void **state)
     assert_int_equal(pair->two.rx_socket_count, rx_sockets - 1);
 }
 
-/* Who tidies may have looked at the clock before the packet came. */
+/* The thread that tidies may have looked at the clock before the packet came. */
 static void sw_port_tidy__keeps_a_socket_that_was_just_heard(void **state)
 {
     struct pair *pair = *state;

@@ -94,7 +94,7 @@ static void leave__each_time_that_it_rides(void **state)
     }
 }
 
-/* Of requests that the program has answered each time within a moment. */
+/* The program answers requests, each time within a moment. */
 static void answer(uint32_t times, uint64_t *now_ns)
 {
     for (uint32_t i = 0; i < times; i++) {

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""Whom `target add` and `status` speak to, and where a target has its socket: in a folder of its
-own user. What is in their way is said by name.
+"""The targets that `target add` and `status` speak to, and the place of a target's socket: in a
+folder of its own user. What is in their way is said by name.
 
 usage: test_control.py SIDEWIRE
 """

@@ -155,7 +155,7 @@ static void arguments__are_checked(void **state)
     const struct sw_nvme_resv resv = {.key = OWN};
     io.bytes = 63;
     assert_int_equal(sw_nvme_resv_report(queue, &io), SW_NVME_INVALID);
-    /* Of what is said of `bytes` keys take nothing: they are as long as they are. */
+    /* Keys take nothing of what `bytes` says: they are as long as they are. */
     io.data = (uint8_t *)sw_nvme_mem_data(mem) + BYTES - 15;
     assert_int_equal(sw_nvme_resv_register(queue, &io, &resv), SW_NVME_NOT_REGISTERED);
     io.mem = NULL;

@@ -303,7 +303,7 @@ static void check_status(pid_t pid, int status)
     give_up(pid == target_pid ? "the target" : "the peer", text);
 }
 
-/* Those that have ended, and those whose time has come. */
+/* Notes the hosts that have ended, and kills those whose time has come. */
 static void see_to_hosts(uint64_t now_ns)
 {
     int status;

@@ -291,7 +291,7 @@ static struct nvf_sqe say_any(struct hostile *host, unsigned n)
     return sqe;
 }
 
-/* Of 64 bytes and data, if not less or more. */
+/* Sends a capsule of 64 bytes and data, if not less or more. */
 static void send_capsule(struct hostile *host, unsigned n, const struct nvf_sqe *sqe)
 {
     const uint32_t at = BUFFER_BYTES - (1 << 19) + host->sent[n] % DEPTH * CAPSULE_MAX;

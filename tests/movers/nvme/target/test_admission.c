@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Who gets a controller, and the number of a queue: hosts that have yet to prove themselves beside
- * those that have. */
+/* The hosts that get a controller, and the number of a queue: hosts that have yet to prove
+ * themselves beside those that have. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -79,7 +79,7 @@ static int cut_count(int count)
     return cut;
 }
 
-/* Whoever knows the name of a host with a secret may connect in it: a few times. */
+/* Anybody who knows the name of a host with a secret may connect in it: a few times. */
 static void unproven__the_oldest_of_an_address_makes_room(void **state)
 {
     (void)state;

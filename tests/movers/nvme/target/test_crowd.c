@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Who gets a connection, and who goes for it. */
+/* Guests that get a connection, and those that go for it. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <setjmp.h>

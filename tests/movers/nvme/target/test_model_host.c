@@ -18,7 +18,7 @@ bool holds, holds_answers, slices_wait;
 struct nvt_request *fetching, *answering;
 
 enum { HISTORY = 8, REQUESTS_MAX = 128, PLACES = 32 };
-/* Those without an answer: of a connection that has ended, nobody else frees them. */
+/* Requests without an answer: once their connection has ended, nobody else frees them. */
 static struct nvt_request *requests[REQUESTS_MAX];
 static struct nvf_cqe history[HISTORY];
 struct nvt_port *port;

@@ -24,7 +24,7 @@ extern struct nvt_request *fetching, *answering;
 /* A target with a subsystem, which has a namespace in memory; no host is connected. */
 int setup(void **state);
 int teardown(void **state);
-/* Those of a connection that has ended. */
+/* Frees those of a connection that has ended. */
 void free_unanswered(void);
 
 void add_ram(uint64_t bytes);
@@ -33,7 +33,7 @@ void make_queue_from(struct nvt_queue *queue, uint16_t qid, const char *address)
 /* Says a command; the status of its response, or WAITS. */
 uint16_t say_with(struct nvt_queue *queue, const struct nvf_sqe *sqe, uint32_t data_bytes);
 uint16_t say(struct nvt_queue *queue, const struct nvf_sqe *sqe);
-/* Of the response `ago` responses before the last. */
+/* The status of the response `ago` responses before the last. */
 uint16_t status_before(int ago);
 struct nvf_sqe command(uint8_t opcode, uint32_t nsid, uint64_t addr, uint32_t len_bytes);
 struct nvf_sqe transfer(uint8_t opcode, uint64_t first, uint16_t count, uint64_t addr);

@@ -40,7 +40,7 @@ class Session:
         return text
 
     def report(self, number, holder, rtype, hosts):
-        """Who is registered, and who of them holds the reservation."""
+        """Checks who is registered, and who of them holds the reservation."""
         told = json.loads(self.run(number, 'resv-report -o json'))
         found = {one['hostid']: (int(one['rkey'], 0), one['rcsts']) for one in told['regctlext']}
         right = (

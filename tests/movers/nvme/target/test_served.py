@@ -250,7 +250,7 @@ def busy(sidewire, path):
 
 
 def states(pid, count):
-    """Of its first thread: how often it was found asleep."""
+    """How often its first thread was found asleep."""
     asleep = 0
     for _ in range(count):
         with open(f'/proc/{pid}/stat', encoding='ascii') as stat:

@@ -134,7 +134,7 @@ static void give_again(struct nvt_job *job)
     give_all("b");
 }
 
-/* Who is served and at once comes again does not keep others from their second turn. */
+/* An owner that is served and at once comes again does not keep others from their second turn. */
 static void give__who_comes_again_is_behind(void **state)
 {
     (void)state;

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-/* Of bytes seed, seed + 7, ...: made with Python's base64 and zlib. */
+/* Secrets of bytes seed, seed + 7, ...: made with Python's base64 and zlib. */
 static const char *const secrets[] = {
     "DHHC-1:00:AQgPFh0kKzI5QEdOVVxjanF4f4aNlJuiqbC3vsXM09pl1OOC:",
     "DHHC-1:01:AgkQFx4lLDM6QUhPVl1ka3J5gIeOlZyjqrG4v8bN1Nuz7TWq:",

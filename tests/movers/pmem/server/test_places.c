@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Who may have the server's places: callers who say nothing, and too many of one address. */
+/* Callers for the server's places: those who say nothing, and too many of one address. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -120,7 +120,7 @@ static void silent__make_room_for_others(void **state)
     pms_server_end(&world.server);
 }
 
-/* Those that are silent are too young to be let go: who comes then is not turned away for good. */
+/* Silent callers are too young to be let go: one that comes then is not turned away for good. */
 static void silent__make_others_wait_a_little(void **state)
 {
     (void)state;
@@ -183,7 +183,7 @@ static void silent__leave_after_a_while(void **state)
     struct rdma_cm_id *id = call_silently();
     struct pollfd fd = {.fd = id->channel->fd, .events = POLLIN};
     assert_int_equal(poll(&fd, 1, PATIENCE_MS), 1);
-    /* Who has asked something stays. */
+    /* A client that has asked something stays. */
     sw_pmem_poll(pmem);
     assert_int_equal(sw_pmem_session(pmem), 1);
     assert_int_equal(sw_pmem_state_of(pmem), SW_PMEM_LIVE);

@@ -5,7 +5,7 @@
 
 #include "transfer/core/flow.h"
 
-/* Plans of so many requests each. Those with even numbers have room for sums, if any has. */
+/* Plans of so many requests each. Plans with even numbers have room for sums, if any has. */
 static inline int tasks_make_plans(struct xfc_plan *plans, int count, uint32_t requests,
                                    bool has_sums)
 {

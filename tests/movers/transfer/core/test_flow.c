@@ -252,7 +252,7 @@ static void step(struct world *w)
     }
 }
 
-/* Whatever comes: no task ends with entries in the ring, windows hold, and all end at last. */
+/* Random steps: no task ends with entries in the ring, windows hold, and all end at last. */
 static void flow__random_steps_end(void **state)
 {
     struct world *w = *state;

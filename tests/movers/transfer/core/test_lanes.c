@@ -54,7 +54,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* So many requests of 1000 bytes, each a block. Those with even numbers may have sums. */
+/* So many requests of 1000 bytes, each a block. Requests with even numbers may have sums. */
 static struct xfc_task *post(struct world *w, int which, uint32_t requests, bool has_notice,
                              bool has_sums)
 {
@@ -300,7 +300,7 @@ static void sums__one_that_differs_fails_when_all_are_known(void **state)
 
 /* ---- random steps ---- */
 
-/* The peer takes what is confirmed. Of a lane that was lost nothing may matter any more. */
+/* The peer takes what is confirmed. Nothing of a lane that was lost may matter any more. */
 static void take_message(struct world *w, const struct xfc_step *step)
 {
     struct xfc_out out;

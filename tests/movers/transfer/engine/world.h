@@ -32,11 +32,11 @@ struct world {
 
 /* Fails with its text. */
 void must(enum sw_xfer_status status);
-/* Of memory of the side that is reached. */
+/* Leases memory of the side that is reached. */
 struct sw_xfer_lease *grant(struct world *w, struct sw_xfer_lease_options options);
 /* Whether the devices are: then a window is of one rail, and a lease of several is none. */
 bool is_iwarp(void);
-/* Of w->lease. */
+/* Makes the card of w->lease. */
 void make_card(struct world *w);
 void poll_both(struct world *w);
 /* Until it is live or gone. */
