@@ -7,8 +7,7 @@
 
 #include <cmocka.h>
 
-/* The authors' test vector of 16 bytes: 00 01 .. 0f with the key 00 01 .. 0f. 0f with the key 00 01
- * .. 0f. */
+/* The authors' test vector of 16 bytes: 00 01 .. 0f with the key 00 01 .. 0f. */
 static void siphash__is_that_of_its_authors(void **state)
 {
     (void)state;

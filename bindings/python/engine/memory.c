@@ -196,7 +196,7 @@ static PyObject *get_kind(PyObject *self, void *none)
 }
 
 static PyGetSetDef members[] = {
-    {"address", memory_get_address, NULL, "Of its first byte.", NULL},
+    {"address", memory_get_address, NULL, "Address of its first byte.", NULL},
     {"readonly", get_readonly, NULL, "Whether it must not be written.", NULL},
     {"kind", get_kind, NULL, "host, file, dmabuf or cuda.", NULL},
     {0},

@@ -209,7 +209,7 @@ static PyGetSetDef members[] = {
     {"state", peer_get_state, NULL, "connecting, live or gone.", NULL},
     {"rails", get_rails, NULL,
      "The ways to it: dicts of address, is_up, connections (so far), bytes.", NULL},
-    {"agent", peer_get_agent, NULL, "Whose peer it is.", NULL},
+    {"agent", peer_get_agent, NULL, "The agent that it is a peer of.", NULL},
     {0},
 };
 

@@ -251,7 +251,7 @@ static PyObject *transfer_get_agent(PyObject *self, void *none)
 
 static PyGetSetDef members[] = {
     {"state", transfer_get_state, NULL, "prepared, posted, done, failed or cancelled.", NULL},
-    {"agent", transfer_get_agent, NULL, "Whose transfer it is.", NULL},
+    {"agent", transfer_get_agent, NULL, "The agent that it is a transfer of.", NULL},
     {0},
 };
 

@@ -43,7 +43,7 @@ struct row {
 };
 
 static const struct argp_option options[] = {
-    {"bytes", 'b', "BYTES", 0, "Of one transfer (the region, 64M at most)", 1},
+    {"bytes", 'b', "BYTES", 0, "Size of one transfer (the region, 64M at most)", 1},
     {"blocks", 'n', "COUNT", 0, "One row: so many blocks of together --bytes", 1},
     {"size", KEY_SIZE, "BYTES", 0, "One row: blocks of this size", 1},
     {"operation", KEY_OP, "OP", 0, "write or read (write)", 1},
