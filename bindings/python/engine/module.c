@@ -50,7 +50,7 @@ static PyObject *make_class(PyObject *module, const char *name, PyObject *base, 
     return made;
 }
 
-bool py_exceptions_make(PyObject *module)
+static bool make_exceptions(PyObject *module)
 {
     error_class = make_class(module, "Error", PyExc_Exception, NULL);
     for (int i = 0; error_class && i < EXCEPTIONS; i++) {
@@ -162,7 +162,7 @@ PyMODINIT_FUNC PyInit__engine(void)
 {
     PyObject *module = PyModule_Create(&definition);
     py_watch_forks();
-    if (module && py_exceptions_make(module) && py_notice_make_type(module) &&
+    if (module && make_exceptions(module) && py_notice_make_type(module) &&
         add_type(module, "Agent", &py_agent_spec, &py_agent_type) &&
         add_type(module, "Memory", &py_memory_spec, &py_memory_type) &&
         add_type(module, "Lease", &py_lease_spec, &py_lease_type) &&

@@ -112,7 +112,6 @@ void py_free(void *object);
 PyObject *py_call(const char *module, const char *name, PyObject *arg);
 /* Sets the exception of that status; NULL always. */
 PyObject *py_raise(enum sw_xfer_status status, const char *text);
-bool py_exceptions_make(PyObject *module);
 bool py_notice_make_type(PyObject *module);
 
 /* ---- stay.c ---- */

@@ -58,13 +58,13 @@ static uint8_t feature_of(const struct nvt_request *request)
     return (uint8_t)le32toh(request->sqe.cdw10);
 }
 
-uint16_t nvt_get_features_measure(struct nvt_request *request, uint64_t *bytes)
+static uint16_t get_features_measure(struct nvt_request *request, uint64_t *bytes)
 {
     *bytes = feature_of(request) == NVME_FEAT_FID_HOST_ID ? HOST_ID_BYTES : 0;
     return 0;
 }
 
-uint16_t nvt_set_features_measure(struct nvt_request *request, uint64_t *bytes)
+static uint16_t set_features_measure(struct nvt_request *request, uint64_t *bytes)
 {
     *bytes = feature_of(request) == NVME_FEAT_FID_HOST_BEHAVIOR ? 512 : 0;
     return 0;
@@ -131,7 +131,7 @@ static uint16_t set_feature(struct nvt_request *request)
     }
 }
 
-void nvt_set_features(struct nvt_request *request)
+static void set_features(struct nvt_request *request)
 {
     nvt_request_finish(request, set_feature(request));
 }
@@ -175,7 +175,7 @@ static uint16_t get_feature(struct nvt_request *request)
     }
 }
 
-void nvt_get_features(struct nvt_request *request)
+static void get_features(struct nvt_request *request)
 {
     const uint32_t select = le32toh(request->sqe.cdw10) >> 8 & 7;
     uint16_t status = get_feature(request);
@@ -204,14 +204,14 @@ const struct nvt_command *nvt_admin_command(uint8_t opcode)
         [nvme_admin_abort_cmd] = {.name = "abort", .run = run_abort, .effects = EFFECT_SUPPORTED},
         [nvme_admin_set_features] = {.name = "set features",
                                      .direction = NVT_FROM_HOST,
-                                     .measure = nvt_set_features_measure,
-                                     .run = nvt_set_features,
+                                     .measure = set_features_measure,
+                                     .run = set_features,
                                      .in_discovery = true,
                                      .effects = EFFECT_SUPPORTED},
         [nvme_admin_get_features] = {.name = "get features",
                                      .direction = NVT_TO_HOST,
-                                     .measure = nvt_get_features_measure,
-                                     .run = nvt_get_features,
+                                     .measure = get_features_measure,
+                                     .run = get_features,
                                      .in_discovery = true,
                                      .effects = EFFECT_SUPPORTED},
         [nvme_admin_async_event] = {.name = "async event request",

@@ -106,9 +106,6 @@ int nvt_backend_open(const struct nvt_backend_spec *spec, struct nvt_uring *urin
 /* NULL: there is no such kind. */
 const struct nvt_backend_ops *nvt_backend_find(const char *kind);
 
-/* "ram, null, file, ..." */
-void nvt_backend_kinds(char *out, size_t size);
-
 /* The NVMe status of what the system said (an errno, positive). */
 uint16_t nvt_backend_status(int error, bool is_write);
 

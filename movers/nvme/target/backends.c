@@ -20,7 +20,8 @@ const struct nvt_backend_ops *nvt_backend_find(const char *kind)
     return NULL;
 }
 
-void nvt_backend_kinds(char *out, size_t size)
+/* "ram, null, file, ..." */
+static void list_backend_kinds(char *out, size_t size)
 {
     size_t at = 0;
     *out = 0;
@@ -36,7 +37,7 @@ int nvt_backend_open(const struct nvt_backend_spec *spec, struct nvt_uring *urin
     const bool is_file = ops == &nvt_file || ops == &nvt_block;
     if (!ops) {
         char known[64];
-        nvt_backend_kinds(known, sizeof(known));
+        list_backend_kinds(known, sizeof(known));
         snprintf(error, error_size, "%s: is not served here, only %s are", kind, known);
         return -EINVAL;
     }

@@ -114,11 +114,6 @@ static bool has_nqn(const struct nvt_nqn *nqns, size_t count, const char *nqn)
     return false;
 }
 
-bool nvt_config_port_serves(const struct nvt_config_port *port, const char *subsystem_nqn)
-{
-    return has_nqn(port->subsystems, port->subsystem_count, subsystem_nqn);
-}
-
 bool nvt_config_allows(const struct nvt_config_subsystem *subsystem, const char *host_nqn)
 {
     return subsystem->allow_any_host || has_nqn(subsystem->hosts, subsystem->host_count, host_nqn);

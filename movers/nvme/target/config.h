@@ -118,7 +118,6 @@ struct nvt_config_subsystem *nvt_config_find_subsystem(const struct nvt_config *
 struct nvt_config_host *nvt_config_find_host(const struct nvt_config *config, const char *nqn);
 struct nvt_config_namespace *nvt_config_find_namespace(const struct nvt_config_subsystem *subsystem,
                                                        uint32_t nsid);
-bool nvt_config_port_serves(const struct nvt_config_port *port, const char *subsystem_nqn);
 bool nvt_config_allows(const struct nvt_config_subsystem *subsystem, const char *host_nqn);
 enum nvme_ana_state nvt_config_ana_state(const struct nvt_config_port *port, uint32_t grpid);
 
@@ -157,10 +156,8 @@ int nvt_config_add_host(const struct nvt_config_editor *editor, const char *nqn,
                         const char *host_nqn);
 int nvt_config_remove_host(const struct nvt_config_editor *editor, const char *nqn,
                            const char *host_nqn);
-/* What a host has to know, or (of_controller) what it may ask the target to know: "DHHC-1:..." */
-int nvt_config_set_secret(const struct nvt_config_editor *editor, const char *host_nqn,
-                          const char *secret, bool of_controller);
-/* Lets the host in, if it knows its secret. */
+/* Lets the host in, if it knows its secret; or (of_controller) gives the secret that the host may
+ * ask the target to know: "DHHC-1:..." */
 int nvt_config_admit(const struct nvt_config_editor *editor, const char *nqn, const char *host_nqn,
                      const char *secret, bool of_controller);
 /* Serves all subsystems that there are. */

@@ -298,8 +298,9 @@ int nvt_config_remove_host(const struct nvt_config_editor *editor, const char *n
     return 0;
 }
 
-int nvt_config_set_secret(const struct nvt_config_editor *editor, const char *host_nqn,
-                          const char *secret, bool of_controller)
+/* What a host has to know, or (of_controller) what it may ask the target to know: "DHHC-1:..." */
+static int set_host_secret(const struct nvt_config_editor *editor, const char *host_nqn,
+                           const char *secret, bool of_controller)
 {
     struct nvt_config *config = editor->config;
     struct nvt_config_host *host = nvt_config_find_host(config, host_nqn);
@@ -330,7 +331,7 @@ int nvt_config_admit(const struct nvt_config_editor *editor, const char *nqn, co
     if (!subsystem)
         return refuse_edit(editor, -ENOENT, "there is no subsystem %.223s", nqn);
     const bool is_listed = !subsystem->allow_any_host && nvt_config_allows(subsystem, host_nqn);
-    const int rc = nvt_config_set_secret(editor, host_nqn, secret, of_controller);
+    const int rc = set_host_secret(editor, host_nqn, secret, of_controller);
     return rc || is_listed ? rc : nvt_config_add_host(editor, nqn, host_nqn);
 }
 

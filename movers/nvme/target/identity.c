@@ -57,17 +57,6 @@ void nvt_default_uuid(const char *machine_id, const char *nqn, uint32_t nsid,
     mark_uuid(uuid);
 }
 
-void nvt_default_nqn(const char *machine_id, const char *seed, char nqn[NVF_NQN_MAX + 1])
-{
-    uint8_t uuid[NVT_UUID_BYTES];
-    char text[37];
-    const char *const parts[] = {"subsystem", machine_id, seed};
-    digest_parts(parts, sizeof(parts) / sizeof(*parts), uuid);
-    mark_uuid(uuid);
-    nvt_uuid_format(uuid, text);
-    snprintf(nqn, NVF_NQN_MAX + 1, "nqn.2014-08.org.nvmexpress:uuid:%s", text);
-}
-
 void nvt_default_serial(const char *machine_id, const char *nqn, char serial[NVT_SERIAL_BYTES])
 {
     uint8_t digest[NVT_UUID_BYTES];

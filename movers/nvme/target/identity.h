@@ -10,7 +10,6 @@
 #include <stdint.h>
 
 #include "nvme/target/spec.h"
-#include "nvme/wire/fabrics.h"
 
 enum { NVT_MACHINE_ID_BYTES = 64, NVT_SERIAL_BYTES = 21 };
 
@@ -21,8 +20,6 @@ void nvt_machine_id(char out[NVT_MACHINE_ID_BYTES]);
  * read-only. */
 void nvt_default_uuid(const char *machine_id, const char *nqn, uint32_t nsid,
                       const struct nvt_backend_spec *spec, uint8_t uuid[NVT_UUID_BYTES]);
-/* nqn.2014-08.org.nvmexpress:uuid:..., of what the caller says sets it apart. */
-void nvt_default_nqn(const char *machine_id, const char *seed, char nqn[NVF_NQN_MAX + 1]);
 void nvt_default_serial(const char *machine_id, const char *nqn, char serial[NVT_SERIAL_BYTES]);
 
 #endif

@@ -339,10 +339,6 @@ void nvt_identify(struct nvt_request *request);
 void nvt_get_log(struct nvt_request *request);
 uint16_t nvt_log_measure(struct nvt_request *request, uint64_t *bytes);
 void nvt_discovery_log(struct nvt_request *request, uint64_t offset);
-void nvt_set_features(struct nvt_request *request);
-void nvt_get_features(struct nvt_request *request);
-uint16_t nvt_set_features_measure(struct nvt_request *request, uint64_t *bytes);
-uint16_t nvt_get_features_measure(struct nvt_request *request, uint64_t *bytes);
 
 /* ---- reservations (reserve.c) ---- */
 
@@ -453,8 +449,6 @@ struct nvt_tally nvt_namespace_sum(const struct nvt_namespace *ns);
 /* A user less, of that thread. */
 void nvt_namespace_release(struct nvt_namespace *ns, const struct nvt_thread *thread);
 void nvt_namespace_set_group(struct nvt_namespace *ns, uint32_t ana_group);
-/* Its backend may have grown: tells hosts. */
-void nvt_namespace_refresh(struct nvt_namespace *ns);
 
 /* ---- ports (port.c) ---- */
 

@@ -308,22 +308,6 @@ enum nvt_access nvt_access_of_io(uint8_t opcode)
     }
 }
 
-enum nvt_access nvt_access_of_admin(uint8_t opcode)
-{
-    switch (opcode) {
-    case nvme_admin_security_recv:
-        return NVT_ACCESS_READ;
-    case nvme_admin_ns_mgmt:
-    case nvme_admin_ns_attach:
-    case nvme_admin_format_nvm:
-    case nvme_admin_security_send:
-    case nvme_admin_sanitize_nvm:
-        return NVT_ACCESS_WRITE;
-    default:
-        return NVT_ACCESS_OTHER;
-    }
-}
-
 uint16_t nvt_reservation_allows(const struct nvt_reservation *r, const struct nvt_host_id *host,
                                 enum nvt_access access)
 {

@@ -80,7 +80,6 @@ uint16_t nvt_reservation_report(const struct nvt_reservation *r, uint32_t cdw11,
 /* What a command does to a namespace that somebody may have reserved. */
 enum nvt_access { NVT_ACCESS_READ, NVT_ACCESS_WRITE, NVT_ACCESS_OTHER };
 enum nvt_access nvt_access_of_io(uint8_t opcode);
-enum nvt_access nvt_access_of_admin(uint8_t opcode);
 
 bool nvt_reservation_is_registrant(const struct nvt_reservation *r, const struct nvt_host_id *host);
 bool nvt_reservation_is_holder(const struct nvt_reservation *r, const struct nvt_host_id *host);

@@ -241,5 +241,7 @@ void nvr_server_close(struct nvr_server *server)
         close(server->listen_watch.fd);
     if (server->memory_fd >= 0)
         close(server->memory_fd);
+    nvt_gate_free(&server->gate);
+    pthread_mutex_destroy(&server->register_lock);
     free(server->threads);
 }

@@ -102,19 +102,6 @@ static void check_alive(struct nvt_ctrl *ctrl, void *arg)
     }
 }
 
-void nvt_target_refresh(struct nvt_target *target, bool asks_far)
-{
-    for (struct list_node *node = list_first(&target->subsystems); node;
-         node = list_after(&target->subsystems, node)) {
-        struct nvt_subsystem *subsystem = LIST_MEMBER(node, struct nvt_subsystem, node);
-        for (uint32_t nsid = 1; nsid <= NVT_NSID_MAX && subsystem->namespace_count; nsid++) {
-            struct nvt_namespace *ns = subsystem->namespaces[nsid];
-            if (ns && (asks_far || !ns->backend->ops->is_size_far))
-                nvt_namespace_refresh(ns);
-        }
-    }
-}
-
 uint64_t nvt_target_tick(struct nvt_target *target, uint64_t now_ns)
 {
     nvt_target_each_ctrl(target, check_alive, &now_ns);
@@ -391,7 +378,8 @@ void nvt_namespace_release(struct nvt_namespace *ns, const struct nvt_thread *th
         free_namespace(ns);
 }
 
-void nvt_namespace_refresh(struct nvt_namespace *ns)
+/* Its backend may have grown: tells hosts. */
+static void refresh_namespace(struct nvt_namespace *ns)
 {
     if (!ns->backend->ops->size_bytes)
         return;
@@ -401,6 +389,19 @@ void nvt_namespace_refresh(struct nvt_namespace *ns)
     ns->blocks = blocks;
     ns->backend->size_bytes = blocks << ns->block_shift;
     nvt_target_each_ctrl(ns->subsystem->target, note_changed, ns);
+}
+
+void nvt_target_refresh(struct nvt_target *target, bool asks_far)
+{
+    for (struct list_node *node = list_first(&target->subsystems); node;
+         node = list_after(&target->subsystems, node)) {
+        struct nvt_subsystem *subsystem = LIST_MEMBER(node, struct nvt_subsystem, node);
+        for (uint32_t nsid = 1; nsid <= NVT_NSID_MAX && subsystem->namespace_count; nsid++) {
+            struct nvt_namespace *ns = subsystem->namespaces[nsid];
+            if (ns && (asks_far || !ns->backend->ops->is_size_far))
+                refresh_namespace(ns);
+        }
+    }
 }
 
 static bool is_of_subsystem(const struct nvt_ctrl *ctrl, const void *what)

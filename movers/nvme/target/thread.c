@@ -25,7 +25,8 @@ static bool is_first(const struct nvr_thread *thread)
 
 /* ---- the others ---- */
 
-void nvr_thread_stop_others(struct nvr_thread *thread)
+/* From here on nothing changes but by the caller, until it lets the others go. */
+static void stop_other_threads(struct nvr_thread *thread)
 {
     struct nvr_server *server = thread->server;
     if (server->thread_count > 1) {
@@ -42,7 +43,7 @@ static void wake_up(struct nvr_thread *thread)
 }
 
 /* What was done meanwhile may have left answers and I/O with any of them. */
-void nvr_thread_let_others_go(struct nvr_thread *thread)
+static void let_others_go(struct nvr_thread *thread)
 {
     struct nvr_server *server = thread->server;
     for (uint32_t i = 0; i < server->thread_count; i++) {
@@ -69,7 +70,7 @@ static void begin_turn(struct nvr_thread *thread, uint64_t now_ns)
         nvt_gate_enter(&server->gate, thread->base->number);
         if (server->target.serial) {
             nvt_gate_leave(&server->gate, thread->base->number);
-            nvr_thread_stop_others(thread);
+            stop_other_threads(thread);
             thread->has_stopped = true;
         }
     }
@@ -82,7 +83,7 @@ static void end_turn(struct nvr_thread *thread)
 {
     struct nvr_server *server = thread->server;
     if (thread->has_stopped)
-        nvr_thread_let_others_go(thread);
+        let_others_go(thread);
     else if (server->thread_count > 1)
         nvt_gate_leave(&server->gate, thread->base->number);
     thread->has_stopped = false;
@@ -232,7 +233,7 @@ static void probe_idle(struct nvr_server *server, uint64_t now_ns)
 static void work_quietly(struct nvr_thread *thread, uint64_t now_ns)
 {
     struct nvr_server *server = thread->server;
-    nvr_thread_stop_others(thread);
+    stop_other_threads(thread);
     nvr_queue_run_later(thread);
     if (is_first(thread))
         (void)nvt_worker_reap(&server->worker);
@@ -242,7 +243,7 @@ static void work_quietly(struct nvr_thread *thread, uint64_t now_ns)
         cut_silent(server, now_ns);
         probe_idle(server, now_ns);
     }
-    nvr_thread_let_others_go(thread);
+    let_others_go(thread);
 }
 
 /* ---- what is not of the data path ---- */
@@ -269,13 +270,13 @@ static void thread_look_around(struct nvr_thread *thread, int timeout_ms)
     for (int i = 0; i < count; i++) {
         struct nvr_watch *watch = events[i].data.ptr;
         if (!watch->is_own && !has_stopped) {
-            nvr_thread_stop_others(thread);
+            stop_other_threads(thread);
             has_stopped = true;
         }
         watch->ready(watch);
     }
     if (has_stopped)
-        nvr_thread_let_others_go(thread);
+        let_others_go(thread);
 }
 
 static bool arm_all(struct nvr_thread *thread)

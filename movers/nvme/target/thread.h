@@ -10,10 +10,6 @@ void nvr_thread_run(struct nvr_thread *thread);
 /* A turn of one that is not run any more. */
 void nvr_thread_drain(struct nvr_thread *thread);
 
-/* From here on nothing changes but by the caller, until it lets the others go. */
-void nvr_thread_stop_others(struct nvr_thread *thread);
-void nvr_thread_let_others_go(struct nvr_thread *thread);
-
 /* A ready() for an eventfd that only wakes. */
 void nvr_watch_drain(struct nvr_watch *watch);
 

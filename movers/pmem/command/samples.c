@@ -5,6 +5,10 @@
 #include <stdlib.h>
 #include <time.h>
 
+struct sample_figures {
+    double mean_us, p50_us, p99_us, max_us;
+};
+
 void pm_samples_put(struct pm_samples *samples, uint64_t index, uint64_t took_ns)
 {
     samples->ns[index] = took_ns < UINT32_MAX ? (uint32_t)took_ns : UINT32_MAX;
@@ -21,22 +25,22 @@ static double share_us(const struct pm_samples *samples, double share)
     return samples->ns[(uint64_t)((double)(samples->count - 1) * share)] / 1e3;
 }
 
-struct pm_figures pm_samples_of(struct pm_samples *samples)
+static struct sample_figures sum_up_samples(struct pm_samples *samples)
 {
     double sum = 0;
     for (uint64_t i = 0; i < samples->count; i++)
         sum += samples->ns[i];
     qsort(samples->ns, samples->count, sizeof(*samples->ns), by_value);
-    return (struct pm_figures){.mean_us = sum / (double)samples->count / 1e3,
-                               .p50_us = share_us(samples, 0.5),
-                               .p99_us = share_us(samples, 0.99),
-                               .max_us = share_us(samples, 1)};
+    return (struct sample_figures){.mean_us = sum / (double)samples->count / 1e3,
+                                   .p50_us = share_us(samples, 0.5),
+                                   .p99_us = share_us(samples, 0.99),
+                                   .max_us = share_us(samples, 1)};
 }
 
 int pm_samples_print(bool is_json, json_t *json, const char *kind, uint64_t bytes,
                      struct pm_samples *samples)
 {
-    const struct pm_figures f = pm_samples_of(samples);
+    const struct sample_figures f = sum_up_samples(samples);
     if (is_json) {
         json_object_update_new(json,
                                json_pack("{sI sI sf sf sf sf}", "bs", (json_int_t)bytes, "count",

@@ -12,15 +12,10 @@ struct pm_samples {
     uint64_t count;
 };
 
-struct pm_figures {
-    double mean_us, p50_us, p99_us, max_us;
-};
-
 /* What takes more than 4 s counts as that. */
 void pm_samples_put(struct pm_samples *samples, uint64_t index, uint64_t took_ns);
-/* Sorts them. */
-struct pm_figures pm_samples_of(struct pm_samples *samples);
-/* A table of one line, or JSON that begins with the fields of `json`, which is released. */
+/* A table of one line, or JSON that begins with the fields of `json`, which is released. Sorts the
+ * samples. */
 int pm_samples_print(bool is_json, json_t *json, const char *kind, uint64_t bytes,
                      struct pm_samples *samples);
 

@@ -5,7 +5,7 @@
 #include "common/minmax.h"
 #include "pmem/log/steps.h"
 
-void pml_read_control(struct pml_copy *copy)
+static void read_control(struct pml_copy *copy)
 {
     copy->state = PML_READING;
     copy->slot_busy = copy->writes_chunk = copy->has_settled = copy->is_doubted = false;
@@ -334,7 +334,7 @@ void pml_recover_step(struct pml_log *log)
         struct pml_copy *copy = &log->copies[i];
         if (copy->state == PML_DRAINING && !copy->op_count && !copy->group_count &&
             !copy->chunk_busy)
-            pml_read_control(copy);
+            read_control(copy);
     }
     if (log->established)
         return;

@@ -17,7 +17,6 @@ void pml_push_flush_all(struct pml_log *log, struct pml_copy *copy);
 void pml_push_slot(struct pml_log *log, struct pml_copy *copy, enum pml_purpose purpose);
 
 /* Defined in recover.c. */
-void pml_read_control(struct pml_copy *copy);
 void pml_control_done(struct pml_log *log, unsigned copy);
 void pml_scan_done(struct pml_log *log, unsigned copy, uint64_t len);
 bool pml_confirms_head(const struct pml_copy *best, const struct pml_mark *head);

@@ -168,11 +168,6 @@ void xfc_flow_sort(struct xfc_flow *flow, struct xfc_task *task);
 /* Ends it where it is done, or was to end, and nothing of it is in a ring. */
 void xfc_flow_end_if_quiet(struct xfc_flow *flow, struct xfc_task *task, uint64_t now_ns);
 
-static inline bool xfc_flow_is_empty(const struct xfc_flow *flow)
-{
-    return list_is_empty(&flow->tasks);
-}
-
 /* Something is with the lane's queue pair. */
 static inline bool xfc_flow_waits(const struct xfc_flow *flow, uint32_t lane)
 {

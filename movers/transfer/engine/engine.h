@@ -263,11 +263,6 @@ bool xfe_rails_take(struct sw_xfer_agent *agent, const struct rdma_cm_id *id,
 /* Listens again where an address is back. */
 void xfe_rails_tick(struct sw_xfer_agent *agent);
 
-/* ---- wait.c ---- */
-
-/* Sleeps until something comes or the deadline passes. */
-void xfe_nap(struct sw_xfer_agent *agent, uint64_t deadline_ns);
-
 /* ---- memory.c ---- */
 
 /* Zeros, on pages of their own: what is registered shares none with the heap. NULL: no memory. */

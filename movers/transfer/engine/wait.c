@@ -120,7 +120,8 @@ bool sw_xfer_arm(struct sw_xfer_agent *agent)
     return true;
 }
 
-void xfe_nap(struct sw_xfer_agent *agent, uint64_t deadline_ns)
+/* Sleeps until something comes or the deadline passes. */
+static void nap_agent(struct sw_xfer_agent *agent, uint64_t deadline_ns)
 {
     struct epoll_event event;
     const uint64_t now = mover_now_ns();
@@ -139,7 +140,7 @@ enum sw_xfer_status sw_xfer_run_once(struct sw_xfer_agent *agent, uint64_t deadl
     sw_xfer_poll(agent);
     if (agent->progress != before)
         return SW_XFER_OK;
-    xfe_nap(agent, deadline_ns);
+    nap_agent(agent, deadline_ns);
     sw_xfer_poll(agent);
     return agent->progress == before && mover_now_ns() >= deadline_ns ? SW_XFER_TIMEOUT
                                                                       : SW_XFER_OK;
@@ -154,7 +155,7 @@ static void wait_a_bit(struct sw_xfer_agent *agent, uint64_t deadline_ns, uint64
         *spin_until_ns = now + agent->options.spin_us * 1000ull;
     *seen = agent->progress;
     if (now >= *spin_until_ns)
-        xfe_nap(agent, deadline_ns);
+        nap_agent(agent, deadline_ns);
 }
 
 enum sw_xfer_status sw_xfer_wait(struct sw_xfer_transfer *transfer, uint64_t deadline_ns)
@@ -196,6 +197,6 @@ enum sw_xfer_status sw_xfer_peer_wait(struct sw_xfer_peer *peer, uint64_t deadli
             return xfe_fail(error, peer->error.status, "%s", peer->error.text);
         if (mover_now_ns() >= deadline_ns)
             return xfe_fail(error, SW_XFER_TIMEOUT, "%s", sw_xfer_status_text(SW_XFER_TIMEOUT));
-        xfe_nap(agent, deadline_ns);
+        nap_agent(agent, deadline_ns);
     }
 }

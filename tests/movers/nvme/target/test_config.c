@@ -79,8 +79,8 @@ static void config_parse__saved_by_nvmetcli(void **state)
     assert_int_equal(port->referrals[0].portid, 3);
     assert_string_equal(port->referrals[0].trsvcid, "8009");
     assert_string_equal(port->referrals[0].subsysnqn.text, NVF_DISCOVERY_NQN);
-    assert_true(nvt_config_port_serves(port, "nvmet-always"));
-    assert_false(nvt_config_port_serves(port, "nvmet"));
+    assert_int_equal(port->subsystem_count, 1);
+    assert_string_equal(port->subsystems[0].text, "nvmet-always");
     const struct nvt_config_host *host = nvt_config_find_host(config, "nqn.host-b");
     assert_int_equal(host->dhchap_hash, 3);
     assert_int_equal(host->dhchap_dhgroup, 3);

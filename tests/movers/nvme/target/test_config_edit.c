@@ -45,11 +45,11 @@ static uint32_t add_namespace(const char *backend)
 static void edit__a_subsystem_is_on_all_ports(void **state)
 {
     (void)state;
-    assert_true(nvt_config_port_serves(&config->ports[0], NQN));
+    assert_string_equal(config->ports[0].subsystems[0].text, NQN);
     assert_int_equal(nvt_config_add_port(&editor, "[2001:db8::1]:4421", 0), 0);
     assert_int_equal(config->ports[1].portid, 2);
     assert_int_equal(config->ports[1].listen.port, 4421);
-    assert_true(nvt_config_port_serves(&config->ports[1], NQN));
+    assert_string_equal(config->ports[1].subsystems[0].text, NQN);
     assert_int_equal(nvt_config_remove_subsystem(&editor, NQN), 0);
     assert_int_equal(config->ports[0].subsystem_count, 0);
     assert_int_equal(config->ports[1].subsystem_count, 0);

@@ -349,9 +349,6 @@ static void access_of__groups(void **state)
     for (size_t i = 0; i < sizeof(writes); i++)
         assert_int_equal(nvt_access_of_io(writes[i]), NVT_ACCESS_WRITE);
     assert_int_equal(nvt_access_of_io(nvme_cmd_resv_acquire), NVT_ACCESS_OTHER);
-    assert_int_equal(nvt_access_of_admin(nvme_admin_identify), NVT_ACCESS_OTHER);
-    assert_int_equal(nvt_access_of_admin(nvme_admin_format_nvm), NVT_ACCESS_WRITE);
-    assert_int_equal(nvt_access_of_admin(nvme_admin_security_recv), NVT_ACCESS_READ);
 }
 
 static void report__extended(void **state)

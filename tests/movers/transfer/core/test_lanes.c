@@ -199,7 +199,7 @@ static void reset__cancelled_while_stranded_is_loose(void **state)
     assert_int_equal(task->state, SW_XFER_WAS_CANCELLED);
     assert_int_equal(task->loose, 1 << 2);
     xfc_flow_settled(&w->flow, 2); /* knows nothing of it any more */
-    assert_true(xfc_flow_is_empty(&w->flow));
+    assert_true(list_is_empty(&w->flow.tasks));
 }
 
 static void notice__waits_for_the_data_of_other_lanes(void **state)
@@ -438,12 +438,12 @@ static void lanes__random_steps_end(void **state)
         for (uint32_t i = 0; i < LANES; i++)
             if (!w->is_up[i])
                 lose_or_mend(w, i);
-    for (int i = 0; i < 100000 && !xfc_flow_is_empty(&w->flow); i++) {
+    for (int i = 0; i < 100000 && !list_is_empty(&w->flow.tasks); i++) {
         const uint32_t lane = (uint32_t)rand() % LANES;
         give_all(w, lane);
         confirm_some(w, lane);
     }
-    assert_true(xfc_flow_is_empty(&w->flow));
+    assert_true(list_is_empty(&w->flow.tasks));
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
