@@ -49,7 +49,7 @@ struct growth {
 };
 
 /* A process of its own for the limit, otherwise our own: memory and descriptors are shared. */
-UNSEEN static int grow(void *arg)
+UNSEEN static int grow_file(void *arg)
 {
     struct growth *growth = arg;
     struct rlimit limit;
@@ -76,7 +76,8 @@ static bool grow_aside(int fd, size_t len_bytes)
     sigfillset(&all);
     pthread_mutex_lock(&lock);
     pthread_sigmask(SIG_BLOCK, &all, &saved);
-    int child = clone(grow, stack + sizeof(stack), CLONE_VM | CLONE_FILES | CLONE_VFORK, &growth);
+    int child =
+        clone(grow_file, stack + sizeof(stack), CLONE_VM | CLONE_FILES | CLONE_VFORK, &growth);
     while (child > 0 && waitpid(child, NULL, __WCLONE) < 0 && errno == EINTR)
         ;
     pthread_sigmask(SIG_SETMASK, &saved, NULL);

@@ -29,7 +29,7 @@ void *sw_real_resolve(enum sw_real function)
 
 /* dlsym takes the loader's lock; afterwards the hooks are as safe in signal handlers as what they
  * stand for. */
-__attribute__((constructor(102))) static void resolve_all(void)
+__attribute__((constructor(102))) static void resolve_hooked(void)
 {
     for (int i = 0; i < SW_REAL_COUNT; i++)
         sw_real_resolve((enum sw_real)i);

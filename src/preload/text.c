@@ -20,7 +20,7 @@
 #define UVERBS_MINOR_FIRST 192 /* IB_UVERBS_BASE_MINOR of the kernel */
 
 /* Appends at offset `len` of a text and returns the new length, also of a text that was full. */
-__attribute__((format(printf, 3, 4))) static int put(char *out, int len, const char *fmt, ...)
+__attribute__((format(printf, 3, 4))) static int put_text(char *out, int len, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
@@ -40,13 +40,13 @@ static int put_field(char *out, int len, char field, const struct sw_netdev_info
 {
     switch (field) {
     case 'D':
-        return put(out, len, "%s", info->name);
+        return put_text(out, len, "%s", info->name);
     case 'I':
-        return put(out, len, "%s", info->ifname);
+        return put_text(out, len, "%s", info->ifname);
     case 'U':
-        return put(out, len, "%d", info->uverbs);
+        return put_text(out, len, "%d", info->uverbs);
     default:
-        return put(out, len, "%d", UVERBS_MINOR_FIRST + info->uverbs);
+        return put_text(out, len, "%d", UVERBS_MINOR_FIRST + info->uverbs);
     }
 }
 
@@ -54,7 +54,7 @@ int sw_text_expand(const char *template, const struct sw_netdev_info *info, char
 {
     int len = 0;
     for (const char *c = template; *c; c++)
-        len = *c == '%' ? put_field(out, len, *++c, info) : put(out, len, "%c", *c);
+        len = *c == '%' ? put_field(out, len, *++c, info) : put_text(out, len, "%c", *c);
     return len;
 }
 
@@ -63,8 +63,8 @@ int sw_text_guid(const struct sw_node *node, char *out)
     struct sw_netdev_info info = text_info_of(node);
     uint8_t b[8];
     memcpy(b, &info.guid, sizeof(b));
-    return put(out, 0, "%02x%02x:%02x%02x:%02x%02x:%02x%02x\n", b[0], b[1], b[2], b[3], b[4], b[5],
-               b[6], b[7]);
+    return put_text(out, 0, "%02x%02x:%02x%02x:%02x%02x:%02x%02x\n", b[0], b[1], b[2], b[3], b[4],
+                    b[5], b[6], b[7]);
 }
 
 int sw_text_gid(const struct sw_node *node, char *out)
@@ -74,8 +74,8 @@ int sw_text_gid(const struct sw_node *node, char *out)
         return -ENOENT;
     int len = 0;
     for (int i = 0; i < 16; i += 2)
-        len = put(out, len, "%02x%02x%c", entry.valid ? entry.gid.raw[i] : 0,
-                  entry.valid ? entry.gid.raw[i + 1] : 0, i < 14 ? ':' : '\n');
+        len = put_text(out, len, "%02x%02x%c", entry.valid ? entry.gid.raw[i] : 0,
+                       entry.valid ? entry.gid.raw[i + 1] : 0, i < 14 ? ':' : '\n');
     return len;
 }
 
@@ -84,7 +84,7 @@ int sw_text_gid_type(const struct sw_node *node, char *out)
     struct sw_gid entry;
     if (!sw_netdev_gid(node->dev, node->number, &entry) || !entry.valid)
         return -EINVAL;
-    return put(out, 0, "%s\n", entry.type == SW_GID_ROCE_V2 ? "RoCE v2" : "IB/RoCE v1");
+    return put_text(out, 0, "%s\n", entry.type == SW_GID_ROCE_V2 ? "RoCE v2" : "IB/RoCE v1");
 }
 
 int sw_text_gid_ndev(const struct sw_node *node, char *out)
@@ -92,28 +92,28 @@ int sw_text_gid_ndev(const struct sw_node *node, char *out)
     struct sw_gid entry;
     if (!sw_netdev_gid(node->dev, node->number, &entry) || !entry.valid)
         return -EINVAL;
-    return put(out, 0, "%s\n", text_info_of(node).ifname);
+    return put_text(out, 0, "%s\n", text_info_of(node).ifname);
 }
 
 int sw_text_node_type(const struct sw_node *node, char *out)
 {
-    return put(out, 0, "%s\n", sw_netdev_is_iwarp(node->dev) ? "4: RNIC" : "1: CA");
+    return put_text(out, 0, "%s\n", sw_netdev_is_iwarp(node->dev) ? "4: RNIC" : "1: CA");
 }
 
 int sw_text_cap_mask(const struct sw_node *node, char *out)
 {
     /* siw's, and that of RoCE with IP_BASED_GIDS */
-    return put(out, 0, "%s\n", sw_netdev_is_iwarp(node->dev) ? "0x00090000" : "0x04010000");
+    return put_text(out, 0, "%s\n", sw_netdev_is_iwarp(node->dev) ? "0x00090000" : "0x04010000");
 }
 
 int sw_text_state(const struct sw_node *node, char *out)
 {
-    return put(out, 0, "%s\n", text_info_of(node).up ? "4: ACTIVE" : "1: DOWN");
+    return put_text(out, 0, "%s\n", text_info_of(node).up ? "4: ACTIVE" : "1: DOWN");
 }
 
 int sw_text_phys_state(const struct sw_node *node, char *out)
 {
-    return put(out, 0, "%s\n", text_info_of(node).up ? "5: LinkUp" : "3: Disabled");
+    return put_text(out, 0, "%s\n", text_info_of(node).up ? "5: LinkUp" : "3: Disabled");
 }
 
 /* The steps are those that the port's active width and speed can express. */
@@ -134,7 +134,7 @@ int sw_text_rate(const struct sw_node *node, char *out)
     size_t i = 0;
     while (speed_mbps < rates[i].mbps)
         i++;
-    return put(out, 0, "%s\n", rates[i].text);
+    return put_text(out, 0, "%s\n", rates[i].text);
 }
 
 /* Where the interface's own device is; -ENOENT for virtual ones. */
@@ -157,7 +157,7 @@ static int read_netdev_file(const struct sw_node *node, const char *name, char *
 int sw_text_numa_node(const struct sw_node *node, char *out)
 {
     int len = read_netdev_file(node, "numa_node", out);
-    return len > 0 ? len : put(out, 0, "-1\n");
+    return len > 0 ? len : put_text(out, 0, "-1\n");
 }
 
 int sw_text_cpulist(const struct sw_node *node, char *out)
@@ -166,7 +166,7 @@ int sw_text_cpulist(const struct sw_node *node, char *out)
     long count = sysconf(_SC_NPROCESSORS_CONF);
     if (len > 0)
         return len;
-    return count > 1 ? put(out, 0, "0-%ld\n", count - 1) : put(out, 0, "0\n");
+    return count > 1 ? put_text(out, 0, "0-%ld\n", count - 1) : put_text(out, 0, "0\n");
 }
 
 /* A mask in groups of 32 bits, highest first. */
@@ -180,10 +180,10 @@ int sw_text_cpus(const struct sw_node *node, char *out)
     if (groups < 1 || groups * 9 >= SW_TREE_TEXT_MAX)
         return -EINVAL;
     unsigned int top_bits = (unsigned int)(count - (groups - 1) * 32);
-    len = put(out, 0, "%x", top_bits == 32 ? UINT32_MAX : (1u << top_bits) - 1);
+    len = put_text(out, 0, "%x", top_bits == 32 ? UINT32_MAX : (1u << top_bits) - 1);
     for (long i = 1; i < groups; i++)
-        len = put(out, len, ",ffffffff");
-    return put(out, len, "\n");
+        len = put_text(out, len, ",ffffffff");
+    return put_text(out, len, "\n");
 }
 
 /* Data in the field's unit of four bytes (IBTA Vol1 16.1.3.5). */
@@ -202,7 +202,7 @@ int sw_text_traffic(const struct sw_node *node, char *out)
         value = multicast;
     else if (strstr(name, "unicast"))
         value -= multicast;
-    return put(out, 0, "%" PRIu64 "\n", value);
+    return put_text(out, 0, "%" PRIu64 "\n", value);
 }
 
 int sw_text_counter(const struct sw_node *node, char *out)
@@ -213,7 +213,7 @@ int sw_text_counter(const struct sw_node *node, char *out)
         if (++counter == SW_COUNTER_COUNT)
             return -EINVAL;
     sw_link_survey(node->dev, &counts);
-    return put(out, 0, "%" PRIu64 "\n", counts.counters[counter]);
+    return put_text(out, 0, "%" PRIu64 "\n", counts.counters[counter]);
 }
 
 /* That of the kernel's own where it has one: librdmacm asks for it by netlink, and wants the same
@@ -236,19 +236,19 @@ int sw_text_rdma_cm_dev(const struct sw_node *node, char *out)
 {
     (void)node;
     dev_t number = sw_text_rdma_cm_number();
-    return put(out, 0, "%u:%u\n", major(number), minor(number));
+    return put_text(out, 0, "%u:%u\n", major(number), minor(number));
 }
 
 int sw_text_rdma_cm_uevent(const struct sw_node *node, char *out)
 {
     (void)node;
     dev_t number = sw_text_rdma_cm_number();
-    return put(out, 0, "MAJOR=%u\nMINOR=%u\nDEVNAME=infiniband/rdma_cm\nDEVMODE=0666\n",
-               major(number), minor(number));
+    return put_text(out, 0, "MAJOR=%u\nMINOR=%u\nDEVNAME=infiniband/rdma_cm\nDEVMODE=0666\n",
+                    major(number), minor(number));
 }
 
 int sw_text_version(const struct sw_node *node, char *out)
 {
     (void)node;
-    return put(out, 0, "%s\n", sw_version());
+    return put_text(out, 0, "%s\n", sw_version());
 }

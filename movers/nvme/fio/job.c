@@ -24,7 +24,7 @@ struct nvj_job {
     uint32_t requests_count, ended_count;
 };
 
-static void list_append(struct list *list, struct nvj_request *request)
+static void append_request(struct list *list, struct nvj_request *request)
 {
     request->next = NULL;
     if (list->first)
@@ -44,7 +44,7 @@ static struct nvj_request *list_take(struct list *list)
 
 static void end_request(struct nvj_request *request)
 {
-    list_append(&request->job->ended, request);
+    append_request(&request->job->ended, request);
     request->job->ended_count++;
 }
 
@@ -131,7 +131,7 @@ void nvj_submit(struct nvj_request *request)
     request->in_flight = 0;
     request->all_sent = false;
     request->is_unsent = true;
-    list_append(&request->job->unsent, request);
+    append_request(&request->job->unsent, request);
     pump_queue(request->job);
 }
 

@@ -32,8 +32,8 @@ struct parser {
     char *rest;    /* of the line, for strtok_r */
 };
 
-__attribute__((format(printf, 2, 3))) static int refuse(const struct parser *parser,
-                                                        const char *format, ...)
+__attribute__((format(printf, 2, 3))) static int refuse_fault(const struct parser *parser,
+                                                              const char *format, ...)
 {
     char what[160];
     va_list args;
@@ -128,7 +128,7 @@ static struct sw_fault_rule *new_rule(const struct parser *parser, enum sw_fault
 
 static int too_many(const struct parser *parser)
 {
-    return refuse(parser, "more than %d rules", SW_FAULT_RULES);
+    return refuse_fault(parser, "more than %d rules", SW_FAULT_RULES);
 }
 
 static int parse_no_memory(const struct parser *parser)
@@ -160,15 +160,15 @@ static int read_setting(const struct parser *parser, const struct setting *setti
         if (time)
             *time++ = '\0';
         if (!read_chance(value, &rule->chance))
-            return refuse(parser, "%s=%s: wants a probability such as 1%% or 0.01", setting->name,
-                          value);
+            return refuse_fault(parser, "%s=%s: wants a probability such as 1%% or 0.01",
+                                setting->name, value);
     }
     if (!setting->has_time && time)
-        return refuse(parser, "%s=%s takes no time", setting->name, value);
+        return refuse_fault(parser, "%s=%s takes no time", setting->name, value);
     if (setting->has_time && !read_time(time, &rule->amount_ns))
-        return refuse(parser, "%s wants %s, such as %s", setting->name,
-                      setting->has_chance ? "a probability and a time" : "a time",
-                      setting->has_chance ? "2%:50us" : "20us");
+        return refuse_fault(parser, "%s wants %s, such as %s", setting->name,
+                            setting->has_chance ? "a probability and a time" : "a time",
+                            setting->has_chance ? "2%:50us" : "20us");
     return 0;
 }
 
@@ -176,17 +176,18 @@ static int read_pair(const struct parser *parser, char *name)
 {
     char *value = strchr(name, '=');
     if (!value)
-        return refuse(parser, "'%s' is not NAME=VALUE", name);
+        return refuse_fault(parser, "'%s' is not NAME=VALUE", name);
     *value++ = '\0';
     if (!strcmp(name, "seed")) {
         if (!parse_read_number(value, UINT64_MAX, &parser->faults->seed))
-            return refuse(parser, "seed=%s is not a number", value);
+            return refuse_fault(parser, "seed=%s is not a number", value);
         return 0;
     }
     for (size_t i = 0; i < sizeof(settings) / sizeof(*settings); i++)
         if (!strcmp(name, settings[i].name))
             return read_setting(parser, &settings[i], value);
-    return refuse(parser, "'%s' is none of loss, dup, reorder, corrupt, delay, rnr, seed", name);
+    return refuse_fault(parser, "'%s' is none of loss, dup, reorder, corrupt, delay, rnr, seed",
+                        name);
 }
 
 static int faults_parse_list(const char *text, const struct parser *parser)
@@ -216,8 +217,8 @@ static int read_packets(struct parser *parser, struct sw_fault_rule *rule)
             return 0;
         }
     }
-    return refuse(parser,
-                  "opcode wants send, write, read, response, atomic, ack, datagram, mad or dreq");
+    return refuse_fault(
+        parser, "opcode wants send, write, read, response, atomic, ack, datagram, mad or dreq");
 }
 
 /* `for T` counts from `at T`, in whichever order they stand. */
@@ -226,7 +227,7 @@ static int read_window(struct parser *parser, struct sw_fault_rule *rule, const 
 {
     uint64_t *out = !strcmp(word, "at") ? &rule->from_ns : length_ns;
     if (!read_time(parse_next_word(parser), out))
-        return refuse(parser, "%s wants a time such as 200ms", word);
+        return refuse_fault(parser, "%s wants a time such as 200ms", word);
     return 0;
 }
 
@@ -236,7 +237,7 @@ static int read_count(struct parser *parser, struct sw_fault_rule *rule, const c
     bool is_psn = !strcmp(word, "psn"), is_qp = !strcmp(word, "qp");
     uint64_t limit = is_psn || is_qp ? 0xffffff : UINT32_MAX;
     if (!parse_read_number(parse_next_word(parser), limit, &value) || (!is_psn && !value))
-        return refuse(parser, "%s wants a number", word);
+        return refuse_fault(parser, "%s wants a number", word);
     if (is_psn)
         rule->psn = (int64_t)value;
     else if (is_qp)
@@ -273,18 +274,19 @@ static int read_selector(struct parser *parser, struct sw_fault_rule *rule, cons
     }
     if (!strcmp(word, "received") || !strcmp(word, "sent")) {
         if (rule->kind == SW_FAULT_RNR || rule->kind == SW_FAULT_CUT)
-            return refuse(parser, "'%s' has no meaning with %s", word, kind_names[rule->kind]);
+            return refuse_fault(parser, "'%s' has no meaning with %s", word,
+                                kind_names[rule->kind]);
         rule->received = *word == 'r';
         return 0;
     }
     if (strchr("0123456789.", *word)) {
         if (!read_chance(word, &rule->chance))
-            return refuse(parser, "'%s' is not a probability", word);
+            return refuse_fault(parser, "'%s' is not a probability", word);
         return 0;
     }
     if (!strcmp(word, "of"))
         return 0;
-    return refuse(parser, "'%s' is not understood (see docs/faults.md)", word);
+    return refuse_fault(parser, "'%s' is not understood (see docs/faults.md)", word);
 }
 
 static int read_rule(struct parser *parser, const char *word)
@@ -293,15 +295,15 @@ static int read_rule(struct parser *parser, const char *word)
     while (kind < SW_FAULT_KINDS && strcmp(word, kind_names[kind]))
         kind++;
     if (kind == SW_FAULT_KINDS)
-        return refuse(parser,
-                      "'%s' is none of drop, duplicate, corrupt, delay, reorder, rnr, cut, seed",
-                      word);
+        return refuse_fault(
+            parser, "'%s' is none of drop, duplicate, corrupt, delay, reorder, rnr, cut, seed",
+            word);
     struct sw_fault_rule *rule = new_rule(parser, (enum sw_fault_kind)kind);
     if (!rule)
         return too_many(parser);
     if (kind == SW_FAULT_DELAY || kind == SW_FAULT_REORDER) {
         if (!read_time(parse_next_word(parser), &rule->amount_ns))
-            return refuse(parser, "%s wants a time first, such as 50us", word);
+            return refuse_fault(parser, "%s wants a time first, such as 50us", word);
     }
     uint64_t length_ns = UINT64_MAX;
     int rc = 0;
@@ -322,7 +324,7 @@ static int parse_read_line(struct parser *parser, char *line)
         return read_rule(parser, word);
     const char *value = parse_next_word(parser);
     if (!parse_read_number(value, UINT64_MAX, &parser->faults->seed) || parse_next_word(parser))
-        return refuse(parser, "seed wants one number");
+        return refuse_fault(parser, "seed wants one number");
     return 0;
 }
 

@@ -553,7 +553,7 @@ void sw_paired_datagrams_settle(void)
 }
 
 /* A program ends with a farewell whose call has just begun. */
-__attribute__((destructor)) static void say_last_words(void)
+__attribute__((destructor)) static void settle_at_exit(void)
 {
     sw_paired_datagrams_settle();
 }

@@ -477,7 +477,7 @@ const struct sw_qp_ops sw_paired_qp_ops = {
 };
 
 /* A program may end with the message that it waited for: its peer waits to hear that it came. */
-__attribute__((destructor)) static void say_last_words(void)
+__attribute__((destructor)) static void answer_at_exit(void)
 {
     for (uint32_t i = sw_nic_first_qp(); sw_nic.linked && i < SW_MAX_QP; i = sw_nic_next_qp(i)) {
         struct sw_qp *qp = sw_nic.qps[i];

@@ -465,7 +465,7 @@ static const struct sw_local_user local_user = {.receive = receive_local,
                                                 .unanswered = unanswered_local};
 
 /* Any process that has the UDP port may get what is another's. */
-__attribute__((constructor)) static void init(void)
+__attribute__((constructor)) static void init_agents(void)
 {
     sw_local_init(&local_user);
     sw_engine_add(&part);
