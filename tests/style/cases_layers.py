@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What `layers` and `pure` have to find."""
+import os
+import subprocess
+import tempfile
+
+from kit import HERE, check
+
+
+def check_pure(text, *extra):
+    """Runs tests/style/pure over a library of one source."""
+    with tempfile.TemporaryDirectory() as root:
+        source, made, library = (os.path.join(root, name) for name in ('a.c', 'a.o', 'a.a'))
+        with open(source, 'w') as out:
+            out.write(text)
+        subprocess.run(['cc', '-fPIC', '-c', '-o', made, source], check=True)
+        subprocess.run(['ar', 'rcs', library, made], check=True)
+        done = subprocess.run(
+            [os.path.join(HERE, 'pure'), library, *extra], capture_output=True, text=True
+        )
+        return done.returncode, done.stdout + done.stderr
+
+
+def check_calls(files):
+    """Runs tests/style/layers over the libraries of a build, {library: {object: source}}, without
+    any source in src/."""
+    with tempfile.TemporaryDirectory() as root:
+        for library, objects in files.items():
+            folder = os.path.join(root, 'build/src', os.path.dirname(library))
+            os.makedirs(folder)
+            for name, text in objects.items():
+                subprocess.run(
+                    ['cc', '-c', '-x', 'c', '-o', os.path.join(folder, name), '-'],
+                    input=text,
+                    text=True,
+                    check=True,
+                )
+            subprocess.run(
+                ['ar', 'rcs', os.path.basename(library), *objects], cwd=folder, check=True
+            )
+        done = subprocess.run(
+            [os.path.join(HERE, 'layers'), root, os.path.join(root, 'build')],
+            capture_output=True,
+            text=True,
+        )
+        return done.returncode, done.stdout + done.stderr
+
+
+def rooms(caller, target):
+    """A source that includes a header, each in its place."""
+    return check(
+        'layers',
+        {f'src/device/{caller}': f'#include "device/{target}"\n', f'src/device/{target}': ''},
+    )
+
+
+def roce_rooms(caller, target):
+    """The same in link/roce/, with what its exceptions are about."""
+    lifeline = 'src/link/roce/liveness/lifeline'
+    return check(
+        'layers',
+        {
+            f'{lifeline}.c': '#include "link/roce/qp/qp.h"\n',
+            f'{lifeline}_mads.c': '#include "link/roce/roce.h"\n',
+            'src/link/roce/roce.h': '',
+            'src/link/roce/qp/qp.h': '',
+            f'src/link/roce/{target}': '',
+            f'src/link/roce/{caller}': f'#include "link/roce/{target}"\n',
+        },
+    )
+
+
+def calls(caller, definer, library='device/libdevice.a'):
+    return check_calls(
+        {
+            'base/libbase.a': {'a.c.o': 'void sw_a(void) {}'},
+            library: {
+                caller: 'void sw_b(void); void sw_c(void) { sw_b(); }',
+                definer: 'void sw_b(void) {}',
+            },
+        }
+    )
+
+
+def cases():
+    found = [
+        (
+            'layers__downwards',
+            check('layers', {'src/link/a.c': '#include "base/b.h"\n', 'src/base/b.h': ''}),
+            None,
+        ),
+        (
+            'layers__upwards',
+            check('layers', {'src/base/a.c': '#include "cli/b.h"\n', 'src/cli/b.h': ''}),
+            'is below cli',
+        ),
+        (
+            'layers__relative',
+            check('layers', {'src/cli/a.c': '#include "../base/b.h"\n', 'src/base/b.h': ''}),
+            'relative',
+        ),
+        (
+            'layers__missing',
+            check('layers', {'src/cli/a.c': '#include "base/none.h"\n'}),
+            'does not exist',
+        ),
+        ('layers__no_layer', check('layers', {'src/other/a.c': ''}), 'is in no layer'),
+        ('rooms__downwards', rooms('queue/a.c', 'rules/b.h'), None),
+        ('rooms__same', rooms('adopt/a.c', 'adopt/b.h'), None),
+        ('rooms__upwards', rooms('adopt/a.c', 'serve/b.h'), 'device/adopt/ is below device/serve/'),
+        (
+            'rooms__header_upwards',
+            rooms('rules/a.h', 'adopt/b.h'),
+            'device/rules/ is below device/adopt/',
+        ),
+        (
+            'rooms__from_above',
+            check(
+                'layers',
+                {'src/link/a.c': '#include "device/serve/b.h"\n', 'src/device/serve/b.h': ''},
+            ),
+            None,
+        ),
+        ('rooms__no_room', check('layers', {'src/device/a.c': ''}), 'is in no room'),
+        ('rooms__other_room', check('layers', {'src/device/other/a.c': ''}), 'is in no room'),
+        (
+            'rooms__exception',
+            check(
+                'layers',
+                {
+                    'src/device/memory/mr.c': '#include "device/queue/a.h"\n',
+                    'src/device/memory/mw.c': '#include "device/queue/a.h"\n',
+                    'src/device/queue/a.h': '',
+                },
+            ),
+            None,
+        ),
+        (
+            'rooms__exception_is_of_one_room',
+            check(
+                'layers',
+                {
+                    'src/device/memory/mr.c': '#include "device/queue/a.h"\n'
+                    '#include "device/serve/b.h"\n',
+                    'src/device/queue/a.h': '',
+                    'src/device/memory/mw.c': '#include "device/queue/a.h"\n',
+                    'src/device/serve/b.h': '',
+                },
+            ),
+            'is below device/serve/',
+        ),
+        (
+            'rooms__exception_shrinks',
+            check(
+                'layers',
+                {
+                    'src/device/memory/mr.c': '',
+                    'src/device/memory/mw.c': '#include "device/queue/a.h"\n',
+                    'src/device/queue/a.h': '',
+                },
+            ),
+            'take it out of UPWARDS',
+        ),
+        ('rooms__calls_downwards', calls('queue_a.c.o', 'adopt_b.c.o'), None),
+        (
+            'rooms__calls_upwards',
+            calls('adopt_a_a.c.o', 'queue_b.c.o'),
+            'src/device/adopt/a_a.c: calls sw_b, which device/queue/',
+        ),
+        ('rooms__inner_downwards', roce_rooms('qp/a.c', 'port/b.h'), None),
+        (
+            'rooms__inner_upwards',
+            roce_rooms('port/a.c', 'qp/b.h'),
+            'link/roce/port/ is below link/roce/qp/',
+        ),
+        (
+            'rooms__inner_upwards_to_folder',
+            roce_rooms('port/a.c', 'b.h'),
+            'link/roce/port/ is below link/roce/ itself',
+        ),
+        ('rooms__inner_side_by_side', roce_rooms('qp/a.c', 'b.h'), None),
+        ('rooms__inner_none', roce_rooms('other/a.c', 'b.h'), 'is in no room of link/roce/'),
+        (
+            'rooms__inner_calls_upwards',
+            calls('roce_port_a.c.o', 'roce_qp_b.c.o', 'link/liblink.a'),
+            'src/link/roce/port/a.c: calls sw_b, which link/roce/qp/',
+        ),
+        (
+            'rooms__inner_calls_folder',
+            calls('roce_liveness_a.c.o', 'roce_b.c.o', 'link/liblink.a'),
+            'which link/roce/ itself defines',
+        ),
+        ('rooms__inner_calls_beside', calls('roce_qp_a.c.o', 'roce_b.c.o', 'link/liblink.a'), None),
+        ('rooms__calls_outside', calls('roce_port_a.c.o', 'gather.c.o', 'link/liblink.a'), None),
+        ('layers__pure', check('layers', {'src/wire/a.c': '#include <string.h>\n'}), None),
+        (
+            'layers__not_pure',
+            check('layers', {'src/wire/a.c': '#include <stdlib.h>\n'}),
+            'may not call out',
+        ),
+        (
+            'pure__clean',
+            check_pure('#include <string.h>\nvoid f(char *a) { memset(a, 0, 9); }\n'),
+            None,
+        ),
+        (
+            'pure__calls_out',
+            check_pure('#include <time.h>\nlong f(void) { return time(0); }\n'),
+            'calls time',
+        ),
+        (
+            'pure__remembers',
+            check_pure('int f(void) { static int calls; return ++calls; }\n'),
+            'has the variable calls',
+        ),
+        (
+            'pure__has_a_variable',
+            check_pure('int calls = 3;\nint f(void) { return calls; }\n'),
+            'has the variable calls',
+        ),
+        (
+            'pure__table_of_texts',
+            check_pure(
+                'const char *f(int a) {\n'
+                'static const char *const texts[] = {"a", "b"}; return texts[a & 1]; }\n'
+            ),
+            None,
+        ),
+        (
+            'pure__may',
+            check_pure(
+                '#include <stdlib.h>\nvoid *f(void) { return calloc(1, 1); }\n', '--may', 'calloc'
+            ),
+            None,
+        ),
+        (
+            'pure__may_not',
+            check_pure(
+                '#include <stdlib.h>\nvoid *f(void) { return malloc(1); }\n', '--may', 'calloc'
+            ),
+            'calls malloc',
+        ),
+    ]
+    return found
