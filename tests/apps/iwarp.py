@@ -216,7 +216,7 @@ def read_all(peer):
 def begin(peer):
     """The start of a connection, which the server accepts."""
     peer.sendall(b'MPA ID Req Frame' + struct.pack('>BBHHH', 0x10, 2, 4, 1, 1))
-    reply = peer.recv(24, socket.MSG_WAITALL)
+    reply = siw_peer.receive_all(peer, 24)
     if reply[:16] != b'MPA ID Rep Frame' or reply[16] & 0x20:
         raise Failure(f'no connection: {reply}')
 
@@ -238,7 +238,7 @@ def behave(port):
     with socket.create_connection(('127.0.0.1', port), pair.PATIENCE_S) as peer:
         begin(peer)
         peer.sendall(untagged(3, 0, 1, 0, message))
-        back = peer.recv(len(untagged(3, 0, 1, 0, message)), socket.MSG_WAITALL)
+        back = siw_peer.receive_all(peer, len(untagged(3, 0, 1, 0, message)))
     if back[20:36] != message:
         raise Failure(f'not the message: {back.hex()}')
 

@@ -45,6 +45,14 @@ def sends(length=1444):
     return out
 
 
+def receive_all(sock, count):
+    """Fewer at the end alone: MSG_WAITALL does not wait at a socket that has a timeout."""
+    got = b''
+    while len(got) < count and (more := sock.recv(count - len(got))):
+        got += more
+    return got
+
+
 class Stream:
     """One end of a connection, as bytes."""
 
@@ -54,7 +62,7 @@ class Stream:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def take(self, count):
-        got = self.sock.recv(count, socket.MSG_WAITALL) if count else b''
+        got = receive_all(self.sock, count)
         if len(got) != count:
             raise Failure(f'the stream ends within {count} bytes: {got.hex()}')
         return got
@@ -68,7 +76,7 @@ class Stream:
 
     def fpdu(self):
         """Opcode and payload; (None, b'') at the end."""
-        length = self.sock.recv(2, socket.MSG_WAITALL)
+        length = receive_all(self.sock, 2)
         if len(length) < 2:
             return None, b''
         count = struct.unpack('>H', length)[0]
