@@ -171,7 +171,7 @@ static void serve(void)
     }
 }
 
-/* Sends no faster than it was told. What it is behind it does not make up for. */
+/* Sends no faster than it was told. Lost time is not caught up. */
 static void pace(void)
 {
     uint64_t now_ns = bench_now_ns();

@@ -52,8 +52,8 @@ struct sw_pipe_part {
 SW_XFER_PUBLIC enum sw_xfer_status sw_pipe_send(struct sw_pipe *pipe,
                                                 const struct sw_pipe_part *parts, unsigned count,
                                                 uint64_t deadline_ns);
-/* The next message. What came before the peer ended is received; then PEER_GONE. INVALID: it is
- * longer than `capacity`, and stays. A deadline of 0 never waits and makes no system call. */
+/* The next message. Messages that came before the peer ended are received; then PEER_GONE. INVALID:
+ * it is longer than `capacity`, and stays. A deadline of 0 never waits and makes no system call. */
 SW_XFER_PUBLIC enum sw_xfer_status sw_pipe_receive(struct sw_pipe *pipe, void *data,
                                                    size_t capacity, uint64_t deadline_ns,
                                                    size_t *bytes);

@@ -16,7 +16,7 @@
  *
  * A transfer that has ended (done, failed, cancelled) is quiet: its requests have been answered, or
  * their queue pair is destroyed. So nothing of it reads or writes this side's memory any more.
- * What is true of the other side's is said at `enum sw_xfer_state`.
+ * `enum sw_xfer_state` says what is true of the other side's.
  *
  * Units are in the names. Deadlines are CLOCK_MONOTONIC in nanoseconds: sw_xfer_deadline_ms().
  * Outputs are set where the status is SW_XFER_OK, and only there.

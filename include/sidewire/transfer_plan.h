@@ -10,8 +10,8 @@
  *
  *   L layer   P plane: 0 keys, 1 values   B block   T token in its block   H head
  *
- * What stands before a slash is not an axis of one memory, but says which memory: "L/PBTH" has one
- * for each layer, "LP/BTH" one for each layer's keys and one for its values. L and P may.
+ * Letters before a slash are not axes of one memory, but say which memory: "L/PBTH" has one for
+ * each layer, "LP/BTH" one for each layer's keys and one for its values. L and P may.
  *
  *   L/PBTH   vLLM with FlashAttention, NHD      L/PBHT   the same, HND
  *   L/BPTH   vLLM with FlashInfer, NHD          BLPTH    a block has all layers

@@ -6,8 +6,9 @@
 //  - Each object of verbs has a class that owns it. It can be moved, and destroys the object once:
 //    pd domain(device). get() gives the raw pointer, release() gives it away, pd(adopt, raw) takes
 //    one over. Nothing keeps a parent alive: declare it first.
-//  - What fails throws std::system_error with the name of the verb. Destructors and moves never do.
-//  - Requests are made by functions: write(local, remote), read, send, fetch_add, ... They fill the
+// - A verb that fails throws std::system_error with the name of the verb. Destructors and moves
+// never do. - Requests are made by functions: write(local, remote), read, send, fetch_add, ... They
+// fill the
 //    structs that verbs takes.
 //  - post() and poll() are the verbs themselves, inline. Nothing on the path of data allocates.
 //

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Writing cache lines back to memory. What has left the caches is in the domain that a platform
- * with persistent memory keeps across a loss of power (Intel SDM vol. 1 11.4.2; Arm ARM, DC CVAP),
- * so this is what makes stores to such memory persistent.
+ * Writing cache lines back to memory. Data that has left the caches is in the domain that a
+ * platform with persistent memory keeps across a loss of power (Intel SDM vol. 1 11.4.2; Arm ARM,
+ * DC CVAP), so this is what makes stores to such memory persistent.
  */
 #ifndef SW_BASE_CACHE_FLUSH_H
 #define SW_BASE_CACHE_FLUSH_H

@@ -30,8 +30,8 @@ static inline bool sw_card_memory_has(const void *at)
 
 /* To a card's memory, in ascending order; it has left this processor when the call returns. */
 void sw_card_memory_copy(uint8_t *to, const uint8_t *from, uint64_t len_bytes);
-/* What any processor has stored there has reached the card when this returns: a read does not
- * overtake the writes before it. `at` lies in the card's memory. */
+/* Stores of any processor to it have reached the card when this returns: a read does not overtake
+ * the writes before it. `at` lies in the card's memory. */
 void sw_card_memory_settle(const uint8_t *at);
 
 #endif

@@ -5,7 +5,7 @@
  * not end the process: the handler puts a page of private memory in the place of that page, the
  * access goes on there, to nowhere, and is judged afterwards. The judge puts the file's page back,
  * so the next access asks the file again. A thread enters (base/sigbus.h) before it accesses one.
- * What is not in a guarded range is the program's.
+ * Memory outside of guarded ranges is the program's.
  *
  *     mark = sw_fault_mark();
  *     ... access ...

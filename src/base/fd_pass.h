@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Messages over Unix sockets that bring descriptors along (SCM_RIGHTS, unix(7)). What a peer sends
- * arrives in this process whether it was asked for or not, so the receiver closes what it has no
- * use for.
+ * Messages over Unix sockets that bring descriptors along (SCM_RIGHTS, unix(7)). Descriptors that a
+ * peer sends arrive in this process whether they were asked for or not, so the receiver closes
+ * those that it has no use for.
  */
 #ifndef SW_BASE_FD_PASS_H
 #define SW_BASE_FD_PASS_H

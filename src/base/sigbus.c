@@ -237,7 +237,7 @@ int sw_sigbus_mask(int how, const sigset_t *set, sigset_t *old)
     if (set) {
         wish = *set;
         const bool names_bus = has_bus(set), is_own = !is_child_of_vfork();
-        /* What a handler's mask blocks now is unblocked when it returns. */
+        /* A signal that a handler's mask blocks now is unblocked when it returns. */
         const bool hides = is_own && names_bus && how != SIG_UNBLOCK && !has_bus(&now);
         if (hides)
             sigdelset(&wish, SIGBUS);

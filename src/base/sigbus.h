@@ -39,7 +39,7 @@ int sw_sigbus_mask(int how, const sigset_t *set, sigset_t *old);
 
 extern _Thread_local bool sw_sigbus_is_open __attribute__((tls_model("initial-exec")));
 void sw_sigbus_open_thread(void);
-/* What is made now inherits the mask that the program has set. */
+/* A thread that is made now inherits the mask that the program has set. */
 void sw_sigbus_close_thread(void);
 
 /* Before a thread accesses what another process may take away. */

@@ -126,8 +126,8 @@ struct sw_cm_config {
     /* Ids and transactions follow from it, and where the tables have what strangers name: secret,
      * and another for each life of a process. */
     struct sw_siphash_key key;
-    /* What is not answered is sent again after this time, then after twice, ..., at most after
-     * the response timeout that the protocol has for it. 0: always after that one. */
+    /* A message that is not answered is sent again after this time, then after twice, ..., at most
+     * after the response timeout that the protocol has for it. 0: always after that one. */
     uint64_t resend_ns;
     uint64_t timewait_min_ns; /* how long TIMEWAIT lasts at least; 0: as the path asks, that is
                                  2^n * 4.096 us, n the local ACK timeout of the REQ */
@@ -287,7 +287,7 @@ enum sw_cm_mad_fault sw_cm_receive(struct sw_cm *cm, const struct sw_cm_path *pa
 /* When tick() has something to do; UINT64_MAX: never. Changes with every other call. */
 uint64_t sw_cm_due_ns(const struct sw_cm *cm);
 void sw_cm_tick(struct sw_cm *cm, uint64_t now_ns);
-/* What the id said last has left once more, by another way than send(). */
+/* The id's last message has left once more, by another way than send(). */
 void sw_cm_count_copy(struct sw_cm_id *id);
 
 /* REQs and SIDR_REQs whose service id is `service_id` in the bits of `mask` come to this listener;

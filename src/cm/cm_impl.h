@@ -14,8 +14,8 @@
 /* A SIDR_REQ does not say when it will be sent again: how long one that came is remembered. */
 #define SW_CM_SIDR_MEMORY_NS 2000000000ull
 
-/* What a stranger says counts up to these: how long one answer to it may take, how long all the
- * tries together, and how long it is remembered that it asked. rdma_cm says 4.8 s, and 77 s. */
+/* A stranger's word counts up to these: how long one answer to it may take, how long all the tries
+ * together, and how long it is remembered that it asked. rdma_cm says 4.8 s, and 77 s. */
 #define SW_CM_ANSWER_MAX_NS 10000000000ull
 #define SW_CM_PATIENCE_MAX_NS 90000000000ull
 #define SW_CM_MEMORY_MAX_NS 10000000000ull
@@ -56,7 +56,7 @@ void sw_cm_uncount_asking(struct sw_cm *cm, struct sw_cm_id *id);
 void sw_cm_let_go(struct sw_cm *cm, struct sw_cm_id *id, uint64_t now_ns);
 void sw_cm_linger(struct sw_cm *cm, struct sw_cm_id *id);
 void sw_cm_stop_lingering(struct sw_cm *cm, struct sw_cm_id *id);
-/* What was said to this request is said again; false: nothing is remembered of it. */
+/* The answer to this request is said again; false: nothing is remembered of it. */
 bool sw_cm_replied(struct sw_cm *cm, const struct sw_cm_path *path,
                    const struct sw_cm_message *message, uint64_t now_ns);
 
@@ -93,7 +93,7 @@ uint64_t sw_cm_new_transaction(struct sw_cm *cm);
 void sw_cm_take_terms(struct sw_cm_id *id, const struct sw_cm_req *req, bool active);
 
 /* life.c: waiting, and ends. */
-/* What was said wants an answer: begins to say it again. */
+/* The last message wants an answer: begins to say it again. */
 void sw_cm_await(struct sw_cm *cm, struct sw_cm_id *id, uint64_t now_ns);
 /* The peer has asked again for the REP that was sent, which pays for another few. */
 void sw_cm_await_again(struct sw_cm *cm, struct sw_cm_id *id, uint64_t now_ns);

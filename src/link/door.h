@@ -26,7 +26,7 @@ struct sw_door {
 
 /* Sends the message from a socket of its own. False: it has not left. */
 bool sw_door_knock(struct sw_door *door, const uint8_t mad[SW_MAD_BYTES]);
-/* Whether both are known to be closed. What is not known yet, the next look may tell. */
+/* Whether both are known to be closed. The next look may tell what is not known yet. */
 bool sw_door_look(struct sw_door *door);
 void sw_door_close(struct sw_door *door);
 

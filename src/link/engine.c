@@ -389,7 +389,8 @@ static uint64_t wait_ns(uint64_t now_ns, uint64_t next_ns, enum look look, bool 
     return next_ns == UINT64_MAX ? UINT64_MAX : next_ns - now_ns;
 }
 
-/* The program has closed the epoll by a raw system call. What can be done without it goes on. */
+/* The program has closed the epoll by a raw system call. Work that can be done without it goes
+ * on. */
 static void wait_blindly(void)
 {
     static bool told;

@@ -244,7 +244,7 @@ static const struct sw_qp_ops *choose_far(const struct sw_qp *qp)
     return &sw_roce_qp_ops;
 }
 
-/* What a queue pair does before it is connected is the same for all links: nothing. */
+/* Before it is connected a queue pair does the same for all links: nothing. */
 static const struct sw_qp_ops *choose_link(struct sw_qp *qp)
 {
     const bool connects = qp->state == IBV_QPS_RTR;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Hooks of the calls that change memory in a way that depends on what kind it is. What a program
- * allocated as private memory may be adopted (device/adopt/adopt.h), and must still behave as
+ * Hooks of the calls that change memory in a way that depends on what kind it is. Memory that a
+ * program allocated as private may be adopted (device/adopt/adopt.h), and must still behave as
  * private memory does. mprotect, mlock, munmap, mmap and mincore do the same to either kind.
  *
  * Allocators call these, at any time, with their locks held: nothing here allocates. Before this
@@ -85,7 +85,7 @@ static bool for_forks(int advice)
            advice == MADV_DOFORK;
 }
 
-/* What stays shared comes back as it is advised now. */
+/* Pages that stay shared come back as they are advised now. */
 static int advise_pinned(void *addr, size_t len, int advice, uint64_t va, uint64_t bytes)
 {
     if (advice == MADV_REMOVE) { /* of a shared file it would free the pages */
@@ -115,7 +115,7 @@ static int advise_adopted(void *addr, size_t len, int advice, uint64_t va, uint6
 }
 
 /*
- * What is adopted is discarded first, so that the monitor has nothing to hear of
+ * Adopted memory is discarded first, so that the monitor has nothing to hear of
  * (device/adopt/adopt_monitor.h). If any page was moved while the kernel was at it, all of it is
  * done once more: what was just being adopted the kernel did not find, and where pages came back
  * while it waited for the monitor, it left out the rest.

@@ -44,7 +44,7 @@ static int call_poll(struct sw_wait *wait, uint64_t ns)
                           wait->mask);
 }
 
-/* Whether one of them is a channel. What cannot be read is for the kernel to refuse. */
+/* Whether one of them is a channel. An array that cannot be read is for the kernel to refuse. */
 static bool name_channel(struct pollfd *fds, nfds_t count)
 {
     if (!has_channels() || count == 0 || count > SW_WAIT_FDS_MAX ||

@@ -28,8 +28,8 @@ HOOK_STAT(stat64, struct stat64, true, node_stat64)
 HOOK_STAT(lstat, struct stat, false, sw_node_stat)
 HOOK_STAT(lstat64, struct stat64, false, node_stat64)
 
-/* The entry points of programs built with a glibc before 2.33. What is asked for in an unknown way
- * is refused by libc for any path, also for one that it knows. */
+/* The entry points of programs built with a glibc before 2.33. A call of an unknown version is
+ * refused by libc for any path, also for one that it knows. */
 #define HOOK_XSTAT(name, type, follow, fill)                                    \
     SW_HOOK int name(int version, const char *path, type *out)                  \
     {                                                                           \

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The hook of write(), by which commands reach the connection manager. What a program has of a
- * channel is the end of a pipe that cannot be written to, so the kernel is asked first: any other
- * write costs a test of its result, and one of its descriptor's number.
+ * The hook of write(), by which commands reach the connection manager. A program has the end of a
+ * pipe that cannot be written to as its channel, so the kernel is asked first: any other write
+ * costs a test of its result, and one of its descriptor's number.
  */
 #include <errno.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Sets of epoll that have sockets in them. What the kernel can see is in the kernel's set of the
- * same descriptor, with the program's data; connections by RDMA, and the RDMA side of listeners,
- * are items here. A set without such items is the kernel's alone.
+ * Sets of epoll that have sockets in them. Descriptors that the kernel can see are in the kernel's
+ * set of the same descriptor, with the program's data; connections by RDMA, and the RDMA side of
+ * listeners, are items here. A set without such items is the kernel's alone.
  */
 #ifndef SW_SOCKETS_EPOLL_H
 #define SW_SOCKETS_EPOLL_H
@@ -24,7 +24,7 @@ int sw_epoll_wait(struct sw_epoll *epoll, int epfd, struct epoll_event *out, int
                   uint64_t limit_ns);
 
 /* Around a wait of the kernel's with a mask or nanoseconds of the program's, for a set nothing of
- * which is RDMA's: false if that has changed. What it gave goes through sw_epoll_left(), which may
+ * which is RDMA's: false if that has changed. Its events go through sw_epoll_left(), which may
  * leave less. */
 bool sw_epoll_enter(struct sw_epoll *epoll);
 int sw_epoll_left(struct sw_epoll *epoll, struct epoll_event *out, int count);

@@ -21,8 +21,8 @@ static int64_t ns_of_time(const struct timespec *time)
     return time ? (int64_t)time->tv_sec * (int64_t)SW_NS_PER_S + time->tv_nsec : -1;
 }
 
-/* What comes with a mask of signals has it while it waits: not as one step, as the kernel does it,
- * so a signal may come just before the sleep. It then ends with the timeout. */
+/* A call with a mask of signals has it while it waits: not as one step, as the kernel does it, so a
+ * signal may come just before the sleep. It then ends with the timeout. */
 static void mask_enter(const sigset_t *mask, sigset_t *old)
 {
     if (mask)
@@ -154,7 +154,7 @@ static bool is_set_readable(const fd_set *set, int count)
     return !set || sw_probe_bytes(set, ((size_t)count + 7) / 8);
 }
 
-/* Whether any socket is known at all that select() could name. What cannot be read is for the
+/* Whether any socket is known at all that select() could name. A set that cannot be read is for the
  * kernel to refuse. */
 static bool select_concerns(int count, const fd_set *in, const fd_set *out, const fd_set *except,
                             const void *timeout, size_t timeout_len)

@@ -225,7 +225,8 @@ int sw_io_shutdown(struct sw_sock *sock, int how)
         atomic_store(&sock->shut_rd, true);
     if (how != SHUT_RD)
         atomic_store(&sock->shut_wr, true);
-    /* What the peer still sends is dropped without a word, as TCP does; so SHUT_RD is ours alone.
+    /* Data that the peer still sends is dropped without a word, as TCP does; so SHUT_RD is ours
+     * alone.
      */
     if (how == SHUT_RD)
         return 0;

@@ -10,8 +10,8 @@
 /* How long a host that did not answer is not asked again. */
 #define SILENT_NS (30 * SW_NS_PER_S)
 
-/* Brief: closed with fewer messages, in both directions together, and within this time. What lives
- * longer is rare enough for its cost not to matter. */
+/* Brief: closed with fewer messages, in both directions together, and within this time. A
+ * connection that lives longer is rare enough for its cost not to matter. */
 enum { MESSAGES_FEW = 256 };
 #define BRIEF_NS SW_NS_PER_S
 /* So many in succession are believed, as long as they follow each other within this time. */

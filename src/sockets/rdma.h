@@ -38,8 +38,8 @@ extern struct sw_rdma sw_rdma;
 const char *sw_rdma_load(void);
 
 /* rlisten(). rpoll of librdmacm 44 sleeps at a listener's channel, which its own thread reads
- * before there is anything to accept, so it would miss it. What the clients are queued in is a pair
- * of sockets made inside of this call: `*queue` is the end that becomes readable, -1 if there was
+ * before there is anything to accept, so it would miss it. The clients are queued in a pair of
+ * sockets made inside of this call: `*queue` is the end that becomes readable, -1 if there was
  * none. */
 int sw_rdma_listen(int rs, int backlog, int *queue);
 void sw_rdma_saw_pair(const int fds[2]);

@@ -184,8 +184,8 @@ int sw_wait_one(struct sw_sock *sock, short events, uint64_t limit_ns)
     }
 }
 
-/* What cannot be read is for the kernel to refuse. A program polls the same array over and over:
- * the kernel is asked about it once. */
+/* An array that cannot be read is for the kernel to refuse. A program polls the same array over and
+ * over: the kernel is asked about it once. */
 static bool wait_is_readable(const struct pollfd *fds, nfds_t count)
 {
     static __thread const struct pollfd *known;

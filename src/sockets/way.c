@@ -222,8 +222,8 @@ static bool has_interface(const union sw_address *address)
     return found;
 }
 
-/* What cannot be bound to is another host's: that is quick to find. What can be need not be ours,
- * as hosts that take over addresses set net.ipv4.ip_nonlocal_bind. */
+/* An address that cannot be bound to is another host's: that is quick to find. One that can be need
+ * not be ours, as hosts that take over addresses set net.ipv4.ip_nonlocal_bind. */
 bool sw_way_is_here(const union sw_address *peer)
 {
     return way_can_bind(peer) && (is_loopback(peer) || has_interface(peer));

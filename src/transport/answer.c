@@ -26,10 +26,10 @@ static void mark_arrived(struct sw_requester *r, uint32_t from, uint32_t to, uin
 }
 
 /*
- * The peer has executed everything before `to`. What needs an answer of its own is complete only
- * with that, so the line moves up to the first such request without one; beyond it arrivals are
- * marked one by one. What the peer merely keeps (a NAK's bitmap) moves nothing: it is not executed,
- * and may still be refused.
+ * The peer has executed everything before `to`. A request that needs an answer of its own is
+ * complete only with that, so the line moves up to the first such request without one; beyond it
+ * arrivals are marked one by one. Packets that the peer merely keeps (a NAK's bitmap) move nothing:
+ * they are not executed, and may still be refused.
  */
 static void settle_until(struct sw_requester *r, uint32_t to, uint64_t now_ns)
 {
@@ -192,8 +192,8 @@ static void receive_bitmap(struct sw_requester *r, uint32_t seq, struct bitmap m
 }
 
 /* The packet at `seq` was still missing when this NAK left: if it was sent again longer ago than a
- * round trip takes, that is lost, too. (What follows it may tell nothing, if the peer has no room
- * to keep it.)
+ * round trip takes, that is lost, too. (Later packets may tell nothing, if the peer has no room to
+ * keep them.)
  */
 static void receive_still_missing(struct sw_requester *r, uint32_t seq, uint64_t now_ns)
 {

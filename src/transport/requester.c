@@ -203,7 +203,8 @@ static void probe_peer(struct sw_requester *r)
         sw_flight_lose(f, at);
 }
 
-/* What the peer had kept may be gone by now (as RFC 2018 has it of SACK); answers are not. */
+/* Packets that the peer had kept may be gone by now (as RFC 2018 has it of SACK); answers are
+ * not. */
 static void forget_kept(struct sw_requester *r)
 {
     struct sw_flight *f = &r->flight;

@@ -8,8 +8,8 @@
  * part.
  *
  * Its user calls post() for each request; then next() as long as it returns true and there is room
- * to send; receive() for each ACK, READ response and atomic ACK; tick() not before due_ns(). What
- * comes of receive() and tick() is in struct sw_progress: bytes to place first, then what is
+ * to send; receive() for each ACK, READ response and atomic ACK; tick() not before due_ns(). The
+ * results of receive() and tick() are in struct sw_progress: bytes to place first, then what is
  * complete. Where due_ns() has passed and tick() has been called, next() may have something to
  * send.
  *

@@ -206,8 +206,8 @@ static inline bool sw_responder_only_acks(const struct sw_responder *r)
     return acks && !r->answer_count && !r->cnp_wanted;
 }
 
-/* Whether all there is to say is that something is missing. What left behind later packets on
- * purpose comes by itself (transport/deferred.h). */
+/* Whether all there is to say is that something is missing. Packets that left behind later ones on
+ * purpose come by themselves (transport/deferred.h). */
 static inline bool sw_responder_only_misses(const struct sw_responder *r)
 {
     return r->remark == SW_REMARK_GAP && !r->answer_count && !r->cnp_wanted;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Unreliable datagrams: one packet each, PSNs that nobody looks at. What a datagram meets at its QP
- * (Q_Key, receive, length) are the rules of device/serve/datagram.h. IBTA Vol1 9.8.3.
+ * Unreliable datagrams: one packet each, PSNs that nobody looks at. device/serve/datagram.h has the
+ * rules that a datagram meets at its QP (Q_Key, receive, length). IBTA Vol1 9.8.3.
  */
 #ifndef SW_TRANSPORT_UD_H
 #define SW_TRANSPORT_UD_H

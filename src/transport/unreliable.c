@@ -22,7 +22,7 @@ static bool has_begun_anew(struct sw_responder *r, const struct sw_packet *packe
 }
 
 /* A path of software may let packets of one flow pass each other by some microseconds, as a wire
- * never does. What came early waits for that long, unless it is too much. */
+ * never does. A packet that came early waits for that long, unless it is too much. */
 static bool keep_unreliable(struct sw_responder *r, const struct sw_packet *packet, uint32_t seq,
                             uint64_t now_ns)
 {
@@ -80,7 +80,7 @@ void sw_responder_tick(struct sw_responder *r, uint64_t now_ns)
     if (r->config.service != SW_SERVICE_UC || now_ns < sw_responder_due_ns(r))
         return;
     r->gap_ns = now_ns;
-    /* What came behind a later gap waits for as long once more, at most. */
+    /* Packets that came behind a later gap wait for as long once more, at most. */
     r->gives_up = sw_seq_is_before(sw_early_first(&r->early, r->expected), r->gap_end);
     if (!r->gives_up)
         r->gap_end = r->early.end;

@@ -4,8 +4,8 @@
  * at once. Between ibv_start_poll and ibv_end_poll the calling thread owns the cursor (cache_lock),
  * unless the CQ was made single-threaded.
  *
- * What the program leaves in the batch stays there for the next poll of either kind, and a
- * destroyed QP's entries are taken out.
+ * Completions that the program leaves in the batch stay there for the next poll of either kind, and
+ * a destroyed QP's entries are taken out.
  */
 #include "verbs/cq.h"
 

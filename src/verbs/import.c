@@ -6,8 +6,8 @@
  *
  * Keys are checked against the tables of the process whose queue pair is asked. So a region of
  * another process is mapped here (link/direct/process/borrow.h) and becomes a region of this
- * process as well, with keys of its own, at the addresses that the exporter's has. What peers
- * cannot map cannot be imported: EOPNOTSUPP, as for unknown handles.
+ * process as well, with keys of its own, at the addresses that the exporter's has. Memory that
+ * peers cannot map cannot be imported: EOPNOTSUPP, as for unknown handles.
  */
 #include "verbs/import.h"
 

@@ -7,7 +7,8 @@
 
 enum sw_import_kind { SW_IMPORT_PD, SW_IMPORT_MR, SW_IMPORT_DM };
 
-/* From creation to destruction of the original. What cannot be noted cannot be imported. */
+/* From creation to destruction of the original. An object that cannot be noted cannot be
+ * imported. */
 void sw_import_add(enum sw_import_kind kind, uint32_t handle, void *object);
 void sw_import_remove(enum sw_import_kind kind, uint32_t handle);
 

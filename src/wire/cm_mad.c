@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Offsets are those of the tables of IBTA Vol1 12.7 and 12.11, which count from the end of the
- * MAD's header. What shares a byte is named by its lowest bit and its number of bits.
+ * MAD's header. Fields that share a byte are named by their lowest bit and their number of bits.
  */
 #include "wire/cm_mad.h"
 

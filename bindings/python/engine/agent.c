@@ -63,7 +63,7 @@ static bool read_rails(PyObject *rails, struct sw_xfer_agent_options *options, P
     return true;
 }
 
-/* What is no time is left to its default. */
+/* A value that is no time is left to its default. */
 static uint32_t milliseconds_of(double seconds, uint32_t otherwise)
 {
     if (!(seconds > 0))

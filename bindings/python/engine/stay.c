@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Being within an agent, and waiting. A thread that waits is in the agent only while it polls, and
- * sleeps outside, so others may post and cancel meanwhile. What one takes from the descriptors may
- * be what another sleeps for: whoever ends a wait or changes something kicks the others, and no
- * sleep is longer than SLEEP_MS.
+ * sleeps outside, so others may post and cancel meanwhile. An event that one takes from the
+ * descriptors may be what another sleeps for: a thread that ends a wait or changes something kicks
+ * the others, and no sleep is longer than SLEEP_MS.
  */
 #include <errno.h>
 #include <math.h>

@@ -6,9 +6,9 @@
     array = connection.recv()
 
 An array is sent as its type, its shape and its bytes: nothing is pickled, so nothing of a peer is
-ever executed. What is small goes within a message of <sidewire/pipe.h>; what is not, the receiver
-reads from the sender's memory into its own, which is the only copy. docs/python.md has the bytes.
-A connection is used by one thread at a time.
+ever executed. A small array goes within a message of <sidewire/pipe.h>; a larger one the receiver
+reads from the sender's memory into its own, which is the only copy. docs/python.md has the bytes. A
+connection is used by one thread at a time.
 """
 import collections
 import os

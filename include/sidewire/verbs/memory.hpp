@@ -206,7 +206,7 @@ template <class T> class memory : public mr
     {
     }
 
-    // What is registered; none of a region that was moved away.
+    // The elements that are registered; none of a region that was moved away.
     span<T> items() const noexcept
     {
         return get() ? items_ : span<T>();

@@ -18,7 +18,7 @@
 #include "device/adopt/held_calls.h"
 #include "device/adopt/segment_life.h"
 
-/* Each costs a descriptor. What one segment is asked for, its whole group pays. */
+/* Each costs a descriptor. A whole group pays for what one of its segments is asked for. */
 #define GROUPS 8
 
 #define SEEN_TRIES 100

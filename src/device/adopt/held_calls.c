@@ -46,11 +46,11 @@ static bool read_task(int tasks, const char *tid, const char *file, char *text)
 }
 
 /*
- * What a thread waits for, wchan tells only of threads that are off their processor's queue. From
- * Linux 6.12 on, one that has had more than its share stays there for a while after it has gone to
- * sleep, longer the busier the machine. A reader of `syscall` waits until the thread is off the
- * queue, so `syscall` is read first. A thread may also wait in such a call for a lock, and go on
- * any time. So what a held one wants is read when wchan has shown that it is held.
+ * wchan tells what a thread waits for only if the thread is off its processor's queue. From Linux
+ * 6.12 on, one that has had more than its share stays there for a while after it has gone to sleep,
+ * longer the busier the machine. A reader of `syscall` waits until the thread is off the queue, so
+ * `syscall` is read first. A thread may also wait in such a call for a lock, and go on any time. So
+ * what a held one wants is read when wchan has shown that it is held.
  */
 static bool read_held(int tasks, const char *tid, struct sw_held_call *call)
 {

@@ -331,8 +331,8 @@ static int data_from_file(int fd, uint64_t from, uint64_t to, uint64_t dst)
     return 0;
 }
 
-/* What data_next() calls a hole may be a page that the kernel is replacing. Reading waits for it,
- * and makes no pages in the file. */
+/* A hole by data_next() may be a page that the kernel is replacing. Reading waits for it, and makes
+ * no pages in the file. */
 static int hole_from_file(int fd, uint64_t from, uint64_t to, uint64_t dst)
 {
     char bytes[sizeof(zeros)];

@@ -164,7 +164,7 @@ static int part_discard(struct sw_segment *segment, const struct sw_vma *vma, ui
     return sw_pages_discard(segment, from, to - from, vma->prot, discarding->locked_too);
 }
 
-/* The kernel stops at locked memory. What comes before it, it has discarded already. */
+/* The kernel stops at locked memory. Pages before it, it has discarded already. */
 static int private_discard(struct sw_segment *segment, const struct sw_vma *vma, uint64_t from,
                            uint64_t to, void *arg)
 {
@@ -226,7 +226,7 @@ void sw_segments_discard(uint64_t va, uint64_t end, bool locked_too)
     guard->after();
 }
 
-/* What the kernel itself may not do: a mapping that became shorter while its caller was held up, it
+/* The kernel itself may not do this: a mapping that became shorter while its caller was held up, it
  * discards no further than to its new end. */
 static int private_zap(struct sw_segment *segment, const struct sw_vma *vma, uint64_t from,
                        uint64_t to, void *arg)

@@ -100,8 +100,9 @@ static int start_locked(void)
 
 /*
  * A child of a process with a NIC gets its own: fresh tables at the same address (the old ones are
- * the parent's memory, shared), a slot and an engine once it creates a QP or opens a device. What
- * the parent created stays the parent's: its QPs are in ERR here for good. Regions keep their keys.
+ * the parent's memory, shared), a slot and an engine once it creates a QP or opens a device.
+ * Objects of the parent stay the parent's: its QPs are in ERR here for good. Regions keep their
+ * keys.
  */
 static void nic_fork_child(void)
 {

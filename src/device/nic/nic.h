@@ -58,8 +58,8 @@ struct sw_link_ops {
      * when it is about to be connected. */
     const struct sw_qp_ops *(*choose)(struct sw_qp *qp);
     /* Before that, without locks: finds out what is known only by asking the peer's process. The
-     * engine asks, and it takes the locks of queue pairs. What is returned is given to part() when
-     * the QP is connected. NULL: there was nothing to ask. */
+     * engine asks, and it takes the locks of queue pairs. The result is given to part() when the QP
+     * is connected. NULL: there was nothing to ask. */
     struct sw_peer *(*meet)(uint32_t dest_qpn, const union ibv_gid *dgid);
     void (*part)(struct sw_peer *peer);
     /* Datagrams. receive() delivers some that wait, until `cq` holds `want` completions; called

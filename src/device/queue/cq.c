@@ -172,9 +172,9 @@ static void count_look(struct sw_cq *cq)
 }
 
 /* Drives the attached QPs that have work until enough is queued: the whole round if need be, and
- * going on from the last one served, so that a busy QP does not starve others. What another thread
- * is about to do here can be had with the next poll, unless the CQ is armed: then there may be none
- * before the program sleeps. */
+ * going on from the last one served, so that a busy QP does not starve others. Work that another
+ * thread is about to do here can be had with the next poll, unless the CQ is armed: then there may
+ * be none before the program sleeps. */
 static void drive_members(struct sw_cq *cq, int want)
 {
     sw_lock_assert_held(&cq->poll_lock);

@@ -3,7 +3,7 @@
  * Inside of completion queues, for device/ and links.
  *
  * The ring has many producers (any thread completing work, under push_lock) and one consumer at a
- * time (under poll_lock). What peers deliver does not enter it until somebody drives the QP:
+ * time (under poll_lock). Messages of peers do not enter it until somebody drives the QP:
  * sw_cq_poll() does so for the QPs attached to the CQ.
  */
 #ifndef SW_DEVICE_QUEUE_CQ_IMPL_H
@@ -82,7 +82,7 @@ void sw_cq_fire(struct sw_cq *cq);
 /* Fires the event if the CQ is armed. */
 void sw_cq_fire_now(struct sw_cq *cq);
 
-/* What this thread completes fires no event until it releases them. */
+/* Completions of this thread fire no event until it releases them. */
 void sw_cq_hold_events(void);
 bool sw_cq_release_events(void); /* whether there were any */
 bool sw_cq_has_held(void);       /* whether this thread holds any */

@@ -147,8 +147,8 @@ static inline void sw_qp_set_state(struct sw_qp *qp, enum ibv_qp_state state)
 /* ERR: disconnects, completes everything queued with IBV_WC_WR_FLUSH_ERR, in order. Idempotent.
  * `event` is an enum ibv_event_type for the program, or -1. */
 void sw_qp_fail(struct sw_qp *qp, int event);
-/* Before the program ends its connection. What has arrived is executed and acknowledged: hardware
- * has done so by now, and the sender would take silence for a failure. */
+/* Before the program ends its connection. Requests that have arrived are executed and acknowledged:
+ * hardware has done so by now, and the sender would take silence for a failure. */
 void sw_qp_serve_what_came(struct sw_qp *qp);
 
 /* The receive `wr_id`, which is no longer in its queue, ends with IBV_WC_WR_FLUSH_ERR. */

@@ -378,7 +378,8 @@ void sw_qp_query(struct sw_qp *qp, struct ibv_qp_attr *attr, struct ibv_qp_cap *
         return;
     }
     sw_lock_acquire(&qp->lock);
-    /* What the peer has already completed is part of the answer, though nobody has polled since. */
+    /* Work that the peer has already completed is part of the answer, though nobody has polled
+     * since. */
     if (sw_qp_has_work(qp))
         qp->link->progress(qp);
     *attr = qp->attr;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * What a request does at the process it comes to, whichever link brought it: the checks, the
- * memory, the receive and its completion. What becomes of the verdict is in the table of
+ * memory, the receive and its completion. The consequence of the verdict is in the table of
  * device/rules/target.h. With the QP locked; accesses by key between sw_mr_serve_begin() and
  * _end().
  */

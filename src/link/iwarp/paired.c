@@ -126,7 +126,7 @@ void sw_iwarp_note_paired_refusal(struct sw_iwarp_connection *c)
     sw_info("QP 0x%x: the peer refused a request, Terminate 0x%04x", c->qp->qpn, cause);
 }
 
-/* What was sent is to be taken, or to end: somebody looks at it. */
+/* Requests that were sent are to be taken, or to end: somebody looks at it. */
 void sw_iwarp_note_pending(struct sw_iwarp_connection *c)
 {
     struct sw_qp *qp = c->qp;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A FLUSH that takes its time: a poll does not wait for it. What comes behind it does, so nothing
- * is read meanwhile, and what has been read already is kept.
+ * A FLUSH that takes its time: a poll does not wait for it. Requests behind it do, so nothing is
+ * read meanwhile, and those that have been read already are kept.
  */
 #include <errno.h>
 #include <stdlib.h>

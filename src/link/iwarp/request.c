@@ -35,7 +35,7 @@ static void iwarp_count_request(struct sw_qp *qp, const struct sw_request *reque
     qp->moved.sent_packets += sw_traffic_packets(request->len_bytes, IBV_MTU_1024);
 }
 
-/* What follows a local request may use the keys that it makes. */
+/* A request behind a local one may use the keys that it makes. */
 static bool is_behind_local(struct sw_iwarp_connection *c)
 {
     struct sw_qp *qp = c->qp;

@@ -330,7 +330,7 @@ static size_t allowed_by_pace(struct sw_iwarp_connection *c)
     return sw_iwarp_pacing_allows(&c->pacing, sw_clock_ns(), !c->is_watched, SIZE_MAX);
 }
 
-/* What was found there is what the kernel copies, or it finds nothing: then it is looked again. */
+/* The kernel copies the bytes that were found there, or finds nothing: then it is looked again. */
 static ssize_t send_listed(struct sw_iwarp_connection *c, size_t allowed)
 {
     struct list list;

@@ -7,7 +7,7 @@
  *
  * A caller has 5 s to ask, asks in one frame of MPA, and takes one of a bounded number of places
  * (link/callers.h). A caller that is put off is told so and closed at once: it has sent one frame,
- * which was read, so the kernel brings it our answer. What a caller says is believed when address,
+ * which was read, so the kernel brings it our answer. A caller's word is believed when address,
  * queue pairs and PSNs agree with what the program has set. The engine's thread alone.
  */
 #include <errno.h>

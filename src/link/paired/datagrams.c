@@ -4,8 +4,8 @@
  * management. A process has a connection to each process that it sends datagrams to; it alone sends
  * on it. So nobody gets what is for another by saying that he is that.
  *
- * The first datagram calls. What waits for the call, or for room in TCP, has bounds (waiting.h);
- * what has no place there is dropped and counted, as by a network.
+ * The first datagram calls. Datagrams that wait for the call, or for room in TCP, have bounds
+ * (waiting.h); those that have no place there are dropped and counted, as by a network.
  *
  *   RESTING: no connection; not to be called before `due_ns`
  *   CALLING: TCP connects
@@ -315,8 +315,8 @@ static struct way *find_way(const struct sw_roce_path *path, uint32_t slot, uint
 
 /* ---- sending ---- */
 
-/* Whether there is room by now. What holds it up may be the peer, which need not read: so this is
- * in vain once in a while only. */
+/* Whether there is room by now. The peer may hold it up, which need not read: so this is in vain
+ * once in a while only. */
 static bool await_room(struct way *w, uint32_t which, uint64_t now_ns)
 {
     struct pollfd room = {.fd = w->fd, .events = POLLOUT};

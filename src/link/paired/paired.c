@@ -148,7 +148,7 @@ int sw_paired_begin(struct sw_paired *p, int fd, const struct sw_iwarp_start *st
 
 /* ---- the engine ---- */
 
-/* What came while this process got no processor counts, however late it is seen. */
+/* An answer that came while this process got no processor counts, however late it is seen. */
 static uint64_t step_call(struct sw_paired *p, uint64_t now_ns)
 {
     const struct sw_qp *qp = p->qp;

@@ -2,7 +2,7 @@
 /*
  * Trials: connections of RoCE whose packets find no answer call their peers by TCP, and are carried
  * by it if the call is taken (transport/fallback.h has the rule). Until then the queue pair is
- * RoCE's, and has a pairing beside it. What was found is remembered for its host, so that the next
+ * RoCE's, and has a pairing beside it. The outcome is remembered for its host, so that the next
  * connections there call at once.
  */
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Faults on purpose, on packets as they leave and come (docs/faults.md). What is held is a copy: a
+ * Faults on purpose, on packets as they leave and come (docs/faults.md). A held packet is a copy: a
  * program may take its memory, its queue pair or itself away meanwhile. It goes on when somebody
- * receives, or the engine wakes for it. What still waits to leave when the program ends leaves
- * then, as it would be on its way in a network.
+ * receives, or the engine wakes for it. Packets that still wait to leave when the program ends
+ * leave then, as they would be on their way in a network.
  *
  * Locks: rx_lock for what came; a queue pair's < a batch's < leaving.lock.
  */

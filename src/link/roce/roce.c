@@ -159,7 +159,7 @@ void sw_roce_forget(struct sw_qp *qp)
     sw_lock_acquire(&sw_roce.port.rx_lock);
     sw_delayed_ack_send(false);
     sw_delayed_ack_forget(qp);
-    /* What has come is acknowledged, as hardware would have done by now. */
+    /* Requests that have come are acknowledged, as hardware would have done by now. */
     receive_packets(true, false, sw_clock_ns());
     roce_strike_off(qp);
     sw_lock_release(&sw_roce.port.rx_lock);
@@ -181,7 +181,7 @@ bool sw_roce_unlist(struct sw_qp *qp)
     return has_lock;
 }
 
-/* What waits in the sockets of the port is for other processes, too. */
+/* Packets that wait in the sockets of the port are for other processes, too. */
 static void leave_port(uint64_t until_ns)
 {
     uint64_t now_ns = sw_clock_ns();

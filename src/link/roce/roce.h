@@ -9,7 +9,7 @@
  *             (deliver.h); UD, QP 1 and multicast (datagram.h, mad.h, group.h); faults on purpose
  *             (impair.h)
  *
- * What a packet does to memory and queues is device/serve/execute's.
+ * device/serve/execute does what a packet does to memory and queues.
  *
  * Locks: cq.poll_lock < port.rx_lock < qp.lock < a batch's lock. Receivers hold rx_lock; a queue
  * pair found under it stays as long as it is held.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The NIC of this process as simulated hosts use it: its link goes nowhere. All hosts share its
- * tables, and each has a protection domain of its own. What chance decides on a NIC, a host says:
+ * tables, and each has a protection domain of its own. A host says what chance decides on a NIC:
  * all of a world follows from its seed.
  */
 #ifndef SW_LINK_SIM_DEVICE_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * A host of the simulator: memory, keys, and queue pairs. Each is made of the machines in
- * transport/ and of a queue pair of device/, which has its receives and rights. What a program
- * would see is told by a callback.
+ * transport/ and of a queue pair of device/, which has its receives and rights. A callback tells
+ * what a program would see.
  */
 #ifndef SW_LINK_SIM_HOST_H
 #define SW_LINK_SIM_HOST_H

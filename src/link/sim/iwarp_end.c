@@ -114,7 +114,7 @@ static bool is_start_over(const struct sw_sim_iwarp *end)
            end->start.state == SW_IWARP_FAILED;
 }
 
-/* What is not for the wire is nothing here, but it keeps its place. */
+/* Local requests are nothing here, but keep their place. */
 static void do_local(struct sw_sim_iwarp *end)
 {
     while (end->is_open && sw_iwarp_is_local(&end->machine))

@@ -150,7 +150,7 @@ static void agent_lost_peer(uint32_t qp_index)
     sw_ucm_service_plan();
 }
 
-/* What is between the ID and its peer. Its program hears no more of that. */
+/* Ends what is between the ID and its peer. Its program hears no more of that. */
 static void service_end_connection(struct sw_ucm_id *id)
 {
     static const struct sw_cm_sidr_rep refusal = {.status = SW_CM_SIDR_REJECTED};
@@ -190,7 +190,7 @@ static void agent_removed(struct sw_netdev *dev)
     sw_ucm_service_plan();
 }
 
-/* What the program makes of it is its own affair: the ID and its connection go on. */
+/* The program may make of it what it likes: the ID and its connection go on. */
 static void tell_address(struct sw_ucm_id *id, void *dev)
 {
     if (id->dev == dev && id->state != SW_UCM_DEVICE_REMOVAL)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Ports of the RDMA port spaces, shared by the processes of a network namespace, whoever's they
- * are. A claim is a bound abstract socket, so it is gone with its process. What excludes what
- * follows the kernel's rules for RDMA (which are TCP's but for the error of a wildcard).
+ * are. A claim is a bound abstract socket, so it is gone with its process. Conflicts follow the
+ * kernel's rules for RDMA (which are TCP's but for the error of a wildcard).
  */
 #ifndef SW_RDMACM_MADS_PORTS_H
 #define SW_RDMACM_MADS_PORTS_H

@@ -32,10 +32,10 @@ struct sw_direct_xrc {
 };
 
 /*
- * The order is that of use: what one request touches lies close together. What is checked for each
- * request (the peer, the blocks, `remote`, `keys`) comes first and takes five cache lines. `send`
- * and `serve` begin with their positions; times, sums and failures lie behind. A field that each
- * request reads belongs to one of these groups, not to the end.
+ * The order is that of use: what one request touches lies close together. The fields that are
+ * checked for each request (the peer, the blocks, `remote`, `keys`) come first and take five cache
+ * lines. `send` and `serve` begin with their positions; times, sums and failures lie behind. A
+ * field that each request reads belongs to one of these groups, not to the end.
  */
 struct sw_direct_qp {
     const struct sw_verdict_rule *rules; /* of the QP's type */

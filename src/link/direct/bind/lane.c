@@ -127,7 +127,7 @@ static enum sw_step look_for(struct sw_qp *qp, struct sw_direct_qp *d, struct sw
     return SW_STEP_BLOCKED;
 }
 
-/* What the target's own entry says counts for its stand-ins, too. */
+/* The target's own entry counts for its stand-ins, too. */
 static void inherit_rights(const struct sw_direct_qp *d, struct sw_direct_qp *lane)
 {
     if (lane->remote.access != d->remote.access)

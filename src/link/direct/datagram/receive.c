@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Rings are found without a lock in a table of their own. What is in one is taken out under the
- * ring's lock, and delivered under the lock of the QP it is for. Lock order: CQ's poll_lock, ring,
- * groups (device/serve/mcast.c), QP.
+ * Rings are found without a lock in a table of their own. Records of a ring are taken out under the
+ * ring's lock, and delivered under the lock of the QP they are for. Lock order: CQ's poll_lock,
+ * ring, groups (device/serve/mcast.c), QP.
  *
  * A QP is found through `receivers`. sw_datagram_forget() takes it out, then passes through the
  * lock of every ring: whoever had found it is done then.
@@ -26,7 +26,7 @@
 #define ENGINE_RECORDS 64u /* by the engine for programs that sleep: the first wakes them */
 #define URGENT_RECORDS 4096u
 
-/* What a dead client left waits for the program to poll for so long. */
+/* Datagrams that a dead client left wait for the program to poll for so long. */
 #define DEATH_GRACE_NS (100 * SW_NS_PER_MS)
 
 #define RINGS (2u * SW_SLOT_MAX) /* a dead client's inbox may outlive the next one's beginning */
@@ -127,8 +127,8 @@ static void deliver_record(struct sw_datagram_batch *batch, uint32_t dest_qpn,
         sw_counter_add(sw_netdev_with_gid(&dgid), SW_RX_DROP_NO_QP);
 }
 
-/* Takes the record at `position`. What the client wrote is read once and checked, but for the bytes
- * that only go to the program: the header and the payload. Returns the units it took, or 0 if it is
+/* Takes the record at `position`. The client's bytes are read once and checked, but for those that
+ * only go to the program: the header and the payload. Returns the units it took, or 0 if it is
  * nonsense. */
 static uint32_t receive_take_record(struct sw_datagram_batch *batch, uint8_t *base,
                                     uint32_t position)

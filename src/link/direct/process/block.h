@@ -6,7 +6,7 @@
  * A block carries the client QP's requests and its answers to the owner QP's requests, each as a
  * ring of 64-byte records plus a bounce area for bytes. A record is valid when its `seq` equals its
  * position + 1, so the reader polls the record's own cache line. Rings and areas start zeroed at
- * every binding. What the reader has consumed it says in the block of the other direction.
+ * every binding. The reader says in the block of the other direction what it has consumed.
  */
 #ifndef SW_LINK_DIRECT_PROCESS_BLOCK_H
 #define SW_LINK_DIRECT_PROCESS_BLOCK_H
@@ -166,8 +166,8 @@ static inline uint32_t sw_block_writer(const struct sw_block *block)
  * Datagrams: one ring for all the client's UD QPs towards all of the owner's. A record takes a run
  * of 64-byte units that does not wrap (a SKIP record fills the end of the ring). Positions count
  * units and run freely. Like other records they are valid when their `seq` equals their position
- * + 1, which the reader polls. What lies in a ring that was used before could look like that, so
- * the client writes another value into the unit behind a record before it makes the record valid.
+ * + 1, which the reader polls. Old bytes of a ring could look like that, so the client writes
+ * another value into the unit behind a record before it makes the record valid.
  */
 #define SW_DATAGRAM_UNIT 64u
 #define SW_DATAGRAM_UNITS (1u << 14) /* of the ring */

@@ -2,8 +2,8 @@
 /*
  * The registry of processes on this host (more exactly: in this network namespace). A process owns
  * slot N while it has the name "sidewire.N" (names.h): claiming is atomic, nothing is left when it
- * dies. What else a process wants others to know it has bound as "sidewire.N.WHAT"; the kernel
- * lists all such names, so nothing needs to be asked of processes that are not concerned.
+ * dies. Other things that a process wants others to know it has bound as "sidewire.N.WHAT"; the
+ * kernel lists all such names, so nothing needs to be asked of processes that are not concerned.
  */
 #include "link/direct/process/registry.h"
 

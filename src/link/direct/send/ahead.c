@@ -72,7 +72,7 @@ static inline bool send_short(struct sw_qp *qp, struct sw_direct_qp *d,
     return sw_send_inline(d, &gather, len_bytes, flags, ahead_imm_of(wr)) == SW_STEP_DONE;
 }
 
-/* Into the receive itself, where that is mapped. What is wrong with it, the queue says. */
+/* Into the receive itself, where that is mapped. Errors are reported by the queued path. */
 static bool send_placed(struct sw_qp *qp, struct sw_direct_qp *d, const struct ibv_send_wr *wr)
 {
     const uint32_t len_bytes = wr->sg_list->length;

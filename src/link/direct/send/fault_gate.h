@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Faults on purpose on the direct link, which has no packets to lose: each request counts as the
- * packets it would be at the path's MTU, and is let pass, held back or lost as they would be. What
- * a reliable connection would recover from takes it some time; unreliable messages are lost.
- * docs/faults.md says what a user may expect.
+ * packets it would be at the path's MTU, and is let pass, held back or lost as they would be. A
+ * fault that a reliable connection would recover from takes it some time; unreliable messages are
+ * lost. docs/faults.md says what a user may expect.
  */
 #ifndef SW_LINK_DIRECT_SEND_FAULT_GATE_H
 #define SW_LINK_DIRECT_SEND_FAULT_GATE_H

@@ -57,7 +57,7 @@ static void add_element(struct sw_direct_qp *d, const struct ibv_sge *sge, uint6
             sw_reach_remember(d, sge->lkey, mr, word, sge->addr);
         if (run.reach > placing->reach)
             placing->reach = run.reach;
-        /* What is on demand may not be there, which the kernel says, and a program's poll does not.
+        /* Memory on demand may not be there, which the kernel says, and a program's poll does not.
          * A mapping that is coming is worth waiting for. */
         placing->keeps_away |= run.is_coming || mr->access & IBV_ACCESS_ON_DEMAND;
         peer_receive_add_run(placing, run.at, run.len_bytes);

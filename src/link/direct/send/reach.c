@@ -223,8 +223,8 @@ enum sw_step sw_reach_judge(struct sw_direct_qp *d, uint64_t mark, const void *r
 /* How long memory of a region may be out of reach before that is an error. */
 #define FAULT_PATIENCE_NS (50 * SW_NS_PER_MS)
 
-/* What the kernel has copied from or to our memory by a page that another thread's fault had
- * replaced, is copied again. */
+/* Bytes that the kernel has copied from or to our memory by a page that another thread's fault had
+ * replaced, are copied again. */
 static enum sw_step judge_cma(struct sw_direct_qp *d, uint64_t mark, const uint8_t *local,
                               uint64_t len_bytes)
 {

@@ -10,13 +10,13 @@
 #include "link/direct/send/bounce.h"
 #include "link/engine.h"
 
-/* Consumed before the peer is told: records, and bytes of the bounce area. What is left of the area
+/* Consumed before the peer is told: records, and bytes of the bounce area. The rest of the area
  * always has room for the next piece, whatever it skips at the end. */
 #define TELL_EVERY 64u
 #define TELL_BYTES (SW_REQUEST_BOUNCE / 4)
 static_assert(TELL_BYTES + 2 * SW_BOUNCE_CHUNK <= SW_REQUEST_BOUNCE, "a piece always fits");
 
-/* What a peer says it has consumed of more than was written is no room. */
+/* A peer that says it has consumed more than was written gives no room. */
 static bool is_room(uint32_t room)
 {
     return room - 1 < SW_RESPONSE_SLOTS;

@@ -158,7 +158,7 @@ bool sw_serve_run(struct sw_qp *qp, struct sw_direct_qp *d)
         const struct sw_record *slot = &d->rx->requests[d->serve.at % SW_REQUEST_SLOTS];
         if (atomic_load_explicit(&slot->seq, memory_order_acquire) != d->serve.at + 1)
             break;
-        /* What the peer sent in reply completes after what it replies to, as on a wire. */
+        /* The peer's reply completes after what it replies to, as on a wire. */
         if (d->send.answers_due && !sw_direct_send_collect(qp, d))
             return true;
         const uint8_t kind = slot->kind;

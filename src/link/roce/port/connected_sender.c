@@ -392,7 +392,8 @@ static int copy_out(const struct sw_connected_sender *sender, const uint8_t *roo
     return done == (long)len_bytes ? 0 : done < 0 ? -errno : -EPIPE;
 }
 
-/* What an ICMP message said of an earlier packet is told once; unconnected sockets do not tell. */
+/* The error of an ICMP message for an earlier packet is told once; unconnected sockets do not
+ * tell. */
 bool sw_connected_sender_is_old_news(int error)
 {
     return error == ECONNREFUSED || error == EHOSTUNREACH || error == ENETUNREACH || error == EINTR;

@@ -41,7 +41,7 @@ struct sw_rx_buffers {
 
 /* false: no memory. */
 bool sw_rx_buffers_open(struct sw_rx_buffers *buffers);
-/* What is held is gone, too. */
+/* Held rooms are gone, too. */
 void sw_rx_buffers_close(struct sw_rx_buffers *buffers);
 
 /* Reads from a socket, without waiting. Returns the number of messages that came, `want` or fewer;

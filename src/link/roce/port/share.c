@@ -386,7 +386,7 @@ bool sw_share_is_settled(struct sw_port *port, struct sw_rx_socket *rx, uint64_t
 }
 
 /* Turns a socket away: connects it to a port of its own address, or of the loopback, where nobody
- * is. The kernel brings it nothing more then. What is in it already can still be read. */
+ * is. The kernel brings it nothing more then. Packets that are in it already can still be read. */
 static void share_turn_away(int fd)
 {
     struct sockaddr_in6 nowhere = {0};

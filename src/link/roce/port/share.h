@@ -18,8 +18,8 @@ void sw_share_close(struct sw_port *port);
 #define SW_HANDED_BYTES (128u << 10) /* of one message */
 /* Hands packets on to the process of another slot, now or with the next flush. */
 void sw_share_hand_on(struct sw_port *port, uint32_t slot, const struct sw_rx_batch *batch);
-/* Sends what was handed on. What a process has no room for is kept for a while; port->due_ns says
- * when to try again. */
+/* Sends what was handed on. Packets that a process has no room for are kept for a while;
+ * port->due_ns says when to try again. */
 void sw_share_flush(struct sw_port *port);
 
 /* The kinds of messages between these processes. */

@@ -27,7 +27,7 @@ void sw_socket_tell_runs(int fd, bool is_ipv4);
 /* NULL: there is no room. A connected one is not listened to yet. */
 struct sw_rx_socket *sw_port_add_rx_socket(struct sw_port *port, int fd,
                                            enum sw_rx_socket_kind kind);
-/* What comes to the socket wakes whoever sleeps on the port. */
+/* A packet that comes to the socket wakes whoever sleeps on the port. */
 bool sw_port_listen(struct sw_port *port, int fd);
 
 #endif

@@ -208,7 +208,7 @@ static uint32_t read_connection(struct sw_port *port, uint32_t index, uint64_t n
     return delivered;
 }
 
-/* What it has brought is not lost with it. */
+/* Datagrams that it has brought are not lost with it. */
 static bool hear_connection(struct sw_caller *place)
 {
     const struct connection *c = (const struct connection *)place;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * TCP connections that bring datagrams (docs/tcp.md). What comes by one is treated as a packet of
- * UDP from its peer's address, and is believed no more than that. With rx_lock held.
+ * TCP connections that bring datagrams (docs/tcp.md). A datagram that comes by one is treated as a
+ * packet of UDP from its peer's address, and is believed no more than that. With rx_lock held.
  */
 #ifndef SW_LINK_ROCE_PORT_STREAM_H
 #define SW_LINK_ROCE_PORT_STREAM_H

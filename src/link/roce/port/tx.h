@@ -31,8 +31,8 @@ struct sw_outgoing {
 struct sw_batch *sw_batch_open(struct sw_port *port);
 /* Copies a packet to it. Sends what is in it, if there was no room. */
 void sw_batch_add(struct sw_batch *batch, const struct sw_outgoing *packet);
-/* What is added until the next flush leaves as soon as it fills a long message: nothing else is on
- * its way to the peer, which would wait while more is copied. */
+/* A message that is added until the next flush leaves as soon as it fills a long message: nothing
+ * else is on its way to the peer, which would wait while more is copied. */
 void sw_batch_hurry(struct sw_batch *batch);
 /* Sends all that was added. Returns false if there was no room for some for so long that they were
  * dropped. */

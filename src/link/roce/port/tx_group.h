@@ -50,7 +50,8 @@ struct sw_batch {
     _Alignas(64) uint8_t arena[SW_TX_GROUPS][SW_TX_HEADROOM_BYTES + SW_TX_GROUP_BYTES];
 };
 
-/* Sends all groups, which are sealed, in their order. What a socket does not take is counted. */
+/* Sends all groups, which are sealed, in their order. Messages that a socket does not take are
+ * counted. */
 void sw_tx_send_groups(struct sw_batch *batch);
 
 #endif

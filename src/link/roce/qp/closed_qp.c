@@ -23,7 +23,7 @@
 #include "link/roce/qp/qp.h"
 
 /* Peers have run out of retries by then, and the program may hold the memory of a connection that
- * has failed for its own again. What is said longer is the NAK. */
+ * has failed for its own again. Only the NAK is said for longer. */
 #define RECALL_NS (5 * SW_NS_PER_S)
 
 struct sw_roce_qp *sw_closed_qp_of(const struct sw_roce_qp *r, uint64_t now_ns)

@@ -97,8 +97,8 @@ static uint32_t cut_pieces(struct iovec **from, uint32_t len_bytes, struct iovec
     return count;
 }
 
-/* What another thread's fault shows in the place of a page must not leave, and a packet cannot be
- * taken back. False: it is lost. */
+/* Bytes that another thread's fault shows in the place of a page must not leave, and a packet
+ * cannot be taken back. False: it is lost. */
 static bool copy_view(struct sw_outgoing *out, struct payload *payload)
 {
     payload->copied = (struct iovec){payload->bytes, 0};

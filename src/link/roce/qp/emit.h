@@ -16,8 +16,8 @@ enum sw_roce_outcome sw_roce_emit(struct sw_roce_qp *r, uint64_t now_ns);
 void sw_roce_emit_ack(struct sw_roce_qp *r);
 /* Whether there is nothing to say but an ACK, or the NAK of a gap that may close by itself. */
 bool sw_roce_only_acks(const struct sw_roce_qp *r);
-/* When somebody must look again, if the program does not. What only waits for the peer has a timer,
- * and is looked at by nobody before. `more`: at once. */
+/* When somebody must look again, if the program does not. A connection that only waits for the peer
+ * has a timer, and is looked at by nobody before. `more`: at once. */
 void sw_roce_plan_timer(struct sw_roce_qp *r, bool more);
 
 #endif

@@ -37,8 +37,8 @@ void sw_roce_stop_calling(struct sw_roce_qp *r);
 
 /* NULL: the QP is none of this link's, or not one that can be taken over. */
 struct sw_fallback *sw_roce_fallback(const struct sw_qp *qp);
-/* MOVE is the step: nothing is left of the connection, and link_state is NULL. What was posted and
- * is not complete is to be sent anew. */
+/* MOVE is the step: nothing is left of the connection, and link_state is NULL. Requests that were
+ * posted and are not complete are to be sent anew. */
 void sw_roce_let_go(struct sw_qp *qp);
 
 #endif

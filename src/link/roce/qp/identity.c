@@ -110,7 +110,7 @@ static bool identify_reliable(struct sw_roce_qp *r, const struct sw_packet *pack
         learn_peer(r, claim);
         return true;
     }
-    /* What was answered, and the answer lost, is answered again to whoever it is. */
+    /* A request that was answered, and the answer lost, is answered again to whoever it is. */
     return claim->asks && place == SW_PLACE_DUPLICATE && identity_is_silent(r, claim->now_ns);
 }
 

@@ -71,7 +71,7 @@ enum sw_roce_outcome sw_roce_feed(struct sw_roce_qp *r)
     for (;;) {
         if (sw_requester_is_local(&r->requester) && roce_run_local(r) == SW_ROCE_DEAD)
             return SW_ROCE_DEAD;
-        /* What follows a local request may use the keys that it makes. */
+        /* A request behind a local one may use the keys that it makes. */
         bool waits = r->posted != qp->sq.head && !r->has_bad &&
                      sw_wqe_is_local(sw_sq_at(&qp->sq, r->posted - 1)) &&
                      sw_requester_done(&r->requester) + r->offset != r->posted;

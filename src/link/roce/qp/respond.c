@@ -251,7 +251,7 @@ static bool was_refused(const struct sw_roce_qp *r)
     return r->responder.dead && r->responder.remark == SW_REMARK_REFUSAL;
 }
 
-/* What had come before its turn, as far as it is expected now. */
+/* Carries out what had come before its turn, as far as it is expected now. */
 static enum sw_roce_outcome carry_out_early(struct sw_roce_qp *r, uint64_t now_ns)
 {
     struct sw_demand demand;
