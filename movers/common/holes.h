@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The blocks that a file lacks. What is mapped needs them all before it is served: a page that the
- * file system has no room for is a SIGBUS, not an error.
+ * The blocks that a file lacks. A mapping needs them all before it is served: a page that the file
+ * system has no room for is a SIGBUS, not an error.
  */
 #ifndef SW_MOVERS_HOLES_H
 #define SW_MOVERS_HOLES_H

@@ -280,7 +280,7 @@ static void copy_flush_done(void *arg, const struct sw_nvme_result *result)
     }
 }
 
-/* What was written is durable when the command says that it is done. */
+/* Written data is durable when the command says that it is done. */
 static void flush_target(struct copy *copy)
 {
     const struct sw_nvme_io io = {.nsid = copy->ns.nsid, .done = copy_flush_done, .arg = copy};

@@ -177,7 +177,7 @@ bool nvh_queue_arm(struct sw_nvme_queue *queue)
         nvh_queue_break(queue, SW_NVME_SYSTEM, "no event can be asked for");
         return false;
     }
-    /* What came before the request makes no event. A broken queue wants tending. */
+    /* A completion that came before the request makes no event. A broken queue wants tending. */
     return !nvh_queue_drain(queue) && !queue->is_broken;
 }
 

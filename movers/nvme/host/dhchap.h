@@ -46,7 +46,8 @@ void nvh_dhchap_init(struct nvh_dhchap *chap, const struct nvh_secrets *secrets,
                      const char *host_nqn, const char *subsystem_nqn, uint16_t transaction);
 /* Forgets secrets. */
 void nvh_dhchap_clear(struct nvh_dhchap *chap);
-/* What comes next is sent, else it is received; neither where it is done or has failed. */
+/* Whether the next message is sent; else it is received, or neither where it is done or has
+ * failed. */
 bool nvh_dhchap_sends(const struct nvh_dhchap *chap);
 bool nvh_dhchap_has_ended(const struct nvh_dhchap *chap);
 size_t nvh_dhchap_next(struct nvh_dhchap *chap, uint8_t out[NVF_AUTH_MESSAGE_MAX]);

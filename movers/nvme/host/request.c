@@ -188,7 +188,7 @@ enum sw_nvme_status sw_nvme_dsm(struct sw_nvme_queue *queue, const struct sw_nvm
 
 /* ---- reservations ---- */
 
-/* A command with keys. What it does depends on what was there before, so it is not sent again. */
+/* A command with keys. Its effect depends on what was there before, so it is not sent again. */
 static enum sw_nvme_status submit_keys(struct sw_nvme_queue *queue, const struct sw_nvme_io *io,
                                        uint8_t opcode, uint32_t cdw10,
                                        const struct sw_nvme_resv *resv)

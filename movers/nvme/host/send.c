@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The SENDs of commands. What callbacks of one poll submit leaves in one list at its end: one call
- * of the device for all of them, and one completion.
+ * The SENDs of commands. Commands that callbacks of one poll submit leave in one list at its end:
+ * one call of the device for all of them, and one completion.
  */
 #include "nvme/host/host.h"
 
@@ -32,7 +32,7 @@ void nvh_sends_post(struct sw_nvme_queue *queue)
     if (!list->count || queue->is_broken)
         return;
     struct ibv_send_wr *bad, *last = &list->wrs[list->count - 1];
-    /* Nobody reports an unsignaled SEND. What is inline needs no report, but room in the queue. */
+    /* Nobody reports an unsignaled SEND. An inline one needs no report, but room in the queue. */
     if (!list->is_inline || queue->unsignaled >= queue->size / 2) {
         last->send_flags |= IBV_SEND_SIGNALED;
         queue->unsignaled = 0;

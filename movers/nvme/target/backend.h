@@ -3,8 +3,8 @@
  * What a namespace is made of. A backend is one file with one table of operations; the kinds stand
  * in backends.c.
  *
- * Offsets and lengths are bytes, and multiples of the block size. What the target has checked is
- * not checked again: a request lies within the backend.
+ * Offsets and lengths are bytes, and multiples of the block size. The checks of the target are not
+ * made again: a request lies within the backend.
  */
 #ifndef SW_MOVERS_NVME_BACKEND_H
 #define SW_MOVERS_NVME_BACKEND_H
@@ -93,7 +93,7 @@ struct nvt_backend {
     bool is_read_only;
     bool is_volatile;                     /* writes are safe only after a flush */
     bool can_deallocate, frees_to_zeroes; /* deallocated blocks read as zeroes */
-    /* What lies in memory is moved from and to there, without another buffer. NULL: it does not. */
+    /* Data in memory is moved from and to there, without another buffer. NULL: it does not. */
     uint8_t *memory;
     struct nvt_claim *claim; /* of what has a path */
 };

@@ -2,7 +2,7 @@
 /*
  * `nvram:PATH`: a mapping of a file, on a DAX file system of persistent memory itself. A write is
  * safe after a flush: by MAP_SYNC it needs no system call (the processor's caches are written
- * back), else msync() or fsync() does it. What may wait for a disk does so off the loop, by
+ * back), else msync() or fsync() does it. A call that may wait for a disk does so off the loop, by
  * io_uring.
  *
  * The file has all its blocks before it is served, and keeps them: a hole would need one at a time

@@ -103,7 +103,7 @@ struct nvt_config_source {
 };
 
 /* Return 0, or a negative errno and one line in `error`: file, place, what is wrong, how to mend
- * it. What is made is freed with nvt_config_free(). */
+ * it. The result is freed with nvt_config_free(). */
 int nvt_config_parse(const char *text, size_t len, const struct nvt_config_source *source,
                      struct nvt_config **out, char *error, size_t error_bytes);
 /* Reads a file, whose name is source->name. */

@@ -6,8 +6,8 @@
  *   {"command": "add", "subsysnqn": "nqn.x", "namespaces": ["ram:64M"], "hosts": [], "listen": []}
  *   {"ok": true, "text": "namespace 2 ..."}
  *
- * "remove" takes the same lists, of namespaces their numbers. What "status" says (status.h) comes
- * as a descriptor beside the answer, since it may be long.
+ * "remove" takes the same lists, of namespaces their numbers. The answer to "status" (status.h)
+ * comes as a descriptor beside it, since it may be long.
  */
 #ifndef SW_MOVERS_NVME_CONTROL_H
 #define SW_MOVERS_NVME_CONTROL_H

@@ -205,8 +205,9 @@ static uint16_t identify_by_command_set(struct nvt_request *request)
     return command_set_of(request) == NVME_CSI_NVM ? 0 : NVME_SC_INVALID_FIELD | NVME_SC_DNR;
 }
 
-/* Limits of commands that move no data. What is longer is served, too, in slices (slices.h); a host
- * that keeps to them gets its answers sooner, and other commands of its own are served between. */
+/* Limits of commands that move no data. A longer command is served, too, in slices (slices.h); a
+ * host that keeps to them gets its answers sooner, and other commands of its own are served
+ * between. */
 static uint16_t identify_limits(struct nvt_request *request)
 {
     struct nvme_id_ctrl_nvm *id = (struct nvme_id_ctrl_nvm *)request->data;

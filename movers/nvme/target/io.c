@@ -76,7 +76,7 @@ static uint16_t take_range(struct nvt_request *request, enum nvt_io_kind kind)
     return 0;
 }
 
-/* What a backend has in memory moves from and to where it lies. */
+/* Data that a backend has in memory moves from and to where it lies. */
 static uint16_t use_memory_of_backend(struct nvt_request *request)
 {
     struct nvt_namespace *ns = request->ns;

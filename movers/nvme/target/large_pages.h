@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Memory of a namespace that gets a large page for each piece that is in use. Random blocks of it
- * are then found by a page table that the processor keeps at hand. What was never written takes no
- * memory, and a piece of which little was written keeps small pages.
+ * are then found by a page table that the processor keeps at hand. A piece that was never written
+ * takes no memory, and one of which little was written keeps small pages.
  */
 #ifndef SW_MOVERS_NVME_LARGE_PAGES_H
 #define SW_MOVERS_NVME_LARGE_PAGES_H

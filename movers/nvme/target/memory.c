@@ -38,7 +38,7 @@ static bool take_pool_piece(struct nvt_request *request)
     return true;
 }
 
-/* What was freed since the last feed is for those that wait already. */
+/* Memory that was freed since the last feed is for those that wait already. */
 static bool is_for_others(const struct nvt_queue *queue)
 {
     return !list_is_empty(&queue->share->starved) ||

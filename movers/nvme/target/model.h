@@ -469,7 +469,7 @@ void nvt_target_notify(struct nvt_target *target, enum nvt_event event,
                        const void *what);
 void nvt_target_each_ctrl(struct nvt_target *target,
                           void (*visit)(struct nvt_ctrl *ctrl, void *arg), void *arg);
-/* What discovery shows has changed. */
+/* The log page of discovery has changed. */
 void nvt_discovery_changed(struct nvt_target *target);
 
 #endif

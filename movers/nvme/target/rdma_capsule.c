@@ -2,8 +2,8 @@
 /*
  * Capsules that have come: each lies in the receive that it came by, until its command is answered.
  * Where receives are shared, a queue keeps no more of them than are left for others, and all hosts
- * at one address three times that. What comes beyond that is copied, and its receive is for the
- * next one at once. Hosts at one address have three times as many copies as are left for others. A
+ * at one address three times that. Further capsules are copied, and their receives are for the next
+ * ones at once. Hosts at one address have three times as many copies as are left for others. A
  * queue that has sent more than that ends: it would hold what others need to be heard.
  */
 #include <stdlib.h>

@@ -392,8 +392,8 @@ bool nvr_queue_drain(struct nvr_queue *queue, uint64_t now_ns)
     return true;
 }
 
-/* What waits for its host ends; what a backend has, and what waits for memory or an event, is the
- * model's. None begins meanwhile: memory that is given back feeds requests later. */
+/* A request that waits for its host ends; one that a backend has, or that waits for memory or an
+ * event, is the model's. None begins meanwhile: memory that is given back feeds requests later. */
 static void end_slot(struct nvr_slot *slot)
 {
     const enum nvr_slot_state state = slot->state;

@@ -87,7 +87,7 @@ static void rdma_send_make_room(struct nvr_thread *thread, uint32_t count)
 /* ---- requests ---- */
 
 /* The list is posted a while later: by then the processor may have the beginning of the data at
- * hand. What follows it fetches by itself, as it sees which way the copy goes. */
+ * hand. The processor fetches the rest by itself, as it sees which way the copy goes. */
 static void warm_up(const uint8_t *data, uint32_t len_bytes)
 {
     const uint32_t end = mover_min_u32(len_bytes, WARM_BYTES);

@@ -26,8 +26,8 @@ static void tell_host(const struct nvt_namespace *ns, const struct nvt_notice *n
 
 /* ---- commands that a preemption ends ---- */
 
-/* What waits for memory ends now, and what waits for data when that has come. What the backend has
- * got goes on. */
+/* Requests that wait for memory end now, and those that wait for data when that has come. Requests
+ * that the backend has got go on. */
 static void abort_queue(struct nvt_queue *queue, const struct nvt_request *preemptor)
 {
     struct list_node *next;

@@ -182,7 +182,7 @@ static void change_namespace(struct step *step, const struct nvt_config_change *
     }
 }
 
-/* What it has may be taken by others: namespaces change places, too. */
+/* Its file may be taken by others: namespaces change places, too. */
 static int let_go(void *context, const struct nvt_config_change *change)
 {
     const struct step *step = context;

@@ -22,8 +22,8 @@ int nvr_serving_open(struct nvr_serving *serving, struct nvr_server *server);
 void nvr_serving_close(struct nvr_serving *serving);
 
 /*
- * Owns `config` from then on. What cannot be served is told and left out, and is tried again with
- * the next configuration. Returns how many of them there are.
+ * Owns `config` from then on. A part that cannot be served is told and left out, and is tried again
+ * with the next configuration. Returns how many of them there are.
  */
 int nvr_serving_apply(struct nvr_serving *serving, struct nvt_config *config);
 

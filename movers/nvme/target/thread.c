@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The loop of each thread of the target. While there is work it polls; when there has been none for
- * a while, it asks to be woken and sleeps. What it serves in a turn is of its own queues; for all
- * else it stops the others first (gate.h).
+ * a while, it asks to be woken and sleeps. In a turn it serves its own queues; for all else it
+ * stops the others first (gate.h).
  */
 #include "nvme/target/thread.h"
 
@@ -42,7 +42,7 @@ static void wake_up(struct nvr_thread *thread)
     (void)eventfd_write(thread->wake_fd, 1);
 }
 
-/* What was done meanwhile may have left answers and I/O with any of them. */
+/* The change may have left answers and I/O with any of them. */
 static void let_others_go(struct nvr_thread *thread)
 {
     struct nvr_server *server = thread->server;
@@ -287,12 +287,13 @@ static bool arm_all(struct nvr_thread *thread)
     return true;
 }
 
-/* Sleeps until something comes, or until_ns. What others leave here after the turn wakes it. */
+/* Sleeps until something comes, or until_ns. Work that others leave here after the turn wakes
+ * it. */
 static void sleep_until(struct nvr_thread *thread, uint64_t now_ns, uint64_t until_ns)
 {
     begin_turn(thread, now_ns);
     const bool is_armed = arm_all(thread);
-    /* What came before the request to be woken keeps it awake. */
+    /* An event that came before the request to be woken keeps it awake. */
     const bool may_sleep =
         is_armed && !poll_once(thread) && !has_later(thread) && list_is_empty(&thread->ending);
     end_turn(thread);

@@ -41,7 +41,7 @@ struct nvt_worker {
 
 /* Returns 0 or a negative errno. */
 int nvt_worker_open(struct nvt_worker *worker);
-/* What waits is not done any more, and nobody hears of what is. */
+/* Jobs that wait are not done any more, and nobody hears of the one that is. */
 void nvt_worker_close(struct nvt_worker *worker);
 /* False: too many of its owner wait, or there is no thread. */
 bool nvt_worker_give(struct nvt_worker *worker, struct nvt_job *job);

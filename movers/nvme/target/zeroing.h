@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Makes zeroes of a range of mapped memory, a part at a time. What was never written is a hole
- * and stays one. What was written may be given back to the system, whole pages of it.
+ * Makes zeroes of a range of mapped memory, a part at a time. Pages that were never written are a
+ * hole and stay one. Written pages may be given back to the system, whole ones.
  */
 #ifndef SW_MOVERS_NVME_ZEROING_H
 #define SW_MOVERS_NVME_ZEROING_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * DH-HMAC-CHAP, by which host and controller prove in-band that they know a secret (NVM Express
- * Base 2.0 s8.13): its messages, for both sides. What is computed is in dhchap_crypto.h.
+ * Base 2.0 s8.13): its messages, for both sides. The computations are in dhchap_crypto.h.
  */
 #ifndef SW_MOVERS_NVME_DHCHAP_H
 #define SW_MOVERS_NVME_DHCHAP_H

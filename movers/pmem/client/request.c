@@ -92,8 +92,9 @@ static void choose_verb(const struct sw_pmem *p, struct pmc_request *r)
 }
 
 /* A later WRITE might pass a FLUSH or a READ; a fence holds it back until that is answered. An
- * ATOMIC WRITE cannot pass a FLUSH (IBTA Vol 1 A19), so it follows at once: one round trip. What is
- * published as a WRITE waits for the FLUSHes of earlier chains, too: it says that they are done. */
+ * ATOMIC WRITE cannot pass a FLUSH (IBTA Vol 1 A19), so it follows at once: one round trip. A word
+ * that is published as a WRITE waits for the FLUSHes of earlier chains, too: it says that they are
+ * done. */
 static bool needs_fence(const struct sw_pmem *p, const struct pmc_slot *slot, uint32_t index,
                         enum pmc_verb verb)
 {

@@ -104,7 +104,7 @@ static int report_bench(struct bench *bench)
                             kinds[bench->kind], bench->bytes, &bench->samples);
 }
 
-/* What it is behind it does not make up for. */
+/* Lost time is not caught up. */
 static uint64_t pace_ns(const struct bench *bench, uint64_t last_ns)
 {
     uint64_t now_ns = mover_now_ns();

@@ -12,7 +12,7 @@ struct pm_samples {
     uint64_t count;
 };
 
-/* What takes more than 4 s counts as that. */
+/* A time of more than 4 s counts as that. */
 void pm_samples_put(struct pm_samples *samples, uint64_t index, uint64_t took_ns);
 /* A table of one line, or JSON that begins with the fields of `json`, which is released. Sorts the
  * samples. */

@@ -112,7 +112,7 @@ struct pml_copy {
     struct pml_slot slot;          /* persistent on it */
     struct pml_slot slot_to;       /* being written */
     struct pml_mark scan;
-    /* The last records before it. What a copy has beyond the log was under way in one window, so
+    /* The last records before it. A copy's records beyond the log were under way in one window, so
      * the record in which both still agree is among them, or has been trimmed. */
     struct pml_passed trail[PML_TRAIL_MAX];
     uint64_t passed; /* records; of these the last PML_TRAIL_MAX are in `trail` */

@@ -46,7 +46,7 @@ bool pml_reader_may_go_on(const struct pml_reader *reader, uint64_t position, ui
  * that was wrong comes last. False: there is none. */
 bool pml_reader_source(const struct pml_reader *reader, uint32_t but, uint64_t position,
                        unsigned *source);
-/* What lies at `at` on a copy with these slots may be what anybody left there. The slots have to be
+/* Bytes at `at` on a copy with these slots may be what anybody left there. The slots have to be
  * read after the records. */
 bool pml_reader_is_trimmed(const struct pml_slot *slot, const struct pml_mark *at);
 

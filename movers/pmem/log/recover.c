@@ -251,8 +251,8 @@ bool pml_confirms_head(const struct pml_copy *best, const struct pml_mark *head)
     return head->position < start;
 }
 
-/* What one writer has settled or appended on two copies begins alike, so the end of the shorter one
- * is a place in the longer one. */
+/* Records that one writer has settled or appended on two copies begin alike, so the end of the
+ * shorter ones is a place in the longer ones. */
 static bool parts_from(const struct pml_copy *copy, const struct pml_copy *best)
 {
     return log_epoch(copy) == log_epoch(best) && !pml_confirms_head(best, &copy->scan);
@@ -342,7 +342,7 @@ void pml_recover_step(struct pml_log *log)
     const bool has_all = scanned + count_state(log, PML_BAD) == log->config.geometry.copies;
     if (!log->electing && scanned >= log->config.geometry.quorum && (has_all || !log->is_patient))
         promise_epoch(log);
-    /* What drains may still be reading from the stage. */
+    /* A copy that drains may still be reading from the stage. */
     if (log->electing && !count_state(log, PML_PROMISING) && !count_state(log, PML_DRAINING) &&
         count_state(log, PML_PROMISED) >= log->config.geometry.quorum)
         establish_epoch(log);

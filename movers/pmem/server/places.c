@@ -67,7 +67,7 @@ static struct pms_client *find_oldest_unproved(const struct pms_server *server,
     return oldest;
 }
 
-/* What it has sent is looked at first. False: it is too young to be let go. */
+/* The client's requests are looked at first. False: it is too young to be let go. */
 static bool places_end_oldest(struct pms_server *server, struct pms_client *oldest)
 {
     const uint32_t slot = oldest->slot;

@@ -114,7 +114,7 @@ void pms_server_run(struct pms_server *server, int stop_fd)
         const int pause_ms = pms_places_pause_ms(server);
         const int count = epoll_wait(server->epoll_fd, &event, 1, pause_ms);
         if (pause_ms >= 0 && mover_now_ns() - swept_ns >= (uint64_t)pause_ms * 1000000) {
-            /* What was waited for may be of one that ends now: it is waited for anew. */
+            /* The wait may have been for one that ends now: it is begun anew. */
             swept_ns = mover_now_ns();
             pms_places_sweep(server);
             continue;

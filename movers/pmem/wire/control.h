@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The control protocol of docs/pmem.md: bytes to structs and back, no I/O. What was parsed is
+/* The control protocol of docs/pmem.md: bytes to structs and back, no I/O. A parsed message is
  * within its bounds: counts, lengths, ends of names, ranges inside their region. */
 #ifndef SW_MOVERS_PMEM_CONTROL_H
 #define SW_MOVERS_PMEM_CONTROL_H

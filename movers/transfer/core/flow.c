@@ -128,7 +128,7 @@ static bool flow_is_done(const struct xfc_task *task)
            !task->is_corrupt && (task->notice == XFC_NO_NOTICE || task->notice == XFC_NOTICE_TAKEN);
 }
 
-/* What was all done is done, asked to end or not. */
+/* A task that was all done is done, asked to end or not. */
 void xfc_flow_end_if_quiet(struct xfc_flow *flow, struct xfc_task *task, uint64_t now_ns)
 {
     if (task->in_ring)

@@ -11,9 +11,9 @@
  *
  * Tasks take turns: a lane gives a slice of one, then of the next. So a large one holds up none.
  *
- * What a lost lane had is stranded: packets of it may still reach the peer. It is given to another
- * lane once the peer has ended its side of the lost one, and xfc_flow_settled() says so. The one
- * lane for messages asks for that.
+ * The requests of a lost lane are stranded: packets of them may still reach the peer. They are
+ * given to another lane once the peer has ended its side of the lost one, and xfc_flow_settled()
+ * says so. The one lane for messages asks for that.
  *
  * Messages are what the peer's agent answers: a notice, behind all data; what the sums of blocks
  * are; to end its side of a lane. They go on one lane at a time, so that they come in their order.

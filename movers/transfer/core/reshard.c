@@ -71,7 +71,7 @@ static enum sw_xfer_status check_length(const struct sw_plan_side *side, const c
     return SW_XFER_OK;
 }
 
-/* What is there twice would be written twice. */
+/* A block that is there twice would be written twice. */
 static enum sw_xfer_status check_twins(const struct sw_plan_side *target,
                                        struct sw_xfer_error *error)
 {

@@ -403,7 +403,7 @@ bool xfe_notices_make(struct sw_xfer_agent *agent);
 /* Where the next notice of that session can be put; NULL: no room. */
 struct sw_xfer_notice *xfe_notices_room(struct sw_xfer_agent *agent,
                                         const struct xfe_session *session);
-/* What was put there is one. */
+/* Adds the notice that was put there. */
 void xfe_notices_add(struct sw_xfer_agent *agent, struct xfe_session *session);
 
 #endif

@@ -243,7 +243,7 @@ void xfe_lane_events(struct xfe_lane *lane)
     mover_connection_drain(&lane->connection);
     while (lane->connection.events &&
            (event = mover_connection_next(&lane->connection)) != MOVER_NOTHING) {
-        /* What was answered before the end counts: look for it first. */
+        /* Requests that were answered before the end count: look for their answers first. */
         if (event == MOVER_ENDED && lane->state == XFE_UP)
             xfe_send_poll(lane);
         if (lane->connection.events)

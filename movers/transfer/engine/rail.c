@@ -50,7 +50,7 @@ static struct ibv_context *find_verbs(struct xfe_rail *rail)
                : rail->anchor->verbs;
 }
 
-/* What listens again may do so at a new device. */
+/* A listener that listens again may do so at a new device. */
 static void follow_device(struct mover_listener *listener)
 {
     struct xfe_rail *rail = listener->owner;

@@ -95,7 +95,7 @@ static void ring_bell(struct sw_pipe *pipe)
     post_requests(pipe, &wr, &wr, 1, PIPE_BELL, false);
 }
 
-/* What was told has to be seen before the peer's wish for a doorbell is looked at. */
+/* The count that was told has to be seen before the peer's wish for a doorbell is looked at. */
 static void tell_state(struct sw_pipe *pipe)
 {
     write_word(pipe->inbox + PIPE_AT_TOLD, pipe->out.produced);
@@ -218,8 +218,8 @@ static void tell_peer(struct sw_pipe *pipe)
     }
 }
 
-/* What is waited for was neither there when the peer knew of the sleep, nor is it under way; and
- * the doorbell of this sleep has not come yet. */
+/* The awaited record or room was neither there when the peer knew of the sleep, nor is it under
+ * way; and the doorbell of this sleep has not come yet. */
 static bool is_quiet(struct sw_pipe *pipe, bool is_sending)
 {
     if (pipe->bells == pipe->wanted)

@@ -56,7 +56,7 @@ enum pipe_look { PIPE_EMPTY, PIPE_MESSAGE, PIPE_BROKEN };
 /* Where the next message is, which is looked at once, so the length is what was checked. */
 enum pipe_look pipe_in_look(struct pipe_in *in, uint32_t bytes_max, const uint8_t **message,
                             uint32_t *bytes);
-/* What was looked at is done with. */
+/* The bytes that were looked at are done with. */
 void pipe_in_drop(struct pipe_in *in, uint32_t bytes);
 
 /* It is time to give room back. */
