@@ -100,9 +100,9 @@ static void count_received(struct sw_port *port, enum sw_port_counter counter, u
                           memory_order_relaxed);
 }
 
-/* On the way from a batch to its receivers: what is the same for all its packets, and those that
+/* Splits a batch into runs for its receivers: what is the same for all its packets, and those that
  * were found good and are not delivered yet. */
-struct sieve {
+struct splitter {
     struct sw_port *port;
     struct sw_icrc_flow flow; /* len 0: not known yet */
     struct sw_icrc_stem stem;
@@ -119,90 +119,91 @@ static uint16_t *id_of_flow(struct sw_port *port, const struct sw_arrival *arriv
     return &port->next_ids[(arrival->source.s6_addr[15] ^ arrival->source_port) % SW_PORT_GUESSES];
 }
 
-static void sieve_open(struct sieve *sieve, struct sw_port *port, const struct sw_rx_batch *batch)
+static void open_splitter(struct splitter *split, struct sw_port *port,
+                          const struct sw_rx_batch *batch)
 {
-    sieve->port = port;
-    sieve->flow.len = 0;
-    sieve->next_id = id_of_flow(port, &batch->arrival);
-    sieve->first_id = *sieve->next_id;
-    sieve->run = batch->arrival;
-    sieve->run.count = sieve->delivered = 0;
-    sieve->is_known = false;
+    split->port = port;
+    split->flow.len = 0;
+    split->next_id = id_of_flow(port, &batch->arrival);
+    split->first_id = *split->next_id;
+    split->run = batch->arrival;
+    split->run.count = split->delivered = 0;
+    split->is_known = false;
 }
 
 /* The packets that came in one. */
-static bool deliver_joint(const struct sieve *sieve)
+static bool deliver_joint(const struct splitter *split)
 {
-    const struct sw_arrival *joint = &sieve->run;
+    const struct sw_arrival *joint = &split->run;
     struct sw_arrival each = *joint;
     bool is_known = false;
     if (!sw_joint_is_sound(joint->bytes, joint->len_bytes)) {
-        sw_port_count(sieve->port, SW_PORT_RX_MALFORMED, 1);
+        sw_port_count(split->port, SW_PORT_RX_MALFORMED, 1);
         return false;
     }
     for (uint32_t at = 0;
          sw_joint_next(joint->bytes, joint->len_bytes, &at, &each.bytes, &each.len_bytes);)
-        is_known |= sieve->port->deliver(sieve->port->arg, &each);
+        is_known |= split->port->deliver(split->port->arg, &each);
     return is_known;
 }
 
-static void sieve_empty(struct sieve *sieve)
+static void rx_deliver_run(struct splitter *split)
 {
-    if (!sieve->run.count)
+    if (!split->run.count)
         return;
-    sieve->is_known |= sw_joint_is(sieve->run.bytes)
-                           ? deliver_joint(sieve)
-                           : sieve->port->deliver(sieve->port->arg, &sieve->run);
-    sieve->delivered += sieve->run.count;
-    sieve->run.count = 0;
+    split->is_known |= sw_joint_is(split->run.bytes)
+                           ? deliver_joint(split)
+                           : split->port->deliver(split->port->arg, &split->run);
+    split->delivered += split->run.count;
+    split->run.count = 0;
 }
 
 /* The kernel gives IDs in the order of segments, ours at least; any other is as good. */
-static bool rx_is_intact(struct sieve *sieve, const uint8_t *bytes, uint32_t len_bytes,
+static bool rx_is_intact(struct splitter *split, const uint8_t *bytes, uint32_t len_bytes,
                          uint32_t index)
 {
-    const struct sw_arrival *run = &sieve->run;
-    struct sw_port *port = sieve->port;
-    struct sw_ip_id ip_id = {.id = (uint16_t)(sieve->first_id + index), .dont_fragment = true};
-    if (!sieve->flow.len) {
-        sw_roce_icrc(&run->source, &run->dest, run->source_port, port->udp_port, &sieve->flow);
-        memset(&sieve->stem, 0, sizeof(sieve->stem));
+    const struct sw_arrival *run = &split->run;
+    struct sw_port *port = split->port;
+    struct sw_ip_id ip_id = {.id = (uint16_t)(split->first_id + index), .dont_fragment = true};
+    if (!split->flow.len) {
+        sw_roce_icrc(&run->source, &run->dest, run->source_port, port->udp_port, &split->flow);
+        memset(&split->stem, 0, sizeof(split->stem));
     }
-    if (!sw_icrc_check(&sieve->flow, &sieve->stem, bytes, len_bytes, &port->rewind, &ip_id))
+    if (!sw_icrc_check(&split->flow, &split->stem, bytes, len_bytes, &port->rewind, &ip_id))
         return false;
-    sieve->first_id = (uint16_t)(ip_id.id - index);
+    split->first_id = (uint16_t)(ip_id.id - index);
     /* A connected socket counts messages (connected_sender.h); others begin each at 0. */
-    *sieve->next_id = sieve->first_id ? (uint16_t)(sieve->first_id + 1) : 0;
+    *split->next_id = split->first_id ? (uint16_t)(split->first_id + 1) : 0;
     return true;
 }
 
 /* Whether the next packet, of the same length, continues the run. */
-static bool sieve_goes_on(const struct sieve *sieve, const uint8_t *bytes)
+static bool run_goes_on(const struct splitter *split, const uint8_t *bytes)
 {
-    const struct sw_arrival *run = &sieve->run;
+    const struct sw_arrival *run = &split->run;
     return run->count && sw_packet_follows(bytes - run->len_bytes, bytes, run->len_bytes);
 }
 
 /* The packet with this index in its batch. `goes_on`: it continues the run. */
-static void sift_packet(struct sieve *sieve, const uint8_t *bytes, uint32_t len_bytes,
-                        uint32_t index, bool goes_on)
+static void rx_take_packet(struct splitter *split, const uint8_t *bytes, uint32_t len_bytes,
+                           uint32_t index, bool goes_on)
 {
     if (!goes_on)
-        sieve_empty(sieve);
+        rx_deliver_run(split);
     if (len_bytes < SW_BTH_BYTES + SW_ICRC_BYTES || len_bytes % 4) {
-        sw_port_count(sieve->port, SW_PORT_RX_MALFORMED, 1);
+        sw_port_count(split->port, SW_PORT_RX_MALFORMED, 1);
         return;
     }
-    if (!rx_is_intact(sieve, bytes, len_bytes, index)) {
-        sieve_empty(sieve);
-        sw_port_refuse_damaged(sieve->port, &sieve->run);
+    if (!rx_is_intact(split, bytes, len_bytes, index)) {
+        rx_deliver_run(split);
+        sw_port_refuse_damaged(split->port, &split->run);
         return;
     }
     if (!goes_on) {
-        sieve->run.bytes = bytes;
-        sieve->run.len_bytes = len_bytes;
+        split->run.bytes = bytes;
+        split->run.len_bytes = len_bytes;
     }
-    sieve->run.count++;
+    split->run.count++;
 }
 
 /* Packets [from, to) of a batch, which are for one process, if it is another. */
@@ -248,18 +249,19 @@ uint32_t sw_port_take_batch(struct sw_port *port, const struct sw_rx_batch *batc
     const uint32_t step = batch->segment_bytes ? batch->segment_bytes : batch->len_bytes;
     const uint32_t ack_at = find_ack(port, batch, step), end = ack_at ? ack_at : batch->len_bytes;
     uint32_t from = 0, from_slot = port->slot; /* those that are for the same process */
-    struct sieve sieve;
-    sieve_open(&sieve, port, batch);
+    struct splitter split;
+    open_splitter(&split, port, batch);
     if (!batch->len_bytes)
         sw_port_count(port, SW_PORT_RX_MALFORMED, 1);
     if (ack_at)
-        sift_packet(&sieve, batch->bytes + ack_at, batch->len_bytes - ack_at, ack_at / step, false);
-    sieve_empty(&sieve);
+        rx_take_packet(&split, batch->bytes + ack_at, batch->len_bytes - ack_at, ack_at / step,
+                       false);
+    rx_deliver_run(&split);
     for (uint32_t index = 0, at = 0; at < end; index++, at += step) {
         const uint8_t *bytes = batch->bytes + at;
         const uint32_t len = sw_min_u32(end - at, step);
-        if (len == step && sieve_goes_on(&sieve, bytes)) { /* and has the same receiver */
-            sift_packet(&sieve, bytes, len, index, true);
+        if (len == step && run_goes_on(&split, bytes)) { /* and has the same receiver */
+            rx_take_packet(&split, bytes, len, index, true);
             continue;
         }
         uint32_t slot = rx_slot_of(port, bytes, len);
@@ -269,17 +271,17 @@ uint32_t sw_port_take_batch(struct sw_port *port, const struct sw_rx_batch *batc
             from_slot = slot;
         }
         if (slot == port->slot)
-            sift_packet(&sieve, bytes, len, index, false);
+            rx_take_packet(&split, bytes, len, index, false);
         else
-            sieve_empty(&sieve);
+            rx_deliver_run(&split);
     }
-    sieve_empty(&sieve);
+    rx_deliver_run(&split);
     rx_hand_on(port, batch, from_slot, from, end);
-    count_received(port, SW_PORT_RX_PACKETS, sieve.delivered);
+    count_received(port, SW_PORT_RX_PACKETS, split.delivered);
     count_received(port, SW_PORT_RX_BYTES, batch->len_bytes);
     count_received(port, SW_PORT_RX_BATCHES, 1);
-    *is_known = sieve.is_known;
-    return sieve.delivered;
+    *is_known = split.is_known;
+    return split.delivered;
 }
 
 void sw_port_take_mads(struct sw_port *port, const uint8_t *message, uint32_t len_bytes)
@@ -293,12 +295,12 @@ void sw_port_take_mads(struct sw_port *port, const uint8_t *message, uint32_t le
         const uint32_t step = batch->segment_bytes ? batch->segment_bytes : batch->len_bytes;
         if (handed.kind != SW_HANDED_PACKETS || !sw_roce_is_mad(batch->bytes, batch->len_bytes))
             continue;
-        struct sieve sieve;
-        sieve_open(&sieve, port, batch);
+        struct splitter split;
+        open_splitter(&split, port, batch);
         for (uint32_t from = 0, index = 0; from < batch->len_bytes; from += step, index++)
-            sift_packet(&sieve, batch->bytes + from, sw_min_u32(batch->len_bytes - from, step),
-                        index, false);
-        sieve_empty(&sieve);
+            rx_take_packet(&split, batch->bytes + from, sw_min_u32(batch->len_bytes - from, step),
+                           index, false);
+        rx_deliver_run(&split);
     }
 }
 
