@@ -94,7 +94,7 @@ static uint32_t headers_crc(const struct sw_icrc_flow *flow, struct sw_ip_id ip_
     return crc_add(0, bytes, flow->len + header_len);
 }
 
-/* What an identification changes in the CRC at the end of a stem, by its four bits of each place:
+/* What an identification changes in the CRC at the end of a prefix, by its four bits of each place:
  * CRCs are linear. */
 static uint32_t id_change(uint16_t id)
 {
@@ -117,34 +117,34 @@ static uint32_t id_change(uint16_t id)
 }
 
 /* Up to the ninth byte of the BTH. */
-static uint32_t stem_crc(const struct sw_icrc_flow *flow, struct sw_icrc_stem *stem,
-                         struct sw_ip_id ip_id, const uint8_t *datagram, size_t len)
+static uint32_t prefix_crc(const struct sw_icrc_flow *flow, struct sw_icrc_prefix *prefix,
+                           struct sw_ip_id ip_id, const uint8_t *datagram, size_t len)
 {
-    if (stem->datagram_len != len || stem->dont_fragment != ip_id.dont_fragment ||
-        memcmp(stem->bth, datagram, sizeof(stem->bth)) != 0) {
+    if (prefix->datagram_len != len || prefix->dont_fragment != ip_id.dont_fragment ||
+        memcmp(prefix->bth, datagram, sizeof(prefix->bth)) != 0) {
         const struct sw_ip_id zero = {0, ip_id.dont_fragment};
-        stem->crc = headers_crc(flow, zero, datagram, sizeof(stem->bth), len);
-        stem->datagram_len = len;
-        stem->dont_fragment = ip_id.dont_fragment;
-        memcpy(stem->bth, datagram, sizeof(stem->bth));
+        prefix->crc = headers_crc(flow, zero, datagram, sizeof(prefix->bth), len);
+        prefix->datagram_len = len;
+        prefix->dont_fragment = ip_id.dont_fragment;
+        memcpy(prefix->bth, datagram, sizeof(prefix->bth));
     }
-    return flow->is_ipv6 ? stem->crc : stem->crc ^ id_change(ip_id.id);
+    return flow->is_ipv6 ? prefix->crc : prefix->crc ^ id_change(ip_id.id);
 }
 
-static uint32_t datagram_crc(const struct sw_icrc_flow *flow, struct sw_icrc_stem *stem,
+static uint32_t datagram_crc(const struct sw_icrc_flow *flow, struct sw_icrc_prefix *prefix,
                              struct sw_ip_id ip_id, const uint8_t *datagram, size_t len)
 {
-    const size_t from = sizeof(stem->bth);
-    return crc_add(stem_crc(flow, stem, ip_id, datagram, len), datagram + from,
+    const size_t from = sizeof(prefix->bth);
+    return crc_add(prefix_crc(flow, prefix, ip_id, datagram, len), datagram + from,
                    len - from - SW_ICRC_BYTES);
 }
 
-void sw_icrc_seal(const struct sw_icrc_flow *flow, struct sw_icrc_stem *stem, uint16_t ip_id,
+void sw_icrc_seal(const struct sw_icrc_flow *flow, struct sw_icrc_prefix *prefix, uint16_t ip_id,
                   uint8_t *datagram, size_t len)
 {
     const struct sw_ip_id id = {ip_id, flow->dont_fragment};
     assert(len >= SW_BTH_BYTES + SW_ICRC_BYTES);
-    sw_le32_store(datagram + len - SW_ICRC_BYTES, datagram_crc(flow, stem, id, datagram, len));
+    sw_le32_store(datagram + len - SW_ICRC_BYTES, datagram_crc(flow, prefix, id, datagram, len));
 }
 
 uint32_t sw_icrc_begin(const struct sw_icrc_flow *flow, uint16_t ip_id, const uint8_t *headers,
@@ -214,13 +214,13 @@ static uint32_t explain_difference(uint32_t difference, size_t datagram_len,
     return multiply_poly(difference, rewind->power);
 }
 
-bool sw_icrc_check(const struct sw_icrc_flow *flow, struct sw_icrc_stem *stem,
+bool sw_icrc_check(const struct sw_icrc_flow *flow, struct sw_icrc_prefix *prefix,
                    const uint8_t *datagram, size_t len, struct sw_icrc_rewind *rewind,
                    struct sw_ip_id *ip_id)
 {
     if (len < SW_BTH_BYTES + SW_ICRC_BYTES || len > SW_DATAGRAM_MAX)
         return false;
-    uint32_t crc = datagram_crc(flow, stem, *ip_id, datagram, len);
+    uint32_t crc = datagram_crc(flow, prefix, *ip_id, datagram, len);
     uint32_t difference = crc ^ sw_le32_load(datagram + len - SW_ICRC_BYTES);
     if (difference == 0)
         return true;

@@ -39,7 +39,7 @@ void sw_icrc_flow_init(struct sw_icrc_flow *flow, const struct sw_flow *from);
 /* What packets of one flow that follow each other have in common: the CRC up to the ninth byte of
  * the BTH, for identification 0. Where they differ in that it is computed again. All zeros to begin
  * with; for one flow. */
-struct sw_icrc_stem {
+struct sw_icrc_prefix {
     size_t datagram_len;
     uint32_t crc;
     uint8_t bth[8];
@@ -54,7 +54,7 @@ struct sw_ip_id {
 
 /* Writes the ICRC at the end of a datagram, which is there from the BTH to the pad; `len` counts
  * the ICRC. */
-void sw_icrc_seal(const struct sw_icrc_flow *flow, struct sw_icrc_stem *stem, uint16_t ip_id,
+void sw_icrc_seal(const struct sw_icrc_flow *flow, struct sw_icrc_prefix *prefix, uint16_t ip_id,
                   uint8_t *datagram, size_t len);
 
 /* A packet in pieces: begin() with its headers (BTH and extended, at most SW_HEADERS_MAX), add()
@@ -78,7 +78,7 @@ struct sw_icrc_rewind {
  * good guess, 0 with DF at the beginning. A wrong guess costs some 50 ns. On success *ip_id is what
  * the sender had. One damaged packet in 2^15 passes (over IPv6, one in 2^32). Datagrams that
  * sw_packet_decode() refuses as truncated are wrong. */
-bool sw_icrc_check(const struct sw_icrc_flow *flow, struct sw_icrc_stem *stem,
+bool sw_icrc_check(const struct sw_icrc_flow *flow, struct sw_icrc_prefix *prefix,
                    const uint8_t *datagram, size_t len, struct sw_icrc_rewind *rewind,
                    struct sw_ip_id *ip_id);
 

@@ -52,7 +52,7 @@ static void check_icrc(struct sw_packet *packet, bool is_ipv6)
     struct sw_flow sent = {.is_ipv6 = is_ipv6, .ip_id = (uint16_t)packet->bth.psn, .src = {10}};
     struct sw_icrc_flow flow;
     struct sw_icrc_rewind rewind = {0};
-    struct sw_icrc_stem stem = {0};
+    struct sw_icrc_prefix prefix = {0};
     struct sw_ip_id found = {0, true};
     size_t len = sw_packet_len(packet->opcode, packet->payload_len);
     size_t at = sw_packet_encode_headers(packet, made, sizeof(made));
@@ -63,11 +63,11 @@ static void check_icrc(struct sw_packet *packet, bool is_ipv6)
     at += packet->payload_len;
     at += sw_icrc_finish(crc, packet->payload_len, made + at);
     demand(at == len);
-    demand(sw_icrc_check(&flow, &stem, made, len, &rewind, &found));
+    demand(sw_icrc_check(&flow, &prefix, made, len, &rewind, &found));
     demand(is_ipv6 || (found.id == sent.ip_id && !found.dont_fragment));
     made[packet->bth.psn % len] ^= 1;
     bool masked = packet->bth.psn % len == 4;
-    bool good = sw_icrc_check(&flow, &stem, made, len, &rewind, &found);
+    bool good = sw_icrc_check(&flow, &prefix, made, len, &rewind, &found);
     demand(good == masked || (good && !is_ipv6 && found.id != sent.ip_id));
 }
 
@@ -91,13 +91,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct sw_packet packet;
     struct sw_icrc_rewind rewind = {0};
-    struct sw_icrc_stem stem = {0};
+    struct sw_icrc_prefix prefix = {0};
     struct sw_ip_id found = {0, true};
     struct sw_icrc_flow flow;
     if (size > INPUT_MAX - 8)
         return 0;
     sw_icrc_flow_init(&flow, &(struct sw_flow){.dont_fragment = true});
-    sw_icrc_check(&flow, &stem, data, size, &rewind, &found);
+    sw_icrc_check(&flow, &prefix, data, size, &rewind, &found);
     check_joint(data, size);
     enum sw_packet_fault fault = sw_packet_decode(data, size, &packet);
     demand(sw_packet_fault_name(fault) != NULL);

@@ -107,14 +107,14 @@ static bool check(struct peer *peer, struct received *received, size_t len,
 {
     struct sw_flow flow = peer->out;
     struct sw_icrc_flow prepared;
-    struct sw_icrc_stem stem = {0};
+    struct sw_icrc_prefix prefix = {0};
     memcpy(flow.src, peer->out.dst, 16);
     memcpy(flow.dst, peer->out.src, 16);
     flow.src_port = ntohs(from->sin6_port); /* where that of sockaddr_in is, too */
     sw_icrc_flow_init(&prepared, &flow);
     received->ip_id = (struct sw_ip_id){0, true};
     return sw_packet_decode(received->bytes, len, &received->packet) == SW_PACKET_FAULT_NONE &&
-           sw_icrc_check(&prepared, &stem, received->bytes, len, &peer->rewind, &received->ip_id);
+           sw_icrc_check(&prepared, &prefix, received->bytes, len, &peer->rewind, &received->ip_id);
 }
 
 bool peer_receive(struct peer *peer, struct received *received, int timeout_ms)

@@ -37,7 +37,7 @@ static void expect_packet(int fd)
     struct in6_addr address;
     struct sw_packet packet;
     struct sw_icrc_flow flow;
-    struct sw_icrc_stem stem = {0};
+    struct sw_icrc_prefix prefix = {0};
     struct sw_icrc_rewind rewind = {0};
     struct sw_ip_id ip_id = {.id = 0, .dont_fragment = true};
     uint16_t port;
@@ -48,7 +48,7 @@ static void expect_packet(int fd)
     sw_roce_address(&from, &address, &port);
     sw_roce_icrc(&address, &address, port, SW_ROCE_PORT, &flow);
     assert_int_equal(sw_packet_decode(datagram, (size_t)len, &packet), SW_PACKET_FAULT_NONE);
-    assert_true(sw_icrc_check(&flow, &stem, datagram, (size_t)len, &rewind, &ip_id));
+    assert_true(sw_icrc_check(&flow, &prefix, datagram, (size_t)len, &rewind, &ip_id));
     assert_int_equal(ip_id.id, 0);
     assert_int_equal(packet.bth.dest_qpn, SW_MAD_QPN);
     assert_int_equal(packet.payload_len, sizeof(mad));

@@ -173,10 +173,10 @@ static uint32_t write_packet(struct forge *forge, const struct forge_side *side,
     return end + SW_ICRC_BYTES;
 }
 
-static void seal(struct forge *forge, const struct sw_icrc_flow *flow, struct sw_icrc_stem *stem,
-                 uint16_t ip_id, struct forged *out)
+static void seal(struct forge *forge, const struct sw_icrc_flow *flow,
+                 struct sw_icrc_prefix *prefix, uint16_t ip_id, struct forged *out)
 {
-    sw_icrc_seal(flow, stem, ip_id, out->bytes, out->len_bytes);
+    sw_icrc_seal(flow, prefix, ip_id, out->bytes, out->len_bytes);
     if (one_in(forge, 64)) /* damaged, and mostly no packet any more */
         out->bytes[below(forge, out->len_bytes)] ^= (uint8_t)(1 + below(forge, 255));
     if (one_in(forge, 64))
@@ -193,7 +193,7 @@ static uint32_t send_plain(struct forge *forge, int to, uint32_t count)
     struct iovec pieces[BATCH];
     for (uint32_t i = 0; i < count; i++) {
         forged[i].len_bytes = write_packet(forge, &forge->sides[to], forged[i].bytes);
-        seal(forge, &way->flow, &way->stem, 0, &forged[i]);
+        seal(forge, &way->flow, &way->prefix, 0, &forged[i]);
         pieces[i] = (struct iovec){forged[i].bytes, forged[i].len_bytes};
         messages[i].msg_hdr = (struct msghdr){.msg_name = &address,
                                               .msg_namelen = sizeof(address),
@@ -209,12 +209,12 @@ static void write_ip(struct forge *forge, int to, struct forged *out)
     const uint16_t port = (uint16_t)(0xc000 + below(forge, 0x4000)), ip_id = 1;
     struct sw_flow flow = flow_to(forge, to, port);
     struct sw_icrc_flow icrc;
-    struct sw_icrc_stem stem = {0};
+    struct sw_icrc_prefix prefix = {0};
     if (one_in(forge, 2))
         flow.src[3] = THIRD_HOST;
     out->len_bytes = write_packet(forge, &forge->sides[to], out->bytes);
     sw_icrc_flow_init(&icrc, &flow);
-    seal(forge, &icrc, &stem, ip_id, out);
+    seal(forge, &icrc, &prefix, ip_id, out);
     const struct ip ip = {.ip_v = 4,
                           .ip_hl = 5,
                           .ip_tos = one_in(forge, 4) ? CONGESTED : 0,

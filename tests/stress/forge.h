@@ -26,7 +26,7 @@ struct forge_side {
 struct forge_way { /* a UDP socket on the other side's host */
     int fd;
     struct sw_icrc_flow flow;
-    struct sw_icrc_stem stem;
+    struct sw_icrc_prefix prefix;
 };
 
 struct forge {

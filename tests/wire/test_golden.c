@@ -38,7 +38,7 @@ static void check_icrc(const struct sw_flow *flow, const uint8_t *datagram, size
     struct sw_ip_id guess = {flow->ip_id, flow->dont_fragment}, found = guess;
     sw_icrc_flow_init(&prepared, flow);
     assert_true(
-        sw_icrc_check(&prepared, &(struct sw_icrc_stem){0}, datagram, len, &rewind, &found));
+        sw_icrc_check(&prepared, &(struct sw_icrc_prefix){0}, datagram, len, &rewind, &found));
     assert_int_equal(rewind.power, 0); /* nothing had to be found */
     assert_int_equal(found.id, flow->ip_id);
 
@@ -48,7 +48,7 @@ static void check_icrc(const struct sw_flow *flow, const uint8_t *datagram, size
     unseen.tos = unseen.ttl = 0;
     sw_icrc_flow_init(&prepared, &unseen);
     assert_true(
-        sw_icrc_check(&prepared, &(struct sw_icrc_stem){0}, datagram, len, &rewind, &found));
+        sw_icrc_check(&prepared, &(struct sw_icrc_prefix){0}, datagram, len, &rewind, &found));
     assert_int_equal(found.id, flow->ip_id);
     assert_int_equal(found.dont_fragment, flow->is_ipv6 || flow->dont_fragment);
 }

@@ -155,7 +155,7 @@ static void sw_icrc_begin__takes_the_identification(void **state)
     }
 }
 
-/* The same in one piece, as packets of one flow follow each other: most have the stem of the one
+/* The same in one piece, as packets of one flow follow each other: most have the prefix of the one
  * before, but not all. */
 static void sw_icrc_seal__equals_the_specification_by_bits(void **state)
 {
@@ -164,7 +164,7 @@ static void sw_icrc_seal__equals_the_specification_by_bits(void **state)
     for (int run = 0; run < 40; run++) {
         struct sw_flow flow = random_flow(run & 1);
         struct sw_icrc_flow prepared;
-        struct sw_icrc_stem stem = {0};
+        struct sw_icrc_prefix prefix = {0};
         sw_icrc_flow_init(&prepared, &flow);
         size_t len = make(&flow, 0x0a, 1000, datagram);
         for (int i = 0; i < 40; i++) {
@@ -173,7 +173,7 @@ static void sw_icrc_seal__equals_the_specification_by_bits(void **state)
                 len = make(&flow, i % 16 == 7 ? 0x07 : 0x0a, next_random() % 1024, datagram);
             datagram[8 + next_random() % 4] ^= (uint8_t)next_random();
             datagram[4] ^= (uint8_t)(i % 5 == 0);
-            sw_icrc_seal(&prepared, &stem, flow.ip_id, datagram, len);
+            sw_icrc_seal(&prepared, &prefix, flow.ip_id, datagram, len);
             assert_int_equal(icrc_of(datagram, len), icrc_by_bits(&flow, datagram, len));
         }
     }
@@ -182,7 +182,7 @@ static void sw_icrc_seal__equals_the_specification_by_bits(void **state)
 static void sw_icrc_check__finds_every_identification(void **state)
 {
     (void)state;
-    struct sw_icrc_stem stem = {0};
+    struct sw_icrc_prefix prefix = {0};
     static uint8_t datagram[64];
     struct sw_flow sent = random_flow(false);
     struct sw_icrc_rewind rewind = {0};
@@ -193,7 +193,7 @@ static void sw_icrc_check__finds_every_identification(void **state)
         sent.dont_fragment = id >> 16;
         size_t len = make(&sent, 0x11, 0, datagram);
         struct sw_ip_id found = {0, true};
-        assert_true(sw_icrc_check(&prepared, &stem, datagram, len, &rewind, &found));
+        assert_true(sw_icrc_check(&prepared, &prefix, datagram, len, &rewind, &found));
         assert_int_equal(found.id, sent.ip_id);
         assert_int_equal(found.dont_fragment, sent.dont_fragment);
     }
@@ -213,7 +213,7 @@ static void sw_icrc_check__at_every_length(void **state)
         struct sw_ip_id found = {(uint16_t)next_random(), true};
         sw_icrc_flow_init(&prepared, &flow);
         assert_true(
-            sw_icrc_check(&prepared, &(struct sw_icrc_stem){0}, datagram, len, &rewind, &found));
+            sw_icrc_check(&prepared, &(struct sw_icrc_prefix){0}, datagram, len, &rewind, &found));
         assert_int_equal(found.id, flow.ip_id);
     }
 }
@@ -231,7 +231,7 @@ static void flip_each_bit(const struct sw_flow *flow, uint16_t guessed_id)
         struct sw_ip_id found = {guessed_id, true};
         datagram[bit / 8] ^= (uint8_t)(1 << bit % 8);
         bool good =
-            sw_icrc_check(&prepared, &(struct sw_icrc_stem){0}, datagram, len, &rewind, &found);
+            sw_icrc_check(&prepared, &(struct sw_icrc_prefix){0}, datagram, len, &rewind, &found);
         if (may_change)
             assert_true(good && (flow->is_ipv6 || found.id == flow->ip_id));
         if (good && !may_change) {
@@ -274,9 +274,9 @@ static void sw_icrc_check__random_damage_passes_once_in_2_15(void **state)
     for (int round = 0; round < ROUNDS; round++) {
         for (int i = 16; i < 32; i += 4)
             sw_le32_store(datagram + i, next_random());
-        passed += sw_icrc_check(&by_v4, &(struct sw_icrc_stem){0}, datagram, 32, &rewind, &found);
+        passed += sw_icrc_check(&by_v4, &(struct sw_icrc_prefix){0}, datagram, 32, &rewind, &found);
         assert_false(
-            sw_icrc_check(&by_v6, &(struct sw_icrc_stem){0}, datagram, 32, &rewind, &found));
+            sw_icrc_check(&by_v6, &(struct sw_icrc_prefix){0}, datagram, 32, &rewind, &found));
     }
     assert_in_range(passed, ROUNDS >> 16, ROUNDS >> 14);
 }
@@ -292,8 +292,8 @@ static void sw_icrc_check__too_short_or_long(void **state)
     sw_icrc_flow_init(&prepared, &flow);
     for (size_t len = 0; len < 16; len++)
         assert_false(
-            sw_icrc_check(&prepared, &(struct sw_icrc_stem){0}, datagram, len, &rewind, &found));
-    assert_false(sw_icrc_check(&prepared, &(struct sw_icrc_stem){0}, datagram, sizeof(datagram),
+            sw_icrc_check(&prepared, &(struct sw_icrc_prefix){0}, datagram, len, &rewind, &found));
+    assert_false(sw_icrc_check(&prepared, &(struct sw_icrc_prefix){0}, datagram, sizeof(datagram),
                                &rewind, &found));
 }
 

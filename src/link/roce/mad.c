@@ -70,11 +70,11 @@ size_t sw_roce_mad_packet(const struct sw_icrc_flow *flow, const uint8_t mad[SW_
                           uint8_t packet[SW_ROCE_MAD_PACKET_BYTES])
 {
     const struct sw_packet from = mad_packet_of(mad);
-    struct sw_icrc_stem stem = {0};
+    struct sw_icrc_prefix prefix = {0};
     const size_t headers_len = sw_packet_encode_headers(&from, packet, SW_HEADERS_MAX);
     const size_t len = headers_len + SW_MAD_BYTES + SW_ICRC_BYTES;
     memcpy(packet + headers_len, mad, SW_MAD_BYTES);
-    sw_icrc_seal(flow, &stem, 0, packet, len);
+    sw_icrc_seal(flow, &prefix, 0, packet, len);
     return len;
 }
 

@@ -172,11 +172,11 @@ static void transmit_packet(struct sw_sim_qp *qp, struct sw_emission *emission)
     size_t header = sw_packet_encode_headers(&emission->packet, bytes, sizeof(bytes));
     size_t total = header + len + sw_packet_pad(len) + SW_ICRC_BYTES;
     const struct sw_icrc_flow *flow = &host->flows[2 * qp->peer_host];
-    struct sw_icrc_stem stem = {0};
+    struct sw_icrc_prefix prefix = {0};
     if (len)
         memcpy(bytes + header, payload, len);
     memset(bytes + header + len, 0, sw_packet_pad(len));
-    sw_icrc_seal(flow, &stem, 0, bytes, total);
+    sw_icrc_seal(flow, &prefix, 0, bytes, total);
     sw_sim_trace(host->net->world, "send", qp->qpn,
                  (uint64_t)emission->packet.bth.opcode << 32 | emission->packet.bth.psn);
     sw_sim_net_send(host->net, host->number, qp->peer_host, bytes, (uint32_t)total);
@@ -312,9 +312,9 @@ void sw_sim_host_receive(struct sw_sim_host *host, const struct sw_sim_packet *p
     struct sw_ip_id found = {.id = 0, .dont_fragment = true};
     struct sw_sim_world *world = host->net->world;
     const struct sw_icrc_flow *flow = &host->flows[2 * packet->from + 1];
-    struct sw_icrc_stem stem = {0};
+    struct sw_icrc_prefix prefix = {0};
     if (sw_packet_decode(packet->bytes, packet->len, &decoded) != SW_PACKET_FAULT_NONE ||
-        !sw_icrc_check(flow, &stem, packet->bytes, packet->len, host->rewind, &found) ||
+        !sw_icrc_check(flow, &prefix, packet->bytes, packet->len, host->rewind, &found) ||
         found.id != 0) {
         host->bad_packets++;
         sw_sim_trace(world, "bad", packet->from, packet->to);

@@ -105,7 +105,7 @@ static void count_received(struct sw_port *port, enum sw_port_counter counter, u
 struct splitter {
     struct sw_port *port;
     struct sw_icrc_flow flow; /* len 0: not known yet */
-    struct sw_icrc_stem stem;
+    struct sw_icrc_prefix prefix;
     struct sw_arrival run; /* count 0: none */
     uint16_t first_id;     /* as it seems: of the batch's first packet */
     uint16_t *next_id;     /* of the flow's next batch */
@@ -167,9 +167,9 @@ static bool rx_is_intact(struct splitter *split, const uint8_t *bytes, uint32_t 
     struct sw_ip_id ip_id = {.id = (uint16_t)(split->first_id + index), .dont_fragment = true};
     if (!split->flow.len) {
         sw_roce_icrc(&run->source, &run->dest, run->source_port, port->udp_port, &split->flow);
-        memset(&split->stem, 0, sizeof(split->stem));
+        memset(&split->prefix, 0, sizeof(split->prefix));
     }
-    if (!sw_icrc_check(&split->flow, &split->stem, bytes, len_bytes, &port->rewind, &ip_id))
+    if (!sw_icrc_check(&split->flow, &split->prefix, bytes, len_bytes, &port->rewind, &ip_id))
         return false;
     split->first_id = (uint16_t)(ip_id.id - index);
     /* A connected socket counts messages (connected_sender.h); others begin each at 0. */

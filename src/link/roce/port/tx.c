@@ -106,7 +106,7 @@ static void seal_last(struct sw_tx_group *group)
     if (!group->unsealed_bytes)
         return;
     uint8_t *packet = group->bytes + group->len_bytes - group->unsealed_bytes;
-    sw_icrc_seal(&group->path.icrc, &group->stem, (uint16_t)(group->ip_id + group->count - 1),
+    sw_icrc_seal(&group->path.icrc, &group->prefix, (uint16_t)(group->ip_id + group->count - 1),
                  packet, group->unsealed_bytes);
     group->unsealed_bytes = 0;
     if (__builtin_expect(group->damage, 0))
@@ -202,7 +202,7 @@ static struct sw_tx_group *group_for(struct sw_batch *batch, const struct sw_out
     group->damage = damage;
     group->is_pair = false;
     group->is_closed = damage || atomic_load_explicit(&batch->port->no_gso, memory_order_relaxed);
-    group->stem.datagram_len = 0;
+    group->prefix.datagram_len = 0;
     choose_way(batch, group);
     return group;
 }

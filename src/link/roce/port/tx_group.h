@@ -32,7 +32,7 @@ struct sw_tx_group { /* packets that leave in one message */
     uint32_t damage;         /* as in struct sw_outgoing; it has no other in its group */
     bool is_closed;          /* nothing may follow */
     bool is_pair;            /* a joint packet that is longer than the path MTU asks for */
-    struct sw_icrc_stem stem;
+    struct sw_icrc_prefix prefix;
     struct iovec iov;
     _Alignas(8) uint8_t control[CMSG_SPACE(sizeof(struct in6_pktinfo)) + 3 * CMSG_SPACE(4)];
 };

@@ -108,7 +108,7 @@ static void send_single(struct sw_batch *batch, uint32_t index)
         const uint32_t left = group->len_bytes - at;
         len = sw_min_u32(left, group->segment_bytes);
         if (at)
-            sw_icrc_seal(&group->path.icrc, &group->stem, 0, arena + at, len);
+            sw_icrc_seal(&group->path.icrc, &group->prefix, 0, arena + at, len);
         address_message(batch, index, (struct iovec){arena + at, len}, 0);
         if (sendmsg(socket_of(batch, index), &batch->messages[index].msg_hdr, MSG_DONTWAIT) >= 0)
             continue;

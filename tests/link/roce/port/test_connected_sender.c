@@ -265,9 +265,9 @@ static uint32_t check_ids(const uint8_t *ip, ssize_t len, const struct sw_icrc_f
     for (const uint8_t *at = ip + SW_IPV4_BYTES + SW_UDP_BYTES; at < ip + len; at += DATAGRAM) {
         const uint16_t id = (uint16_t)(sw_be16_load(ip + 4) + count++);
         struct sw_ip_id found = {.id = id, .dont_fragment = ip[6] >> 6 & 1};
-        struct sw_icrc_stem stem = {0};
+        struct sw_icrc_prefix prefix = {0};
         struct sw_icrc_rewind rewind = {0};
-        assert_true(sw_icrc_check(flow, &stem, at, DATAGRAM, &rewind, &found));
+        assert_true(sw_icrc_check(flow, &prefix, at, DATAGRAM, &rewind, &found));
         assert_int_equal(found.id, id);
         assert_true(found.dont_fragment);
     }
