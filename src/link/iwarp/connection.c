@@ -378,7 +378,7 @@ static struct sw_iwarp_connection *make_connection(struct sw_qp *qp,
     c->fd = begin->fd;
     c->has_crc = begin->terms.crc;
     c->is_paired = begin->is_paired;
-    c->fate = begin->fate;
+    c->outcome = begin->outcome;
     c->knows_voids = !c->has_crc && begin->peer_skills & SW_PAIRING_VOIDS;
     c->nudge_ns = UINT64_MAX;
     c->awaits_first = begin->awaits_first;
@@ -403,7 +403,7 @@ int sw_iwarp_begin_paired(struct sw_qp *qp, const struct sw_iwarp_begin *begin)
     if (!c)
         return -ENOMEM;
     c->posted = c->offset = qp->sq.head;
-    c->fate->has_begun |= begin->is_initiator; /* the reply has come */
+    c->outcome->has_begun |= begin->is_initiator; /* the reply has come */
     qp->link_state = c;
     if (begin->is_initiator)
         sw_iwarp_greet(&c->machine);

@@ -68,16 +68,16 @@ struct sw_iwarp_connection {
     bool has_crc;
     bool is_paired; /* of a RoCE device: paired.c */
     bool is_established;
-    bool knows_voids;              /* the peer: void FPDUs, without CRCs */
-    struct sw_iwarp_fate *fate;    /* paired */
-    bool is_watched, watches_room; /* by the engine */
-    bool is_blocked;               /* the kernel has no room for what is to be sent */
-    bool has_left;                 /* the peer: nothing comes any more */
-    bool was_refused;              /* by us, with a Terminate */
-    bool is_counted;               /* the Terminate */
-    bool awaits_first;             /* responder: connection management is told when it came */
-    bool is_over;                  /* the QP has failed, or is about to */
-    uint32_t visits;               /* of a program that polls, since the engine watches */
+    bool knows_voids;                 /* the peer: void FPDUs, without CRCs */
+    struct sw_iwarp_outcome *outcome; /* paired */
+    bool is_watched, watches_room;    /* by the engine */
+    bool is_blocked;                  /* the kernel has no room for what is to be sent */
+    bool has_left;                    /* the peer: nothing comes any more */
+    bool was_refused;                 /* by us, with a Terminate */
+    bool is_counted;                  /* the Terminate */
+    bool awaits_first;                /* responder: connection management is told when it came */
+    bool is_over;                     /* the QP has failed, or is about to */
+    uint32_t visits;                  /* of a program that polls, since the engine watches */
     uint64_t polled_ns, moved_ns;
     uint64_t nudge_ns; /* when the peer is to be nudged, if it has said nothing; UINT64_MAX: not */
     uint64_t nudge_gap_ns;

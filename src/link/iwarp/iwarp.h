@@ -40,7 +40,7 @@ enum { SW_IWARP_TAG_SHIFT = 3 }; /* what SW_WATCH_PAIRED tells: the index, so fa
 void sw_iwarp_set_user(void (*told)(uint64_t cookie, enum sw_iwarp_news news, int status));
 
 /* What becomes of a paired connection; of the queue pair, whose lock guards it. */
-struct sw_iwarp_fate {
+struct sw_iwarp_outcome {
     bool has_begun; /* something has come */
     bool is_dead;   /* the peer ended without a word, and the queue pair is still to end */
     bool is_told;   /* the program, by rdma_cm, of that */
@@ -52,7 +52,7 @@ struct sw_iwarp_begin {
     struct sw_iwarp_terms terms;
     bool is_initiator;
     bool is_paired; /* of sw_iwarp_begin_paired() */
-    struct sw_iwarp_fate *fate;
+    struct sw_iwarp_outcome *outcome;
     uint16_t peer_skills; /* paired: enum sw_pairing_skills */
     bool awaits_first;    /* responder: FIRST_CAME is wanted */
     uint64_t cookie;      /* for news */

@@ -71,7 +71,7 @@ static bool changes_memory(const uint8_t *ulpdu)
 enum sw_iwarp_life sw_iwarp_prepare_paired(struct sw_iwarp_connection *c, const uint8_t *ulpdu)
 {
     bool moved;
-    c->fate->has_begun = true;
+    c->outcome->has_begun = true;
     if (c->machine.answer_count && !c->is_blocked && changes_memory(ulpdu))
         return sw_iwarp_transmit(c, &moved);
     return sw_iwarp_settle(c);
@@ -101,11 +101,11 @@ enum sw_iwarp_life sw_iwarp_lose_peer(struct sw_iwarp_connection *c)
     sw_lock_assert_held(&c->qp->lock);
     struct sw_qp *qp = c->qp;
     const bool is_idle = qp->sq.head == qp->sq.tail;
-    if (!c->machine.paired.has_left && c->fate->has_begun)
+    if (!c->machine.paired.has_left && c->outcome->has_begun)
         note_reset(qp);
-    c->fate->is_dead = !c->machine.paired.has_left && c->fate->has_begun;
-    c->fate->is_told = c->fate->is_dead && sw_death_tell(qp);
-    if (!c->fate->is_dead || is_idle || c->fate->is_told) {
+    c->outcome->is_dead = !c->machine.paired.has_left && c->outcome->has_begun;
+    c->outcome->is_told = c->outcome->is_dead && sw_death_tell(qp);
+    if (!c->outcome->is_dead || is_idle || c->outcome->is_told) {
         sw_receive_flush(qp, &c->receive);
         sw_iwarp_disconnect(qp);
         return SW_IWARP_DEAD;

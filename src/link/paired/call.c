@@ -45,7 +45,7 @@ void sw_paired_drop_call(struct sw_paired *p)
 /* That a queue pair in RTR says that it is ready. */
 static bool call_says_ready(const struct sw_paired *p)
 {
-    return p->is_inquiry && !p->fate.has_begun;
+    return p->is_inquiry && !p->outcome.has_begun;
 }
 
 /* Nobody is there. A peer that was met there before is dead, unless it may have let go; so is one
@@ -53,7 +53,7 @@ static bool call_says_ready(const struct sw_paired *p)
  * it is ready has nothing to ask. */
 static void miss_peer(struct sw_paired *p, bool is_gone, uint64_t now_ns)
 {
-    if (((p->was_met && !p->fate.has_begun) || is_gone) && !p->died_ns && !p->is_trial &&
+    if (((p->was_met && !p->outcome.has_begun) || is_gone) && !p->died_ns && !p->is_trial &&
         !call_says_ready(p))
         p->died_ns = now_ns;
 }
@@ -72,7 +72,7 @@ void sw_paired_plan_inquiry(struct sw_paired *p, uint64_t now_ns)
 {
     p->is_inquiry = true;
     p->gap_ns = 0;
-    p->again_ns = now_ns + (p->fate.has_begun ? LEFT_GAP_NS : READY_NS);
+    p->again_ns = now_ns + (p->outcome.has_begun ? LEFT_GAP_NS : READY_NS);
 }
 
 void sw_paired_end_inquiry(struct sw_paired *p)

@@ -206,7 +206,7 @@ static bool is_meant(const struct sw_paired *p, const struct caller *caller,
                      const struct sw_pairing *request)
 {
     const struct sw_qp *qp = p->qp;
-    return (p->is_trial || !qp->link_state) && !sw_paired_is_own(p) && !p->fate.has_begun &&
+    return (p->is_trial || !qp->link_state) && !sw_paired_is_own(p) && !p->outcome.has_begun &&
            is_peers(p, caller, request) && request->own_psn == qp->attr.rq_psn &&
            (qp->state == IBV_QPS_RTR || request->peer_psn == qp->attr.sq_psn);
 }

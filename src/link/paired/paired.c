@@ -96,9 +96,9 @@ static void miss_connection(struct sw_paired *p)
     struct sw_qp *qp = p->qp;
     const uint64_t now_ns = sw_clock_ns();
     p->waits_ns = qp->sq.head != qp->sq.tail ? now_ns : 0;
-    p->died_ns = p->fate.is_dead ? now_ns : 0;
-    p->is_told = p->fate.is_told;
-    if (p->fate.has_begun)
+    p->died_ns = p->outcome.is_dead ? now_ns : 0;
+    p->is_told = p->outcome.is_told;
+    if (p->outcome.has_begun)
         sw_paired_plan_inquiry(p, now_ns);
     sw_qp_set_add(&unsettled, qp->index);
     atomic_store(&qp->tx_pending, false);
@@ -121,7 +121,7 @@ int sw_paired_begin(struct sw_paired *p, int fd, const struct sw_iwarp_start *st
         .terms = start->terms,
         .is_initiator = is_initiator,
         .is_paired = true,
-        .fate = &p->fate,
+        .outcome = &p->outcome,
         .peer_skills = skills_of(start),
         .bytes = bytes,
         .len = len,
@@ -191,7 +191,7 @@ static uint64_t paired_end_with_peer(struct sw_paired *p, uint64_t now_ns)
 /* The peer's calls are waited for, or there are none any more. */
 static uint64_t step_inquiry(struct sw_paired *p, uint64_t now_ns)
 {
-    return p->fate.has_begun && !sw_death_is_heard() ? UINT64_MAX : step_call(p, now_ns);
+    return p->outcome.has_begun && !sw_death_is_heard() ? UINT64_MAX : step_call(p, now_ns);
 }
 
 /* Returns when to look again. */
@@ -209,13 +209,13 @@ static uint64_t step_pairing(struct sw_paired *p, uint64_t now_ns)
         p->waits_ns = now_ns;
     }
     if (p->died_ns) {
-        const bool has_left = p->fate.has_begun && !p->fate.is_dead;
+        const bool has_left = p->outcome.has_begun && !p->outcome.is_dead;
         p->is_told = p->is_told || sw_death_tell(qp);
         if (!has_left)
             return paired_end_with_peer(p, now_ns);
     }
     if (p->waits_ns) {
-        const uint64_t least_ns = p->fate.has_begun ? FAMILIAR_MIN_NS : STRANGER_MIN_NS;
+        const uint64_t least_ns = p->outcome.has_begun ? FAMILIAR_MIN_NS : STRANGER_MIN_NS;
         const uint64_t patience_ns = patience_of(qp, least_ns);
         next_ns = patience_ns == UINT64_MAX ? UINT64_MAX : p->waits_ns + patience_ns;
         if (now_ns >= next_ns) {
@@ -414,7 +414,7 @@ static void change_qp(struct sw_qp *qp)
         miss_connection(p);
     }
     sw_iwarp_change_paired(qp);
-    if (!p->fate.has_begun)
+    if (!p->outcome.has_begun)
         sw_paired_end_inquiry(p);
     if (!qp->link_state)
         plan_look(0);
@@ -458,7 +458,7 @@ void sw_paired_describe(const struct sw_qp *qp, struct sw_connection *out)
         sw_iwarp_describe_paired(qp, out);
     } else if (p && qp->sq.head != qp->sq.tail) {
         const uint64_t patience_ns =
-            patience_of(qp, p->fate.has_begun ? FAMILIAR_MIN_NS : STRANGER_MIN_NS);
+            patience_of(qp, p->outcome.has_begun ? FAMILIAR_MIN_NS : STRANGER_MIN_NS);
         out->wait = SW_CONNECTION_WAITS_MEETING;
         if (p->waits_ns && now_ns > p->waits_ns)
             out->waited_ms = (uint32_t)((now_ns - p->waits_ns) / SW_NS_PER_MS);

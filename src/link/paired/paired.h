@@ -52,13 +52,14 @@ struct sw_paired {
     uint32_t scope;
     int fd; /* of a call under way; -1 */
     bool is_asked;
-    bool is_inquiry;           /* that call, or the next one, connects nothing (call.c) */
-    bool is_trial;             /* the queue pair is RoCE's still */
-    bool has_moved;            /* it was */
-    struct sw_iwarp_fate fate; /* has begun, and there is no connection: the peer has let go */
-    bool was_met;              /* there was a connection, perhaps too short for a message */
-    uint64_t died_ns;          /* when the peer was found dead */
-    bool is_told;              /* its program, by rdma_cm: the queue pair ends later */
+    bool is_inquiry; /* that call, or the next one, connects nothing (call.c) */
+    bool is_trial;   /* the queue pair is RoCE's still */
+    bool has_moved;  /* it was */
+    struct sw_iwarp_outcome
+        outcome;          /* has begun, and there is no connection: the peer has let go */
+    bool was_met;         /* there was a connection, perhaps too short for a message */
+    uint64_t died_ns;     /* when the peer was found dead */
+    bool is_told;         /* its program, by rdma_cm: the queue pair ends later */
     uint32_t claimed_psn; /* that the peer expects first; SW_PAIRING_PSN_OPEN: it has not said */
     uint64_t nonce;
     uint64_t again_ns, gap_ns; /* when to call next */

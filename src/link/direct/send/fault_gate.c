@@ -79,7 +79,7 @@ static struct sw_fault_packet packet_of(const struct sw_qp *qp, const struct sw_
                                     .kind = fault_gate_kind_of(qp, wqe)};
 }
 
-/* Draws the fate of all packets that the request would be. */
+/* Draws what becomes of all packets that the request would be. */
 static void fault_gate_decide_fate(const struct sw_qp *qp, const struct sw_wqe *wqe,
                                    struct sw_fault_gate *gate, uint64_t now_ns)
 {
