@@ -65,7 +65,7 @@ static bool send_udp(const struct sw_door *door, uint16_t port, const uint8_t ma
 }
 
 /* Faults on purpose are not to be passed by. */
-bool sw_door_knock(struct sw_door *door, const uint8_t mad[SW_MAD_BYTES])
+bool sw_door_probe(struct sw_door *door, const uint8_t mad[SW_MAD_BYTES])
 {
     uint16_t port;
     const struct in6_addr dest = address_of(&door->dest);

@@ -4,7 +4,7 @@
  * are called at by TCP. The host's kernel says that both are closed, where nobody has them: by ICMP
  * and by a reset. A host that says nothing, or a firewall that drops both, is not known.
  *
- * The port is knocked at with a whole packet of RoCE: an adapter that takes such packets past its
+ * The port is probed by a whole packet of RoCE: an adapter that takes such packets past its
  * kernel takes this one, too, where it might leave another datagram to the kernel.
  */
 #ifndef SW_LINK_DOOR_H
@@ -25,7 +25,7 @@ struct sw_door {
 };
 
 /* Sends the message from a socket of its own. False: it has not left. */
-bool sw_door_knock(struct sw_door *door, const uint8_t mad[SW_MAD_BYTES]);
+bool sw_door_probe(struct sw_door *door, const uint8_t mad[SW_MAD_BYTES]);
 /* Whether both are known to be closed. The next look may tell what is not known yet. */
 bool sw_door_look(struct sw_door *door);
 void sw_door_close(struct sw_door *door);

@@ -17,7 +17,7 @@ MEET_S = 30  # patience
 # Calls until it is refused, which is when it is heard. While the kernel still looks at the
 # addresses of an interface that has come up, a question for the other's IPv6 address is lost, and
 # so is a call. Both are repeated after a second: earlier here.
-KNOCK = f'''
+PROBE = f'''
 import socket, sys, time
 name, *addresses = sys.argv[1:]
 limit = time.monotonic() + {MEET_S}
@@ -98,7 +98,7 @@ class Hosts:
     def meet(self):
         """Waits until the two find each other's addresses."""
         pairs = (*ADDRESSES, 'fd99::1', 'fd99::2')
-        argv = [*self.wrap[0], sys.executable, '-c', KNOCK, self.names[0], *pairs]
+        argv = [*self.wrap[0], sys.executable, '-c', PROBE, self.names[0], *pairs]
         done = subprocess.run(argv, capture_output=True, text=True, timeout=3 * MEET_S)
         if done.returncode:
             self.close()

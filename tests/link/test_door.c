@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A knock is a packet of RoCE; where nobody has the ports, the kernel says so. */
+/* A probe is a packet of RoCE; where nobody has the ports, the kernel says so. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -55,16 +55,16 @@ static void expect_packet(int fd)
     assert_memory_equal(packet.payload, mad, sizeof(mad));
 }
 
-static void knock__is_a_packet_of_roce(void **state)
+static void probe__is_a_packet_of_roce(void **state)
 {
     (void)state;
     for (int i = 0; i < 2; i++) {
         struct sw_door door = {.source = lo[i], .dest = lo[i], .fd = -1};
         const int fd = listen_at(&lo[i]);
-        assert_true(sw_door_knock(&door, mad));
+        assert_true(sw_door_probe(&door, mad));
         expect_packet(fd);
         assert_false(sw_door_look(&door));
-        assert_true(sw_door_knock(&door, mad));
+        assert_true(sw_door_probe(&door, mad));
         expect_packet(fd);
         sw_door_close(&door);
         close(fd);
@@ -79,7 +79,7 @@ static void look__nobody_has_the_ports(void **state)
         struct sw_door door = {.source = lo[i], .dest = lo[i], .fd = -1};
         bool is_closed = false;
         assert_false(sw_door_look(&door));
-        assert_true(sw_door_knock(&door, mad));
+        assert_true(sw_door_probe(&door, mad));
         for (int looks = 0; !is_closed && looks < 3; looks++)
             is_closed = sw_door_look(&door);
         assert_true(is_closed);
@@ -97,7 +97,7 @@ int main(void)
     for (size_t i = 0; i < sizeof(mad); i++)
         mad[i] = (uint8_t)(3 * i);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(knock__is_a_packet_of_roce),
+        cmocka_unit_test(probe__is_a_packet_of_roce),
         cmocka_unit_test(look__nobody_has_the_ports),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

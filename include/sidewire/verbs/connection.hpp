@@ -327,7 +327,7 @@ class connection
     detail::private_copy peer_data_;
 };
 
-// Where clients knock. `node` NULL: at all addresses; `service` "0": a free port.
+// Where clients connect. `node` NULL: at all addresses; `service` "0": a free port.
 class listener
 {
   public:

@@ -55,8 +55,8 @@ struct sw_paired {
     bool is_inquiry; /* that call, or the next one, connects nothing (call.c) */
     bool is_trial;   /* the queue pair is RoCE's still */
     bool has_moved;  /* it was */
-    struct sw_iwarp_outcome
-        outcome;          /* has begun, and there is no connection: the peer has let go */
+    /* Has begun, and there is no connection: the peer has let go. */
+    struct sw_iwarp_outcome outcome;
     bool was_met;         /* there was a connection, perhaps too short for a message */
     uint64_t died_ns;     /* when the peer was found dead */
     bool is_told;         /* its program, by rdma_cm: the queue pair ends later */

@@ -11,7 +11,7 @@
 #include "rdmacm/lock.h"
 #include "rdmacm/mads/agent.h"
 
-/* Most requests are answered before anybody knocks. */
+/* Most requests are answered before anybody probes. */
 #define FIRST_NS (250 * SW_NS_PER_MS)
 /* By then the request has been said again (RESEND_NS in service.c). */
 #define COPIES_MIN 2
@@ -23,7 +23,7 @@
 #define PAUSE_MAX_NS (8 * SW_NS_PER_S)
 #define ANSWERS_MAX 256u /* in one turn: the agent has room for 2048, others' included */
 
-/* All requests between two addresses share one, and its socket is closed between the knocks: a
+/* All requests between two addresses share one, and its socket is closed between the probes: a
  * peer may keep hundreds of requests waiting. */
 struct host_door {
     struct host_door *next;
@@ -37,8 +37,8 @@ struct unheard {
     struct unheard *next;
     struct sw_ucm_id *id;
     struct host_door *host;
-    uint64_t ready_ns; /* to be knocked for */
-    uint16_t vain;     /* copies that were out when the door was knocked at last */
+    uint64_t ready_ns; /* to be probed for */
+    uint16_t vain;     /* copies that were out at the last probe */
 };
 
 static struct unheard *unheard_all;
@@ -147,10 +147,10 @@ static void drop_heard(void)
             drop_unheard(at);
 }
 
-/* ---- knocking ---- */
+/* ---- probing ---- */
 
 /* By the request that has waited longest, which is said once more by it. */
-static void knock_at(struct host_door *host, uint64_t now_ns)
+static void probe_host(struct host_door *host, uint64_t now_ns)
 {
     struct unheard *oldest = NULL;
     uint64_t ready_ns = UINT64_MAX;
@@ -164,7 +164,7 @@ static void knock_at(struct host_door *host, uint64_t now_ns)
     host->due_ns = sw_max_u64(ready_ns, now_ns + LOOK_FIRST_NS);
     if (!oldest)
         return;
-    if (!sw_door_knock(&host->door, oldest->id->cm.last))
+    if (!sw_door_probe(&host->door, oldest->id->cm.last))
         return pause_door(host, now_ns);
     sw_cm_count_copy(&oldest->id->cm);
     for (struct unheard *unheard = unheard_all; unheard; unheard = unheard->next)
@@ -174,9 +174,9 @@ static void knock_at(struct host_door *host, uint64_t now_ns)
     host->due_ns = now_ns + host->look_ns;
 }
 
-/* What left after the knock may have found somebody. Copies of a REQ are refused only if they left
- * before, and cm/ waits for what becomes of the others. One refusal ends a SIDR_REQ, so it is put
- * off. Returns how many answers that took. */
+/* Copies that left after the probe may have found somebody. Those of a REQ are refused only if they
+ * left before, and cm/ waits for what becomes of the others. One refusal ends a SIDR_REQ, so it is
+ * put off. Returns how many answers that took. */
 static uint32_t refuse_copies(struct unheard *unheard)
 {
     struct sw_cm_id *cm = &unheard->id->cm;
@@ -189,7 +189,7 @@ static uint32_t refuse_copies(struct unheard *unheard)
     return vain;
 }
 
-/* An answer that got lost here is made up for by the next knock. */
+/* An answer that got lost here is made up for by the next probe. */
 static void refuse_some(struct host_door *host, uint64_t now_ns)
 {
     uint32_t answers = 0;
@@ -228,7 +228,7 @@ static void step_door(struct host_door *host, uint64_t now_ns)
     else if (host->door.fd >= 0)
         look_at_door(host, now_ns);
     else
-        knock_at(host, now_ns);
+        probe_host(host, now_ns);
 }
 
 uint64_t sw_ucm_unheard_tick(uint64_t now_ns)

@@ -17,7 +17,7 @@ struct sw_ucm_id;
 void sw_ucm_unheard_begin(struct sw_ucm_id *id);
 void sw_ucm_unheard_forget(struct sw_ucm_id *id);
 
-/* Knocks where that is due; returns when next. UINT64_MAX: never. Engine's thread. */
+/* Probes where that is due; returns when next. UINT64_MAX: never. Engine's thread. */
 uint64_t sw_ucm_unheard_tick(uint64_t now_ns);
 
 void sw_ucm_unheard_fork_child(void);

@@ -92,7 +92,7 @@ static struct sw_lifeline *make_line(const struct in6_addr *source, const struct
     line->dest = *dest;
     line->ifindex = ifindex;
     line->slot = slot;
-    line->fd = line->knock.fd = -1;
+    line->fd = line->probe.fd = -1;
     sw_liveness_init(&line->liveness, is_caller(source, dest, slot));
     line->next = sw_lifelines.lines;
     sw_lifelines.lines = line;
@@ -183,7 +183,7 @@ void sw_lifeline_take(struct sw_lifeline *line, enum sw_liveness_event event, ui
                  sw_roce_address_text(&line->dest, text), before, line->liveness.state, event);
     plan_step(line->liveness.due_ns);
     if (line->liveness.has_stood)
-        sw_lifeline_stop_knocking(line);
+        sw_lifeline_stop_probing(line);
     switch (step) {
     case SW_LIVENESS_NOTHING:
         return;
@@ -379,7 +379,7 @@ static void free_line(struct sw_lifeline *line)
     *at = line->next;
     sw_lifelines.count--;
     close_line(line);
-    sw_lifeline_stop_knocking(line);
+    sw_lifeline_stop_probing(line);
     free(line);
 }
 

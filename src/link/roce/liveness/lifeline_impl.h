@@ -36,7 +36,7 @@ struct sw_lifeline {
         int fd; /* -1: none */
         uint64_t cookie;
         uint16_t port; /* that it is connected to */
-    } knock;           /* a UDP socket: patience.c */
+    } probe;           /* a UDP socket: patience.c */
     uint32_t in_bytes;
     uint8_t in[SW_LIVENESS_WORD_BYTES];
 };
@@ -100,7 +100,7 @@ void sw_lifeline_mads_take(uint64_t now_ns);
 void sw_lifeline_mads_send(void);
 
 /* patience.c; with the lock held. */
-void sw_lifeline_stop_knocking(struct sw_lifeline *line);
+void sw_lifeline_stop_probing(struct sw_lifeline *line);
 
 /* callers.c; with the lock held. Opens the listening socket, if it is closed; false: it cannot. */
 bool sw_lifeline_callers_open(bool is_ipv4);

@@ -16,19 +16,19 @@
 
 #define HOST_ANSWERS_NS (300 * SW_NS_PER_MS) /* a host's kernel does, also after a loss */
 
-/* ---- knocking ----
+/* ---- probing ----
  * Before there is a line, a datagram goes to the UDP port that the peer sends from. It reads
  * nothing there, so while it lives its kernel drops that without a word. When it has died the port
  * is closed, and the kernel says so (ICMP). */
 
-void sw_lifeline_stop_knocking(struct sw_lifeline *line)
+void sw_lifeline_stop_probing(struct sw_lifeline *line)
 {
-    if (line->knock.fd >= 0 && sw_tcp_cookie(line->knock.fd) == line->knock.cookie)
-        close(line->knock.fd);
-    line->knock.fd = -1;
+    if (line->probe.fd >= 0 && sw_tcp_cookie(line->probe.fd) == line->probe.cookie)
+        close(line->probe.fd);
+    line->probe.fd = -1;
 }
 
-static void open_knock(struct sw_lifeline *line, uint16_t port)
+static void open_probe(struct sw_lifeline *line, uint16_t port)
 {
     struct sockaddr_in6 own, peer;
     const bool is_ipv4 = sw_roce_is_ipv4(&line->dest);
@@ -42,20 +42,20 @@ static void open_knock(struct sw_lifeline *line, uint16_t port)
         close(fd);
         return;
     }
-    line->knock.fd = fd;
-    line->knock.cookie = sw_tcp_cookie(fd);
-    line->knock.port = port;
+    line->probe.fd = fd;
+    line->probe.cookie = sw_tcp_cookie(fd);
+    line->probe.port = port;
 }
 
-/* Returns whether the peer's host has said that the port is closed, to this or an earlier knock. */
+/* Returns whether the peer's host has said that the port is closed, to this or an earlier probe. */
 static bool patience_is_gone(struct sw_lifeline *line, uint16_t port)
 {
-    if (line->knock.fd >= 0 &&
-        (line->knock.port != port || sw_tcp_cookie(line->knock.fd) != line->knock.cookie))
-        sw_lifeline_stop_knocking(line);
-    if (line->knock.fd < 0 && port)
-        open_knock(line, port);
-    return line->knock.fd >= 0 && sw_tcp_send(line->knock.fd, "", 0) == -ECONNREFUSED;
+    if (line->probe.fd >= 0 &&
+        (line->probe.port != port || sw_tcp_cookie(line->probe.fd) != line->probe.cookie))
+        sw_lifeline_stop_probing(line);
+    if (line->probe.fd < 0 && port)
+        open_probe(line, port);
+    return line->probe.fd >= 0 && sw_tcp_send(line->probe.fd, "", 0) == -ECONNREFUSED;
 }
 
 /* ---- asking ---- */
