@@ -6,7 +6,8 @@
 #include "device/queue/qp_impl.h"
 #include "device/queue/xrc_impl.h"
 
-#define APART_NS (20 * SW_NS_PER_US) /* polls of who spins come closer than that, under load, too */
+/* Polls of who spins come closer than that, under load, too. */
+#define SPIN_GAP_NS (20 * SW_NS_PER_US)
 #define DOUBT_NS (20 * SW_NS_PER_US) /* then it shows whether it polls no more */
 #define STEADY_TIMES 4u
 #define LEFT_OUT 64u
@@ -17,7 +18,7 @@ enum sw_poller sw_polled_look(struct sw_polled *polled, uint32_t looks, uint64_t
     const uint32_t more = looks - polled->looks;
     polled->looks = looks;
     polled->looked_ns = now_ns;
-    if (more && more >= elapsed_ns / APART_NS) {
+    if (more && more >= elapsed_ns / SPIN_GAP_NS) {
         if (polled->left_out) {
             polled->left_out--;
             return SW_POLLER_NONE;

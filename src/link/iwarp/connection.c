@@ -316,7 +316,7 @@ void sw_iwarp_disconnect(struct sw_qp *qp)
     if (qp->state == IBV_QPS_ERR)
         sw_receive_flush(qp, &c->receive);
     uint8_t *rest = sw_iwarp_copy_rest(c, &len);
-    rest = sw_iwarp_add_last_words(c, rest, &len);
+    rest = sw_iwarp_add_final_fpdus(c, rest, &len);
     sw_iwarp_linger(c->fd, rest, rest ? len : 0, !c->has_left);
     sw_iwarp_drop_parking(c);
     c->end_note.status = c->end_errno;

@@ -157,8 +157,8 @@ enum sw_iwarp_life sw_iwarp_step_paired(struct sw_iwarp_connection *c, bool move
 enum sw_iwarp_life sw_iwarp_lose_peer(struct sw_iwarp_connection *c);
 /* What the oldest request is told when the connection ended for a fault. */
 void sw_iwarp_note_paired_refusal(struct sw_iwarp_connection *c);
-/* Adds the last words to what the kernel has not taken. */
-uint8_t *sw_iwarp_add_last_words(struct sw_iwarp_connection *c, uint8_t *rest, size_t *len);
+/* Adds the final FPDUs to what the kernel has not taken. */
+uint8_t *sw_iwarp_add_final_fpdus(struct sw_iwarp_connection *c, uint8_t *rest, size_t *len);
 /* Before an FPDU is taken: what came before it is seen to. */
 enum sw_iwarp_life sw_iwarp_prepare_paired(struct sw_iwarp_connection *c, const uint8_t *ulpdu);
 /* A request of the peer was carried out. */

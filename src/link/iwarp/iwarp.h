@@ -33,7 +33,7 @@ void sw_iwarp_disconnect(struct sw_qp *qp);
 /* In a forked child. */
 void sw_iwarp_close_fd(const struct sw_qp *qp);
 /* At the end of the process: says what was taken. */
-void sw_iwarp_say_last_words(struct sw_qp *qp);
+void sw_iwarp_tell_at_exit(struct sw_qp *qp);
 enum { SW_IWARP_TAG_SHIFT = 3 }; /* what SW_WATCH_PAIRED tells: the index, so far up */
 
 /* Sets the callback that is told what becomes of connections: by the engine, without locks. */

@@ -163,7 +163,7 @@ static uint32_t paired_write_fpdu(const struct sw_iwarp_connection *c,
            sw_fpdu_finish(crc, sw_iwarp_ulpdu_len(emission), c->has_crc, to + emission->head_len);
 }
 
-uint8_t *sw_iwarp_add_last_words(struct sw_iwarp_connection *c, uint8_t *rest, size_t *len)
+uint8_t *sw_iwarp_add_final_fpdus(struct sw_iwarp_connection *c, uint8_t *rest, size_t *len)
 {
     struct sw_iwarp_emission emission;
     if (!rest && c->out.first != c->out.count)
@@ -178,7 +178,7 @@ uint8_t *sw_iwarp_add_last_words(struct sw_iwarp_connection *c, uint8_t *rest, s
     return rest;
 }
 
-void sw_iwarp_say_last_words(struct sw_qp *qp)
+void sw_iwarp_tell_at_exit(struct sw_qp *qp)
 {
     sw_lock_assert_held(&qp->lock);
     struct sw_iwarp_connection *c = qp->link_state;

@@ -52,7 +52,7 @@
 #define ROOM_WAIT_MS 2
 #define CALL_WAITS 3
 #define STUCK_NS (100 * SW_NS_PER_MS) /* that nobody waits for room where it was in vain */
-#define LAST_WORDS_NS SW_NS_PER_S     /* a call may have to be made more than once */
+#define LINGER_NS SW_NS_PER_S         /* a call may have to be made more than once */
 #define NAP_NS (100 * SW_NS_PER_US)   /* the processor is for who makes the call */
 #define REPLY_BYTES 1024u
 
@@ -537,7 +537,7 @@ static uint64_t datagrams_wait_until(void)
         return UINT64_MAX;
     for (uint32_t i = 0; i < WAYS_MAX; i++)
         if (ways[i] && ways[i]->waiting.bytes)
-            until_ns = sw_max_u64(until_ns, ways[i]->waiting.since_ns + LAST_WORDS_NS);
+            until_ns = sw_max_u64(until_ns, ways[i]->waiting.since_ns + LINGER_NS);
     pthread_mutex_unlock(&ways_lock);
     return until_ns;
 }
@@ -545,7 +545,7 @@ static uint64_t datagrams_wait_until(void)
 void sw_paired_datagrams_settle(void)
 {
     const struct timespec nap = {.tv_nsec = NAP_NS};
-    const uint64_t until_ns = sw_clock_ns() + LAST_WORDS_NS;
+    const uint64_t until_ns = sw_clock_ns() + LINGER_NS;
     for (uint64_t now_ns = sw_clock_ns(); sw_engine.running && !sw_engine_is_self() &&
                                           now_ns < until_ns && now_ns < datagrams_wait_until();
          now_ns = sw_clock_ns())

@@ -484,7 +484,7 @@ __attribute__((destructor)) static void answer_at_exit(void)
         if (!qp || qp->link != &sw_paired_qp_ops || !sw_lock_try(&qp->lock))
             continue;
         if (pairings[i])
-            sw_iwarp_say_last_words(qp);
+            sw_iwarp_tell_at_exit(qp);
         sw_lock_release(&qp->lock);
     }
 }

@@ -34,7 +34,7 @@
 #define TIMERS_NS (100 * SW_NS_PER_US) /* a program that polls runs them no more often */
 #define TIDY_NS SW_NS_PER_S
 #define RECENT_NS (2 * SW_NS_PER_MS) /* who has posted will post again */
-#define LAST_WORDS_NS (2 * SW_NS_PER_MS)
+#define LINGER_NS (2 * SW_NS_PER_MS)
 #define SETTLE_ROUNDS 64 /* of packets that wait: more than a window */
 #define EARLY_SLOTS 2048 /* packets kept that came before their turn; of one QP at most half */
 
@@ -198,7 +198,7 @@ __attribute__((destructor(1000))) static void acknowledge_at_exit(void)
     if (!atomic_load_explicit(&sw_roce.open, memory_order_acquire))
         return;
     /* Not for ever: it may be this thread that holds the locks, in a signal handler. */
-    const uint64_t until_ns = sw_clock_ns() + LAST_WORDS_NS;
+    const uint64_t until_ns = sw_clock_ns() + LINGER_NS;
     for (bool has_more = true; has_more && sw_clock_ns() < until_ns; sched_yield()) {
         if (!sw_lock_try(&sw_roce.port.rx_lock))
             continue;

@@ -58,7 +58,7 @@ uint64_t sw_ucm_parting_tick(uint64_t now_ns)
 }
 
 /* The engine does it, which is here until the process is not: this thread may hold any lock, in a
- * signal handler. Before the port's last words. */
+ * signal handler. Before the port is left. */
 __attribute__((destructor)) static void part_from_peers(void)
 {
     if (!sw_ucm_service_is_started() || !sw_engine.running || sw_engine_is_self())

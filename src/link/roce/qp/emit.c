@@ -26,8 +26,8 @@
 #define MESSAGE_BYTES (60u << 10) /* ... and how much of them (port/tx.c) */
 #define ACK_JOINT_BYTES ((uint32_t)(SW_JOINT_EACH_BYTES + SW_BTH_BYTES + SW_AETH_BYTES))
 #define SEND_JOINT_BYTES ((uint32_t)(SW_JOINT_EACH_BYTES + SW_BTH_BYTES + SW_IMM_BYTES)) /* most */
-#define PIECES_MAX 40u      /* of one packet: a request's elements, and to spare */
-#define APART_PACKETS 1024u /* that leave by themselves once something was sent again */
+#define PIECES_MAX 40u         /* of one packet: a request's elements, and to spare */
+#define UNJOINED_PACKETS 1024u /* that leave by themselves once something was sent again */
 
 /* The payload of one packet, or of a run. */
 struct payload {
@@ -150,12 +150,12 @@ static bool may_join(const struct sw_roce_qp *r, const struct sw_emission *emiss
 static bool may_be_longer(struct sw_roce_qp *r, const struct sw_emission *emission, bool ack_waits)
 {
     if (emission->is_again)
-        r->apart = APART_PACKETS;
-    else if (r->apart)
-        r->apart--;
+        r->unjoined = UNJOINED_PACKETS;
+    else if (r->unjoined)
+        r->unjoined--;
     const bool is_deferred =
         emission->joint_bytes && emission->packet.opcode->kind != SW_PACKET_ACK;
-    return !r->apart && !is_deferred && !ack_waits;
+    return !r->unjoined && !is_deferred && !ack_waits;
 }
 
 enum added { ADDED, ADDED_LAST_WORD, NOT_ADDED };

@@ -48,7 +48,7 @@ struct sw_roce_qp {
     uint8_t mistrusted;   /* messages whose ACK will not wait */
     uint8_t doubts;       /* times that waiting was in vain lately, as far as they count */
     uint8_t echoes;       /* requests of the peer in a row that were followed by one of ours */
-    uint32_t apart;       /* packets to come that are joined with none before them */
+    uint32_t unjoined;    /* packets to come that are joined with none before them */
     uint64_t ack_turn;    /* of sw_batch_gather_turn(): an ACK leaves at its end; 0: none does */
     uint64_t reached_ns;  /* when the peer last reached for memory; 0: something was posted since */
     uint32_t served_bytes; /* of a WRITE of the peer's, so far */
