@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Reads a directory without allocating: for who may be inside an allocator. getdents64(2). */
+/* Reads a directory without allocating: for callers that may be inside an allocator.
+ * getdents64(2). */
 #ifndef SW_BASE_DENTS_H
 #define SW_BASE_DENTS_H
 

@@ -7,7 +7,8 @@
  * 3. A page may be put back at any time. A thread that is still accessing it faults again, if it is
  *    missing.
  * 4. A copy by the kernel into memory can be made again, but not one into a socket. So there pages
- *    are held: who faults counts it first, and waits then; who holds, holds first, and looks then.
+ * are held: a thread that faults counts it first, and waits then; the holder holds first, and looks
+ * then.
  */
 #include "base/fault.h"
 
@@ -106,7 +107,7 @@ static bool put_nothing_at(uintptr_t at, size_t len_bytes)
                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
 }
 
-/* Once the event is counted: who holds pages from now on is told of it. */
+/* Once the event is counted: a holder of pages from now on is told of it. */
 static void await_holders(void)
 {
     const uint64_t self = (uint64_t)getpid() << 32;

@@ -12,7 +12,7 @@
  *     verdict = sw_fault_judge(mark, at, len_bytes);
  *
  * An access that did not fault itself may have met the page that another thread's fault left
- * there. It is told so (AGAIN) and is made again; an error is only for who faulted.
+ * there. It is told so (AGAIN) and is made again; an error is only for the thread that faulted.
  */
 #ifndef SW_BASE_FAULT_H
 #define SW_BASE_FAULT_H
@@ -46,7 +46,7 @@ bool sw_fault_probe(const void *at, size_t len_bytes);
 /* Before the kernel copies from what has been probed since `mark`: no page is replaced until
  * sw_fault_let_go(), and one that is missing is EFAULT to the kernel. False: one was replaced or
  * put back since, or is just being; probe again. The holder touches nothing guarded, and does not
- * wait: who faults waits for it. */
+ * wait: a thread that faults waits for it. */
 bool sw_fault_hold(uint64_t mark);
 void sw_fault_let_go(void);
 

@@ -2,9 +2,9 @@
 /*
  * A lock for sections of at most a few microseconds. Uncontended it is one exchange, one store and
  * a look at the word beside it. Contended it spins, then sleeps, so that a holder that was
- * preempted gets the CPU, and who releases it wakes who waits. A thread that polls takes it again
- * and again, and would always win against one that waits: who has waited for a while says so, and
- * the others let him pass.
+ * preempted gets the CPU, and the releaser wakes a waiter. A thread that polls takes it again and
+ * again, and would always win against one that waits: a waiter says so after a while, and the
+ * others let it pass.
  */
 #ifndef SW_BASE_LOCK_H
 #define SW_BASE_LOCK_H
@@ -61,8 +61,8 @@ static inline bool sw_lock_is_held(const struct sw_lock *lock)
 }
 
 /* For code that relies on the lock. A lock does not know who holds it, so this fails only where
- * nobody does. It stays in release builds: who holds the lock has its word in the cache. A macro,
- * so that the message names the caller. */
+ * nobody does. It stays in release builds: the holder of the lock has its word in the cache. A
+ * macro, so that the message names the caller. */
 #define sw_lock_assert_held(lock) assert(sw_lock_is_held(lock))
 
 static inline void sw_lock_release(struct sw_lock *lock)

@@ -34,8 +34,8 @@ static inline void sw_payload_copy(void *to, const void *from, uint64_t len_byte
 }
 #endif
 
-/* The same for who goes on behind it, in memory that another core has read last. It asks for the
- * lines there while it writes these. The two do not overlap. */
+/* The same for a caller that goes on behind it, in memory that another core has read last. It asks
+ * for the lines there while it writes these. The two do not overlap. */
 static inline void sw_payload_copy_ahead(void *to_start, const void *from_start, uint64_t len_bytes)
 {
 #if defined(__SANITIZE_THREAD__)

@@ -37,7 +37,7 @@ struct sw_cm_listener;
 /*
  * Where a MAD goes or came from, always seen from here. The machine only compares remote_gid (with
  * the CA GUID it tells nodes apart), looks for the slot in sw_cm_gone(), and hands the path of an
- * id to send(); the rest is between who sends and who receives.
+ * id to send(); the rest is between sender and receiver.
  */
 struct sw_cm_path {
     uint8_t local_gid[16], remote_gid[16]; /* network order; IPv4 as ::ffff:a.b.c.d */
@@ -140,7 +140,7 @@ struct sw_cm_config {
  */
 enum {
     /* Requests that wait for an answer of the user, or for the first word after a REP: in all,
-     * and from the addresses of one bucket. More are dropped; who means it asks again. */
+     * and from the addresses of one bucket. More are dropped; a peer that means it asks again. */
     SW_CM_ASKING_MAX = 4096,
     SW_CM_ASKING_EACH_MAX = 1024,
     SW_CM_SOURCES = 1024, /* buckets */
@@ -211,7 +211,7 @@ struct sw_cm_id {
     uint8_t last[SW_MAD_BYTES];
 };
 
-/* What an id said last, which is destroyed: said again to who asks again. */
+/* What an id said last, which is destroyed: said again to a peer that asks again. */
 struct sw_cm_reply {
     uint64_t until_ns, span_ns;
     uint64_t request, remote_ca_guid;
@@ -291,7 +291,8 @@ void sw_cm_tick(struct sw_cm *cm, uint64_t now_ns);
 void sw_cm_count_copy(struct sw_cm_id *id);
 
 /* REQs and SIDR_REQs whose service id is `service_id` in the bits of `mask` come to this listener;
- * UINT64_MAX: in all bits. One listener a service id: who else is meant, incoming() may decide. */
+ * UINT64_MAX: in all bits. One listener a service id: incoming() may decide that another is
+ * meant. */
 int sw_cm_listen(struct sw_cm *cm, struct sw_cm_listener *listener, uint64_t service_id,
                  uint64_t mask, void *user);
 /* The ids that came by it live on. Nothing happens if it does not listen. */

@@ -82,7 +82,7 @@ void sw_cm_send_again(struct sw_cm *cm, const struct sw_cm_path *path,
 void sw_cm_reply(struct sw_cm *cm, const struct sw_cm_path *path,
                  const struct sw_cm_message *message);
 void sw_cm_say_rej(struct sw_cm *cm, struct sw_cm_id *id, const struct sw_cm_rej_text *text);
-/* The REJ of who gives up, by which the peer may find its id. */
+/* The REJ of a side that gives up, by which the peer may find its id. */
 void sw_cm_say_timeout(struct sw_cm *cm, struct sw_cm_id *id);
 void sw_cm_say_dreq(struct sw_cm *cm, struct sw_cm_id *id, const void *private_data, size_t len);
 void sw_cm_say_sidr_rep(struct sw_cm *cm, struct sw_cm_id *id, const struct sw_cm_sidr_rep *rep);

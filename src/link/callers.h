@@ -56,7 +56,7 @@ struct sw_callers {
     uint64_t vain_until_ns; /* later the more often others were held up in vain */
 };
 
-/* Whether nobody is to be let in now: who makes room next may be about to speak. */
+/* Whether nobody is to be let in now: the caller that makes room next may be about to speak. */
 bool sw_callers_are_awaited(const struct sw_callers *callers, uint64_t now_ns);
 /* Makes room for one more caller of that address, before anything is made for it. */
 void sw_callers_make_room(struct sw_callers *callers, const struct in6_addr *from, uint64_t now_ns);

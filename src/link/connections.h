@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What a process tells of its connections to who asks (link/direct/process/survey.h): which link
- * each uses, who the peer is, and what it waits for. Crosses a socket between processes.
+ * What a process tells of its connections when it is asked (link/direct/process/survey.h): which
+ * link each uses, who the peer is, and what it waits for. Crosses a socket between processes.
  */
 #ifndef SW_LINK_CONNECTIONS_H
 #define SW_LINK_CONNECTIONS_H

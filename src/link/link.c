@@ -147,7 +147,7 @@ static void listen_for(struct sw_qp *qp)
         sw_roce_list(qp);
 }
 
-/* Whether all have been seen to: who holds a queue pair's lock may want the NIC's. */
+/* Whether all have been seen to: a holder of a queue pair's lock may want the NIC's. */
 static bool listen_for_all(void)
 {
     sw_mutex_assert_held(&sw_nic.lock);

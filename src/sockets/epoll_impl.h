@@ -53,7 +53,7 @@ struct sw_epoll {
 /* epoll.c: makes what is watched of the items anew. Under the lock, after changes of more than one
  * connection. */
 void sw_epoll_rebuild(struct sw_epoll *epoll);
-/* epoll.c: who sleeps looks again. */
+/* epoll.c: a sleeper looks again. */
 void sw_epoll_wake(struct sw_epoll *epoll);
 
 /* epoll_edge.c: what is to be told of an item that shows these events of poll(); 0: nothing. */

@@ -31,7 +31,7 @@ struct sw_rdma {
     int (*rfcntl)(int rs, int cmd, ...);
 };
 
-/* All NULL until sw_rdma_load() has returned NULL: who has an rsocket may use it. */
+/* All NULL until sw_rdma_load() has returned NULL: the owner of an rsocket may use it. */
 extern struct sw_rdma sw_rdma;
 
 /* Returns NULL, or why there are no rsockets in this process. */
@@ -45,8 +45,8 @@ int sw_rdma_listen(int rs, int backlog, int *queue);
 void sw_rdma_saw_pair(const int fds[2]);
 
 /* rconnect() and raccept(). librdmacm 44 hands each connection to a thread that watches its events,
- * and that thread uses memory it has freed from the fourth connection on. So it is handed none: who
- * waits for a connection watches the channel itself (sw_sock.channel). */
+ * and that thread uses memory it has freed from the fourth connection on. So it is handed none: a
+ * thread that waits for a connection watches the channel itself (sw_sock.channel). */
 int sw_rdma_connect(int rs, const struct sockaddr *address, socklen_t len);
 int sw_rdma_accept(int listener);
 /* The same thread serves listeners, as many as that. */

@@ -54,8 +54,8 @@ static void hold_or_copy(struct sw_packet *packet, struct sw_early_copy *copy)
     packet->hold = NULL;
 }
 
-/* Nobody holds more than is left for the others: so whoever comes late, and however many they are,
- * each finds some (the dynamic thresholds of shared switch buffers). */
+/* Nobody holds more than is left for the others: so late ones, however many they are, each find
+ * some (the dynamic thresholds of shared switch buffers). */
 static bool has_share(const struct sw_early *early)
 {
     return early->count < early->pool->free_count;

@@ -18,9 +18,9 @@
 #define SW_FLIGHT_PACKETS 2048u
 #define SW_EMISSION_BYTES (SW_FLIGHT_PACKETS / 8)
 
-/* In the seven reserved bits of the BTH that the ICRC covers: whoever sends this understands
- * selective repeat. Others send zeros there and do not look. The lower bits are not looked at
- * here: they count how often the sender's queue pair was connected, round and round
+/* In the seven reserved bits of the BTH that the ICRC covers: a sender of this understands
+ * selective repeat. Others send zeros there and do not look. The lower bits are not looked at here:
+ * they count how often the sender's queue pair was connected, round and round
  * (link/roce/qp/life.c). */
 #define SW_SELECTIVE_MARK 0x50u
 #define SW_SELECTIVE_LIFE 0x0fu
@@ -57,7 +57,7 @@ struct sw_emission {
     uint8_t bytes[SW_EMISSION_BYTES];
 };
 
-/* Takes the first packet off a run: for who sends them one by one. */
+/* Takes the first packet off a run: for links that send them one by one. */
 static inline void sw_emission_step(struct sw_emission *emission)
 {
     struct sw_packet *packet = &emission->packet;

@@ -2,7 +2,7 @@
 /*
  * The requester of a reliable (RC, XRC INI) or unreliable (UC) connection: turns work requests into
  * packets and answers into completions. A machine without clock, I/O, lock or memory of its own:
- * all is an argument, and whoever calls it owns it. IBTA Vol1 9.7 (RC), 9.8.2 (UC), A14 (XRC), A19.
+ * all is an argument, and its caller owns it. IBTA Vol1 9.7 (RC), 9.8.2 (UC), A14 (XRC), A19.
  *
  *   done <= sent <= tail: requests [done, sent) are on their way, the one at `sent` perhaps in
  * part.

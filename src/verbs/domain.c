@@ -2,7 +2,7 @@
 /*
  * Thread domains and parent domains. A parent domain is its PD for all that is made in it, and says
  * where the memory of queues comes from. A thread domain is a promise that we take no advantage of:
- * a queue pair is also driven by whoever polls its CQ and by the engine.
+ * a queue pair is also driven by threads that poll its CQ and by the engine.
  */
 #include <errno.h>
 

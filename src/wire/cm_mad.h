@@ -109,7 +109,7 @@ enum sw_cm_reason { /* IBTA Vol1 table 116 */
                     SW_CM_REASON_NO_QP = 1,
                     SW_CM_REASON_NO_EEC = 2,
                     SW_CM_REASON_NO_RESOURCES = 3,
-                    SW_CM_REASON_TIMEOUT = 4, /* the ARI is the CA GUID of who gave up */
+                    SW_CM_REASON_TIMEOUT = 4, /* the ARI is the CA GUID of the side that gave up */
                     SW_CM_REASON_UNSUPPORTED = 5,
                     SW_CM_REASON_COMM_ID = 6,
                     SW_CM_REASON_COMM_INSTANCE = 7,

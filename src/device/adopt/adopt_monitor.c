@@ -102,7 +102,7 @@ const struct sw_uffd *sw_adopt_monitor_of(const struct sw_segment *segment)
     return group_is_open(group) || !group_open(group) ? &monitor.uffds[group] : NULL;
 }
 
-/* Does what is wanted of who waits. He tells a moment before he sleeps, and is only seen asleep;
+/* Does what the waiting call wants. It tells a moment before it sleeps, and is only seen asleep;
  * another process is never seen. */
 static void held_attend(void)
 {

@@ -120,7 +120,7 @@ static enum sw_adopt_reason enter_arena(struct sw_segment *segment, enum sw_hand
     segment->dev = arena->dev;
     segment->ino = arena->ino;
     segment->offset = place_from(segment, arena->used);
-    /* A hole behind it: who looks for the end of its data finds it there. */
+    /* A hole behind it: a search for the end of its data finds it there. */
     arena->used = segment->offset + segment->len_bytes + (uint64_t)getpagesize();
     arena->segments++;
     return SW_ADOPT_OK;

@@ -313,7 +313,8 @@ struct sw_segment *sw_segment_adopt(const struct sw_uffd *uffd, uint64_t start, 
     }
     uint64_t done = 0;
     sw_segments_lock();
-    sw_segments_add(segment); /* before pages move, for who asks whether they may (adopt.c) */
+    /* Before pages move, for callers that ask whether they may (adopt.c). */
+    sw_segments_add(segment);
     sw_segments_unlock();
     const bool undumped = atomic_load(&dump_advised) && sw_vma_has_flag(start, " dd");
     guard->before(start, end - start);

@@ -2,8 +2,8 @@
 /*
  * Pages that are about to move, made known to peers. A peer's process_vm_writev() takes hold of a
  * page and then stores to it; if the page moved in between, the store would be lost. So the owner
- * closes the gate before it moves pages: who stores from outside is waited for, and who comes later
- * sees the gate and tries again. User-mode stores need none of this: userfaultfd stops them.
+ * closes the gate before it moves pages: it waits for processes that store from outside, and later
+ * ones see the gate and try again. User-mode stores need none of this: userfaultfd stops them.
  */
 #ifndef SW_DEVICE_MEMORY_MOVE_GATE_H
 #define SW_DEVICE_MEMORY_MOVE_GATE_H

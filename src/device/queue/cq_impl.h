@@ -72,8 +72,8 @@ static inline bool sw_cq_is_overrun(const struct sw_cq *cq)
     return atomic_load_explicit(&cq->overflow, memory_order_relaxed);
 }
 
-/* Sends the event about it, once. With a QP of the CQ locked that fails next, so that who hears of
- * the event and then asks for the QP's state finds ERR. */
+/* Sends the event about it, once. With a QP of the CQ locked that fails next, so that a program
+ * that hears of the event and then asks for the QP's state finds ERR. */
 void sw_cq_tell_overflow(struct sw_cq *cq);
 
 /* The CQ is armed for what was pushed: fires the event unless moderation holds it back. push_lock

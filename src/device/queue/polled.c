@@ -6,7 +6,7 @@
 #include "device/queue/qp_impl.h"
 #include "device/queue/xrc_impl.h"
 
-/* Polls of who spins come closer than that, under load, too. */
+/* The polls of a program that spins come closer than that, under load, too. */
 #define SPIN_GAP_NS (20 * SW_NS_PER_US)
 #define DOUBT_NS (20 * SW_NS_PER_US) /* then it shows whether it polls no more */
 #define STEADY_TIMES 4u

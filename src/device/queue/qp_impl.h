@@ -122,8 +122,9 @@ static inline bool sw_qp_goes_on(const struct sw_qp *qp)
 /* Whether a CQ of it is armed: its program may be about to sleep. */
 bool sw_qp_is_armed(const struct sw_qp *qp);
 
-/* The engine is to go on at once. On the processor of who posts it would find the QP locked, and
- * sleep, if it were woken before the end of that. Returns whether it will be. With the QP locked.
+/* The engine is to go on at once. On the processor of the thread that posts it would find the QP
+ * locked, and sleep, if it were woken before the end of that. Returns whether it will be. With the
+ * QP locked.
  */
 bool sw_qp_kick_later(struct sw_qp *qp);
 

@@ -63,7 +63,7 @@ static int check_values(struct sw_qp *qp, const struct ibv_qp_attr *attr, int ma
         return -EINVAL;
     if (mask & IBV_QP_RATE_LIMIT && !rate_ok(attr->rate_limit))
         return -EINVAL;
-    /* Paths do not migrate (no IBV_DEVICE_AUTO_PATH_MIG): an alternate one is kept for who asks. */
+    /* Paths do not migrate (no IBV_DEVICE_AUTO_PATH_MIG): an alternate one is kept for queries. */
     if (mask & IBV_QP_PATH_MIG_STATE && attr->path_mig_state != IBV_MIG_MIGRATED)
         return -EINVAL;
     if (mask & IBV_QP_ALT_PATH &&

@@ -2,8 +2,8 @@
 /*
  * What the queue pairs of this process have moved, as its device's counters tell. The data path
  * shares nothing for it: the initiator of a request adds up in the line of shared memory that it
- * writes anyway, where its target's process finds the other side of the same numbers, and who reads
- * a counter goes through the QPs.
+ * writes anyway, where its target's process finds the other side of the same numbers, and the
+ * reader of a counter goes through the QPs.
  */
 #ifndef SW_DEVICE_QUEUE_TRAFFIC_H
 #define SW_DEVICE_QUEUE_TRAFFIC_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * XRC domains: which target QPs may put messages into which shared receive queues (IBTA Vol1 annex
- * A14). Opened by inode, as the kernel does it: whoever opens the same file gets the same domain,
- * in all processes of the host. 0 or negative errno.
+ * A14). Opened by inode, as the kernel does it: all that open the same file get the same domain, in
+ * all processes of the host. 0 or negative errno.
  */
 #ifndef SW_DEVICE_QUEUE_XRC_H
 #define SW_DEVICE_QUEUE_XRC_H

@@ -58,7 +58,7 @@ void sw_receive_run_begin(struct sw_qp *qp, struct sw_srq *srq, struct sw_receiv
     run->room = sw_cq_room(run->cq);
 }
 
-/* NULL: there is none, or it is for who takes receives one by one. */
+/* NULL: there is none, or it is for the caller that takes receives one by one. */
 static inline const struct sw_pub_recv *oldest_receive(const struct sw_receive_run *run)
 {
     return run->srq ? sw_srq_oldest(run->srq) : sw_rq_oldest(run->rq);

@@ -20,7 +20,7 @@ unsigned int sw_iwarp_buffer_bytes(enum sw_iwarp_buffer kind);
 void *sw_iwarp_buffer_borrow(enum sw_iwarp_buffer kind);
 /* `buffer` may be NULL. */
 void sw_iwarp_buffer_return(enum sw_iwarp_buffer kind, void *buffer);
-/* In a forked child: whoever had a lock is not there. */
+/* In a forked child: a thread that had a lock is not there. */
 void sw_iwarp_buffers_fork_child(void);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* UD: one packet each, to and from whoever. IBTA Vol1 9.8.3. */
+/* UD: one packet each, to and from anybody. IBTA Vol1 9.8.3. */
 #include "link/roce/datagram.h"
 
 #include <assert.h>

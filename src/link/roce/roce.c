@@ -192,7 +192,7 @@ static void leave_port(uint64_t until_ns)
 }
 
 /* A program that ends with the message it waited for need not destroy anything first. The priority
- * has it run after the destructors without one, of who still wants to hear something. */
+ * has it run after the destructors without one, of programs that still want to hear something. */
 __attribute__((destructor(1000))) static void acknowledge_at_exit(void)
 {
     if (!atomic_load_explicit(&sw_roce.open, memory_order_acquire))

@@ -177,7 +177,7 @@ int sw_ucm_set_option(struct sw_ucm_request *request)
     }
 }
 
-/* An event of the program's own making, for whoever reads the ID's channel. */
+/* An event of the program's own making, for the reader of the ID's channel. */
 int sw_ucm_write_cm_event(struct sw_ucm_request *request)
 {
     const struct sw_ucm_write_cm_event *in = &request->in.write_cm_event;

@@ -221,7 +221,7 @@ void sw_ucm_channel_flush(void)
 }
 
 /* Nobody may find a byte without an event: reads those that are too many, by another description of
- * the pipe's read end. Without /proc they stay, and who reads one waits on. */
+ * the pipe's read end. Without /proc they stay, and their readers wait on. */
 static void take_bytes_back(struct sw_ucm_channel *channel)
 {
     char path[32], bytes[256];

@@ -144,8 +144,8 @@ static void push_out(struct sw_ucm_id *listener, struct sw_ucm_id *request)
     listener->backlog++;
 }
 
-/* A listener whose backlog is full has room for who asks less than others: the latest request goes
- * of the address that has most of them waiting. */
+/* A listener whose backlog is full has room for an address that asks less than others: the latest
+ * request goes of the address that has most of them waiting. */
 static void incoming_make_room(struct sw_ucm_id *listener, const struct sw_cm_path *path)
 {
     const struct sw_cm *cm = &sw_ucm_machine;

@@ -12,7 +12,7 @@
 #include "rdmacm/iwarp/iwarp.h"
 #include "rdmacm/mads/agent.h"
 
-#define ACCEPTS_MAX 8               /* at once: who came before is heard between them */
+#define ACCEPTS_MAX 8               /* at once: earlier callers are heard between them */
 #define RETRY_NS (5 * SW_NS_PER_MS) /* for a listener whose backlog is full */
 #define READ_BYTES 1024u            /* more than the start has */
 

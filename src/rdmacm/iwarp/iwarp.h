@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Connections of iWARP devices: what the commands of commands/connect.c do for them. As in the
- * kernel, who connects moves the queue pair to RTS. 0 or a negative errno; everything with
- * sw_rdmacm_lock held.
+ * kernel, the side that connects moves the queue pair to RTS. 0 or a negative errno; everything
+ * with sw_rdmacm_lock held.
  *
  *   iwarp.c   what commands ask for
  *   events.c  what comes of sockets, and what programs are told

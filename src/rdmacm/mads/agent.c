@@ -38,8 +38,8 @@ static const struct sw_agent_user *_Atomic user; /* NULL: this process only hand
 static _Atomic uint64_t due_ns = UINT64_MAX;     /* when tick() is wanted */
 static _Atomic uint64_t planned_ns = UINT64_MAX; /* when the engine will step */
 
-/* What came by packets, from whoever receives, and answers that the agent gives itself: for the
- * engine, which may take sw_rdmacm_lock. */
+/* What came by packets, from any thread that receives, and answers that the agent gives itself: for
+ * the engine, which may take sw_rdmacm_lock. */
 #define INTAKE 2048u
 #define SOURCES 256u
 static struct {

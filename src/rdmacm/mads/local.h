@@ -27,7 +27,7 @@ struct sw_local_user {
     void (*gone)(uint32_t slot);
     /* A process has ended that had handed over `fd` to this one. */
     void (*inherit)(uint32_t slot, int fd);
-    /* A request will not be answered: who was asked is gone. */
+    /* A request will not be answered: the process that was asked is gone. */
     void (*unanswered)(uint32_t local_comm_id, const uint8_t peer_gid[16]);
 };
 

@@ -17,7 +17,7 @@
 
 struct sw_local_connection;
 
-/* Sends a request to whoever listens to the service at `address`. `path` is seen from there;
+/* Sends a request to the listener of the service at `address`. `path` is seen from there;
  * `is_packet`: it came to us by packets, and the receiver is to answer by packets. -ECONNREFUSED:
  * nobody listens, nobody of this user at least. */
 int sw_local_ask(uint64_t service_id, const struct in6_addr *address, const struct sw_cm_path *path,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * How an iWARP connection starts: the request of who connected, the reply, and, between peers
- * (RFC 6581), the empty message by which the initiator says that it is ready. A machine without
- * clock, I/O, lock or memory of its own. RFC 5044 s7, RFC 6581.
+ * How an iWARP connection starts: the request of the side that connected, the reply, and, between
+ * peers (RFC 6581), the empty message by which the initiator says that it is ready. A machine
+ * without clock, I/O, lock or memory of its own. RFC 5044 s7, RFC 6581.
  *
  * The initiator sends what init() wrote, gives take() what comes, and looks at the state. The
  * responder does the same from REQUESTED on: it accepts or rejects, and sends what that wrote.

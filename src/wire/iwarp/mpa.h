@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The two frames by which MPA starts: a request of who connected, and its reply. RFC 5044 s7.1;
- * the enhanced ones (revision 2) RFC 6581 s9.
+ * The two frames by which MPA starts: a request of the side that connected, and its reply. RFC 5044
+ * s7.1; the enhanced ones (revision 2) RFC 6581 s9.
  *
  *   key 16 | u8 flags | u8 revision | u16 length | private data
  *

@@ -5,7 +5,7 @@
  * ring, groups (device/serve/mcast.c), QP.
  *
  * A QP is found through `receivers`. sw_datagram_forget() takes it out, then passes through the
- * lock of every ring: whoever had found it is done then.
+ * lock of every ring: a thread that had found it is done then.
  */
 #include "link/direct/datagram/receive.h"
 

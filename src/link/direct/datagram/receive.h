@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Unreliable datagrams between processes of this host. The sender puts each into a ring in the
- * inbox that the receiver's process keeps for it; whoever polls a CQ there that datagrams may
- * complete on, takes out what waits and delivers it. While no program polls, the engine does so for
+ * inbox that the receiver's process keeps for it; a poll of a CQ there that datagrams may complete
+ * on takes out those that wait and delivers them. While no program polls, the engine does so for
  * CQs that are armed. A ring is a NIC's buffer: what finds no receive when it is taken out is
  * dropped, and a sender whose ring stays full waits for a bounded time, then drops.
  */

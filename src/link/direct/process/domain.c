@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "link/direct/process/registry.h"
 
-/* Opening a domain takes far less; who takes longer was stopped in the middle of it. */
+/* Opening a domain takes far less; a process that takes longer was stopped in the middle of it. */
 #define PATIENCE_NS (1 * SW_NS_PER_S)
 
 /* Two processes that open the same domain do it one after the other: the first one announces that

@@ -8,11 +8,11 @@
  * /proc/PID/fd, where the kernel checks PTRACE_MODE_READ, and sends the descriptor back: nobody
  * else could have it. The descriptor is opened with O_PATH, so opening it does nothing and
  * reveals nothing. Where /proc does not show the process, a nonce is read from its memory instead
- * (process_vm_readv(2), PTRACE_MODE_ATTACH). The PID is that of the socket's other end, so who
- * stands in the middle can prove nothing but himself.
+ * (process_vm_readv(2), PTRACE_MODE_ATTACH). The PID is that of the socket's other end, so a
+ * process in the middle can prove nothing but itself.
  *
- * Both directions are needed: who may look into us may have what we hand out, and only what we
- * may look into is believed.
+ * Both directions are needed: a process that may look into us may have what we hand out, and only
+ * one that we may look into is believed.
  */
 #ifndef SW_LINK_DIRECT_PROCESS_PROOF_H
 #define SW_LINK_DIRECT_PROCESS_PROOF_H

@@ -19,8 +19,9 @@ struct sw_direct_modes {
 
 struct sw_direct {
     pthread_mutex_t lock; /* peers, inboxes; leaf but for peer->lock and list_lock */
-    /* The list of inboxes, for who waits for all clients: he may be inside an allocator, so nothing
-     * is allocated under it. An inbox leaves the list under both locks, without users. */
+    /* The list of inboxes, for a thread that waits for all clients: it may be inside an allocator,
+     * so nothing is allocated under it. An inbox leaves the list under both locks, without
+     * users. */
     struct sw_lock list_lock;
     struct sw_direct_modes modes;
     bool off;

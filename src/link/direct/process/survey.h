@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * What all processes of this user on this host have counted on a device. Nothing is shared for it:
- * who reads a counter asks each process, over the socket that stands for its slot, and its engine
- * adds up. A process takes its numbers along when it ends.
+ * the reader of a counter asks each process, over the socket that stands for its slot, and its
+ * engine adds up. A process takes its numbers along when it ends.
  */
 #ifndef SW_LINK_DIRECT_PROCESS_SURVEY_H
 #define SW_LINK_DIRECT_PROCESS_SURVEY_H

@@ -375,8 +375,8 @@ static bool copy_answer(const struct sw_direct_qp *d, struct sw_record *out)
 }
 
 /* A record says how many requests were done before it, so these end first. Where none has come, the
- * count says it. A record that comes meanwhile may belong before a part of that count: whoever sees
- * the count sees the record, too. */
+ * count says it. A record that comes meanwhile may belong before a part of that count: a reader
+ * that sees the count sees the record, too. */
 bool sw_bounce_collect(struct sw_qp *qp, struct sw_direct_qp *d)
 {
     const uint32_t before = d->send.response_at, acknowledged = d->send.acknowledged;

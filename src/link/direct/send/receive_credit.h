@@ -22,7 +22,7 @@ static inline bool sw_receive_is_there(struct sw_direct_qp *d)
  * an unreliable connection does not wait. */
 enum sw_step sw_receive_wait(struct sw_qp *qp, struct sw_direct_qp *d);
 
-/* As sw_receive_wait(), for who knows already that there is no receive. */
+/* As sw_receive_wait(), for a sender that knows already that there is no receive. */
 enum sw_step sw_receive_absent(struct sw_qp *qp, struct sw_direct_qp *d);
 
 static inline enum sw_step sw_receive_credit(struct sw_qp *qp, struct sw_direct_qp *d)

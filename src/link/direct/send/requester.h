@@ -10,7 +10,7 @@ struct sw_qp;
 
 /* Goes on with all requests of the queue. Opens its own access section. */
 void sw_direct_send_run(struct sw_qp *qp, struct sw_direct_qp *d);
-/* The same for who has just posted: leaves answers to pollers and to the engine. */
+/* The same for a caller that has just posted: leaves answers to pollers and to the engine. */
 void sw_direct_send_push(struct sw_qp *qp, struct sw_direct_qp *d);
 /* Takes the answers that have come, and starts nothing. False: one was a refusal, and the QP has
  * failed. */

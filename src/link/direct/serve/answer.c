@@ -78,7 +78,7 @@ void sw_answer_acks(struct sw_direct_qp *d)
         return;
     d->serve.acknowledged += d->serve.acks_due;
     d->serve.acks_due = 0;
-    /* Pairs with the acquire of who collects: the answers before it are there. */
+    /* Pairs with the acquire of the collector: the answers before it are there. */
     atomic_store_explicit(&d->tx->acknowledged, d->serve.acknowledged, memory_order_release);
     d->serve.wake_due = true;
 }

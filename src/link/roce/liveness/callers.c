@@ -2,8 +2,8 @@
 /*
  * Callers of the TCP port of lifelines: anyone may connect. A few of them have a second for one
  * word (link/callers.h). The token of that word is made of the addresses and slots of both by a key
- * of this process, so nothing is remembered of whom it was given to: whoever could hear packets to
- * the UDP port of that address.
+ * of this process, so nothing is remembered of whom it was given to: any process that could hear
+ * packets to the UDP port of that address.
  */
 #include <errno.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The lines: connecting, what the two ends say, and deaths. lifeline_mads.c has what is said by
- * MADs, callers.c those that connect and are not known yet, patience.c what is known of who does
- * not answer. */
+ * MADs, callers.c those that connect and are not known yet, patience.c what is known of processes
+ * that do not answer. */
 
 #include "link/roce/liveness/lifeline.h"
 

@@ -32,7 +32,8 @@
 #define SW_PORT_CONNECTED_MAX 64 /* connected sockets */
 #define SW_PORT_GUESSES 64u
 
-/* Returns whether they are from a sender that is known: a connection's peer, or who has a key. */
+/* Returns whether they are from a sender that is known: a connection's peer, or one that has a
+ * key. */
 typedef bool (*sw_port_deliver_fn)(void *arg, const struct sw_arrival *arrival);
 
 enum sw_port_counter {
@@ -123,8 +124,9 @@ bool sw_port_is_drained(const struct sw_port *port);
 /* From here on the kernel brings nothing more; what waits is still received, and what is for other
  * processes handed on. For a process that ends, and with it the port. */
 void sw_port_leave(struct sw_port *port);
-/* Has the kernel bring here what comes from `source` and its `source_port` to `dest`: whoever got
- * it before does not run (docs/liveness.md). False: it cannot be had, or is had already. */
+/* Has the kernel bring here what comes from `source` and its `source_port` to `dest`: the process
+ * that got it before does not run (docs/liveness.md). False: it cannot be had, or is had
+ * already. */
 bool sw_port_claim_flow(struct sw_port *port, const struct sw_arrival *arrival, uint64_t now_ns);
 /* Whether it does. */
 bool sw_port_has_flow(struct sw_port *port, const struct sw_arrival *arrival);

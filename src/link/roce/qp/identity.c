@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Whether a packet that names a connection, and comes from its peer's address, is the peer's.
- * Anybody on that host may send one, and who forges addresses may anywhere. So nothing of it is
+ * Anybody on that host may send one, and a forger of addresses may anywhere. So nothing of it is
  * believed, and it changes nothing, before it has shown what strangers do not know:
  *
  *   the UDP source port and the life (life.c) that the peer was heard from, or else
@@ -63,7 +63,7 @@ static bool is_heard_from(const struct sw_roce_qp *r, const struct claim *claim)
            (claim->port == r->peer.ports[0] || claim->port == r->peer.ports[1]);
 }
 
-/* Nothing is known of who sends such packets. */
+/* Nothing is known of the senders of such packets. */
 static bool is_unknown(const struct sw_roce_qp *r, const struct claim *claim)
 {
     return !r->peer.is_known || (!r->life.peer_mark && !claim->mark && !r->peer.ports[claim->asks]);
@@ -152,7 +152,7 @@ bool sw_roce_identify(struct sw_roce_qp *r, const struct sw_arrival *arrival,
                        : identify_unreliable(r, packet, &claim);
 }
 
-/* It has no PSN. Sidewire sends it from the connection's port, others from any, and who only
+/* It has no PSN. Sidewire sends it from the connection's port, others from any, and one that only
  * receives over UC may send nothing else. */
 bool sw_roce_is_notified(const struct sw_roce_qp *r, const struct sw_arrival *arrival)
 {

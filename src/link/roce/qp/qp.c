@@ -209,7 +209,7 @@ static void drive_at(struct sw_qp *qp, uint64_t now_ns)
     if (sw_roce_unpark(r, now_ns) == SW_ROCE_DEAD)
         return;
     /* An answer that waits to be received is no silence, however long this process had no
-     * processor: who finds a timer run out receives first (roce.c). */
+     * processor: a thread that finds a timer run out receives first (roce.c). */
     uint64_t due_ns = r->ring ? sw_requester_due_ns(&r->requester) : UINT64_MAX;
     bool misses = false, is_doubted = false;
     if (due_ns <= atomic_load_explicit(&sw_roce.heard_ns, memory_order_relaxed)) {
