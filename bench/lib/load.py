@@ -9,7 +9,7 @@ import sys
 
 from programs import pin
 
-# It ends with whoever started it, however that ended.
+# It ends with the process that started it, however that ended.
 SPIN = 'import os\nwhile os.getppid() == {parent}:\n    for _ in range(1000000):\n        pass'
 GROUPS = '/proc/sys/kernel/sched_autogroup_enabled'
 

@@ -7,7 +7,7 @@
  * A queue pair that is created with IBV_QP_EX_WITH_FLUSH posts with ibv_wr_flush(); ibv_post_send()
  * has no place for what it needs. A completed WRITE says that the bytes have left the requester's
  * hands; a completed FLUSH says of all that was posted before it on the same queue pair that it
- *  - is seen by whoever looks at the target's memory (IBV_FLUSH_GLOBAL), or
+ *  - is seen by all that look at the target's memory (IBV_FLUSH_GLOBAL), or
  *  - outlives the target's power (IBV_FLUSH_PERSISTENT).
  * Region and queue pair of the target must both admit it: IBV_ACCESS_FLUSH_*.
  */

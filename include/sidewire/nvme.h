@@ -3,7 +3,7 @@
  * A host for NVMe over RDMA: reaches any standard controller through verbs and rdma_cm.
  *
  * One thread may use one queue at a time. Everything of a controller is safe from any thread.
- * There are no hidden threads, unless `background` asks for one: who uses a controller calls
+ * There are no hidden threads, unless `background` asks for one: the user of a controller calls
  * poll or wait of one of its queues (or of the controller) at least twice per keep-alive time.
  * Nothing on the path of data allocates memory.
  *

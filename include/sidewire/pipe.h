@@ -33,7 +33,8 @@ SW_XFER_PUBLIC enum sw_xfer_status sw_pipe_listen(const char *address, const cha
                                                   struct sw_pipe_listener **listener);
 SW_XFER_PUBLIC uint16_t sw_pipe_listener_port(const struct sw_pipe_listener *listener);
 SW_XFER_PUBLIC void sw_pipe_listener_close(struct sw_pipe_listener *listener);
-/* The next pipe of who says the same token, which both have agreed on. Others are refused. */
+/* The next pipe of a peer that says the same token, which both have agreed on. Others are
+ * refused. */
 SW_XFER_PUBLIC enum sw_xfer_status sw_pipe_accept(struct sw_pipe_listener *listener,
                                                   const uint8_t token[SW_PIPE_TOKEN_BYTES],
                                                   uint64_t deadline_ns, struct sw_xfer_error *error,

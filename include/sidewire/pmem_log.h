@@ -4,10 +4,10 @@
  * An append is acknowledged when its record is persistent on more than half of them.
  * docs/pmem-log.md has the format, and what is promised.
  *
- * A log has one writer at a time: who opens it ends the sessions of all others that may write to
- * its regions, and a writer that it replaces stops with FENCED. One thread may use a log at a time.
- * There are no hidden threads: things go on only while somebody calls poll, wait or a call with a
- * deadline. Appending does not allocate memory.
+ * A log has one writer at a time: a writer that opens it ends the sessions of all others that may
+ * write to its regions, and a writer that it replaces stops with FENCED. One thread may use a log
+ * at a time. There are no hidden threads: things go on only while somebody calls poll, wait or a
+ * call with a deadline. Appending does not allocate memory.
  *
  * Deadlines are CLOCK_MONOTONIC in nanoseconds: sw_pmem_deadline_ms().
  */

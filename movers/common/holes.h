@@ -10,7 +10,7 @@
 
 /* Allocates all blocks of the file. Where it is plain that there is not enough room nothing is
  * taken: a call that fails may keep what it got. 0, or a negative errno: -EOPNOTSUPP where the file
- * system leaves that to who writes. `holes_bytes` says what there was to fill, at most. */
+ * system leaves that to the writer. `holes_bytes` says what there was to fill, at most. */
 int mover_holes_fill(int fd, uint64_t *holes_bytes);
 
 #endif

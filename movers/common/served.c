@@ -285,8 +285,8 @@ static int wait_for_claim(const char *path, int flags)
     return code;
 }
 
-/* Shared by several servers it cannot be claimed, but looked at: who mounts it has it claimed. That
- * claim is ours for a moment, in which another one's look fails. */
+/* Shared by several servers it cannot be claimed, but looked at: a system that mounts it has it
+ * claimed. That claim is ours for a moment, in which another one's look fails. */
 static int open_shared_device(const char *path, int flags)
 {
     const int probe = wait_for_claim(path, flags);

@@ -9,7 +9,7 @@
  * refusal then says that its process has ended.
  *
  * What it does not see:
- * - on an NFS, who serves is known within the host alone where it is mounted with `local_lock`;
+ * - on an NFS, servers are known within the host alone where it is mounted with `local_lock`;
  * - two device nodes of one character device are two files. Block devices are claimed besides
  *   (O_EXCL), which holds for all nodes, partitions, mounts, RAIDs;
  * - programs that lock otherwise, or not at all.

@@ -137,7 +137,7 @@ bool py_seconds(PyObject *args, PyObject *words, const char *name, uint64_t *dea
            py_deadline(seconds, deadline_ns);
 }
 
-/* A lock of pthreads is not fair: who takes it again at once keeps others out. */
+/* A lock of pthreads is not fair: a thread that takes it again at once keeps others out. */
 static void let_others(struct py_agent *agent)
 {
     for (int i = 0; i < YIELDS_MAX && agent->callers; i++)

@@ -336,7 +336,7 @@ def listen(address, port=0):
 
 
 def connect(address, port, timeout=10.0):
-    """A Connection to who listens there."""
+    """A Connection to the listener there."""
     clock = Clock(timeout)
     with socket.create_connection((address, port), clock.left()) as stream:
         return meet(stream, clock.left(), False)

@@ -84,7 +84,7 @@ class event_channel : public handle<detail::event_channel_traits>
 {
   public:
     using handle::handle;
-    // Does not block: who waits gives a deadline, or watches the descriptor.
+    // Does not block: to wait, give a deadline, or watch the descriptor.
     static event_channel create()
     {
         event_channel made(adopt, check("rdma_create_event_channel", rdma_create_event_channel()));

@@ -163,7 +163,7 @@ class connection
     {
         connect(bytes_of(data), limit);
     }
-    // The server says yes to who asked (listener::wait).
+    // The server says yes to the client that asked (listener::wait).
     void accept(span<const std::byte> data, const deadline &limit)
     {
         set_data(data, 196);

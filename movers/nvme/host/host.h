@@ -2,7 +2,7 @@
 /*
  * What the files of the host share. A queue (the admin queue is one) has one connection, slots for
  * its requests and a queue pair; the queue's thread owns it all. The admin queue and all fields of
- * the controller belong to who holds the controller's lock, but for the atomic ones.
+ * the controller belong to the thread that holds the controller's lock, but for the atomic ones.
  *
  * A controller that is lost gets a new epoch. Each queue compares it with its own at each poll,
  * and takes itself down when they differ.

@@ -81,7 +81,7 @@ static struct nvt_queue *oldest_pending(const struct nvt_ctrl *ctrl)
     return node ? LIST_MEMBER(node, struct nvt_queue, pending) : NULL;
 }
 
-/* Its number is for the host of the controller, not for whoever says that it is that. */
+/* Its number is for the host of the controller, not for another that says it is that. */
 void nvt_ctrl_take_queue(struct nvt_ctrl *ctrl, struct nvt_queue *queue)
 {
     queue->ctrl = ctrl;

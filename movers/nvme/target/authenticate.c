@@ -131,7 +131,7 @@ uint16_t nvt_auth_measure(struct nvt_request *request, uint64_t *bytes)
     return 0;
 }
 
-/* The connection of who has failed ends; on the admin queue, all of the controller's. */
+/* The connection of a host that has failed ends; on the admin queue, all of the controller's. */
 static void end_failed(struct nvt_queue *queue)
 {
     const struct nvt_auth *machine = &queue->auth->machine;

@@ -177,7 +177,7 @@ static int nvram_no_space(const char *path, uint64_t missing, char *error, size_
     return -ENOSPC;
 }
 
-/* A file system that knows no fallocate() leaves the holes to who writes there. */
+/* A file system that knows no fallocate() leaves the holes to the writers. */
 static int nvram_fill_holes(int fd, const char *path, char *error, size_t error_size)
 {
     uint64_t holes;

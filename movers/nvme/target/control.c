@@ -317,7 +317,7 @@ static bool is_allowed(int fd)
            (peer.uid == geteuid() || peer.uid == 0);
 }
 
-/* epoll tells of who waits again and again, and the target would do nothing else. */
+/* epoll tells of a waiting client again and again, and the target would do nothing else. */
 static void pause_socket(struct nvr_control *control)
 {
     const struct itimerspec pause = {.it_value.tv_nsec = PAUSE_NS};

@@ -22,7 +22,7 @@ struct nvt_gate_thread {
 };
 
 struct nvt_gate {
-    pthread_mutex_t closed; /* held by who has closed it */
+    pthread_mutex_t closed; /* held by the thread that has closed it */
     _Atomic bool is_wanted;
     uint32_t thread_count;
     struct nvt_gate_thread threads[NVT_GATE_THREADS];

@@ -246,7 +246,8 @@ static void run_compare(struct nvt_request *request)
     const uint64_t mine_bytes = request->pool_bytes ? nvt_pool_piece_bytes(request->pool_bytes) : 0;
     request->share = request->queue->share;
     request->io.data = nvt_share_take(request->share, (uint32_t)request->io.len_bytes, mine_bytes);
-    if (!request->io.data) /* two pieces at once: who waited for the second could wait for ever */
+    /* Two pieces at once: a request that waited for the second could wait for ever. */
+    if (!request->io.data)
         return nvt_request_finish(request, NVME_SC_CMD_INTERRUPTED);
     request->io.done = compare_done;
     request->io.fixed_buffer = pool->region.fixed_buffer;

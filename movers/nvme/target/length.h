@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * How long a file is by now, without waiting for its file system: that of a network or of a program
- * (NFS, FUSE) may hang, and whoever asks would stand still with it. So the question goes to
+ * (NFS, FUSE) may hang, and a thread that asks would stand still with it. So the question goes to
  * io_uring, and until the answer comes the length is what it was.
  */
 #ifndef SW_MOVERS_NVME_LENGTH_H

@@ -54,7 +54,7 @@ struct nvt_request;
 struct nvt_queue;
 struct nvt_ctrl;
 
-/* What the model asks of who carries. */
+/* What the model asks of its transport. */
 struct nvt_transport {
     /* Moves the data of the request's list to request->data. Then nvt_request_fetched(). */
     void (*fetch)(struct nvt_request *request);

@@ -25,7 +25,7 @@ struct nvt_region {
 /* To give pages back: true until nvt_region_leave(). False: they are pinned. */
 bool nvt_region_enter(struct nvt_region *region);
 void nvt_region_leave(struct nvt_region *region);
-/* They are, or may be. Waits for who gives pages back. */
+/* They are, or may be. Waits for the threads that give pages back. */
 void nvt_region_pin(struct nvt_region *region);
 
 struct nvt_pool {

@@ -244,7 +244,7 @@ void nvr_receives_free(struct nvr_receives *receives);
 struct nvr_receives *nvr_receives_shared(struct nvr_server *server, struct nvr_device *device,
                                          uint32_t in_capsule_bytes);
 /* It is to be posted again: by nvr_receives_post(), or now where many are. Shared ones are posted
- * for whoever sends next; `queue` may be NULL. False: the device refuses. */
+ * for any host that sends next; `queue` may be NULL. False: the device refuses. */
 bool nvr_receive_give(struct nvr_receives *receives, const struct nvr_queue *queue, uint16_t index);
 bool nvr_receives_post(struct nvr_receives *receives, const struct nvr_queue *queue);
 

@@ -12,7 +12,7 @@
 
 enum { BACKLOG = 128, RNR_RETRY_FOREVER = 7, DEPTH_OF_READS = 128 };
 
-/* As the standard encodes 80 us: who finds no shared receive asks again then. */
+/* As the standard encodes 80 us: a host that finds no shared receive asks again then. */
 enum { RNR_TIMER = 5 };
 
 static void refuse_connection(struct nvr_server *server, struct rdma_cm_id *id, uint16_t status)

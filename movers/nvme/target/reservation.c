@@ -176,7 +176,7 @@ static size_t preempt_registrants(struct nvt_reservation *r, const struct nvt_ho
     return ended;
 }
 
-/* s8.19.5: who holds it is replaced first, so that nobody else can come between. */
+/* s8.19.5: the holder is replaced first, so that nobody else can come between. */
 static void preempt_holder(struct nvt_reservation *r, const struct nvt_host_id *host, uint8_t rtype,
                            struct preempted which, struct nvt_reservation_effect *effect)
 {

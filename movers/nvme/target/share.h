@@ -2,9 +2,9 @@
 /*
  * What a host may hold of the pool of a thread. Its share follows what is free: a controller holds
  * at most three times that, all controllers at one address together seven times. So one host alone
- * may have three quarters of the pool, and whoever comes next finds memory, however long the first
- * one takes. (Dynamic thresholds: Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2),
- * 1998.) One that holds nothing may have a piece in any case.
+ * may have three quarters of the pool, and the next host finds memory, however long the first one
+ * takes. (Dynamic thresholds: Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998.)
+ * One that holds nothing may have a piece in any case.
  *
  * Requests that find no memory wait in their host's order, and hosts take turns: first comes whose
  * last turn was the longest ago. A turn may find memory in pieces that are too small, or its

@@ -7,8 +7,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* Added to that of the target's thread: who serves and who waits for data come first where there
- * are few processors. */
+/* Added to that of the target's thread: threads that serve and those that wait for data come first
+ * where there are few processors. */
 enum { NICE = 10 };
 
 int nvt_worker_open(struct nvt_worker *worker)

@@ -4,8 +4,8 @@
  * target's thread gives jobs and calls nvt_worker_reap() when it looks for other work; an eventfd
  * wakes it where it sleeps. Jobs are done one after the other. The thread begins with the first.
  *
- * Owners of jobs take turns: who gives many waits behind others who give few, and no owner has more
- * than NVT_JOBS_MAX that wait.
+ * Owners of jobs take turns: an owner that gives many waits behind others that give few, and no
+ * owner has more than NVT_JOBS_MAX that wait.
  */
 #ifndef SW_MOVERS_NVME_WORKER_H
 #define SW_MOVERS_NVME_WORKER_H

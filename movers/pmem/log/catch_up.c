@@ -29,7 +29,7 @@ static void begin_reset(struct pml_log *log, unsigned which, const struct pml_ma
                                     .offset = PML_EPOCH_OFFSET,
                                     .len_bytes = sizeof(uint64_t),
                                     .word = log->epoch});
-    /* Records that were read may never have been flushed by who wrote them. */
+    /* Records that were read may never have been flushed by their writer. */
     pml_push_flush_all(log, copy);
     pml_push_group(copy, PML_FOR_RESET, PML_NOBODY, 0);
 }
@@ -226,7 +226,8 @@ static void go_live(struct pml_log *log, struct pml_copy *copy)
         pml_push(copy, &(struct pml_op){.verb = PML_FLUSH,
                                         .offset = PML_SETTLED_OFFSET,
                                         .len_bytes = sizeof(uint64_t)});
-        /* Behind the FLUSH: who sees it knows that the settled word outlives the power. */
+        /* Behind the FLUSH: a reader that sees it knows that the settled word outlives the
+         * power. */
         pml_push(copy, &(struct pml_op){.verb = PML_PUBLISH,
                                         .offset = PML_SHOWN_OFFSET,
                                         .len_bytes = sizeof(uint64_t),

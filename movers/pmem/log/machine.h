@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * One writer of a replicated log, as docs/pmem-log.md has it: a machine without network or clock.
- * It says what to do on which copy; whoever drives it posts that in order on a queue for each copy,
- * and tells of completions, and of copies lost and found. It allocates nothing. It has one owner
- * and no lock.
+ * It says what to do on which copy; its driver posts that in order on a queue for each copy, and
+ * tells of completions, and of copies lost and found. It allocates nothing. It has one owner and no
+ * lock.
  */
 #ifndef SW_MOVERS_PMEM_LOG_MACHINE_H
 #define SW_MOVERS_PMEM_LOG_MACHINE_H
@@ -43,7 +43,7 @@ enum pml_status {
     PML_FULL,       /* the ring is full: trim */
     PML_TOO_LONG,   /* more than the log's largest payload */
     PML_NOT_DONE,   /* no recovery will find it */
-    PML_MAYBE_DONE, /* fenced or broken meanwhile: who recovers the log will see */
+    PML_MAYBE_DONE, /* fenced or broken meanwhile: the next recovery will see */
     PML_FENCED,     /* another writer has the log */
     PML_BROKEN,     /* copies contradict each other: some have lost what they had flushed */
 };

@@ -95,7 +95,7 @@ static void server_take_event(struct pms_server *server, struct rdma_cm_event *e
 static void pmem_server_take_events(struct pms_server *server)
 {
     struct rdma_cm_event *event;
-    /* One, so that who has connected is heard before the next one asks for a place. */
+    /* One, so that a client that has connected is heard before the next one asks for a place. */
     if (!rdma_get_cm_event(server->events, &event))
         server_take_event(server, event);
     uint64_t expired;

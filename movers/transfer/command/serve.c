@@ -161,7 +161,7 @@ static int serve_add_memory(struct serve *serve)
     return add_region(serve, memory, "memory");
 }
 
-/* As a whole or not at all: who waits for the file finds a card in it. */
+/* As a whole or not at all: a program that waits for the file finds a card in it. */
 static int serve_write_card(const struct serve *serve)
 {
     static char path[4096];

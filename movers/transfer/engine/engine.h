@@ -28,7 +28,7 @@ enum {
     XFE_RAILS_MAX = SW_XFER_ADDRESSES_MAX,
     XFE_DEVICES_MAX = 4,
     XFE_HOME_TRIES = 5,
-    XFE_RESERVE = 8, /* the last one in so many places is for whoever has few of them */
+    XFE_RESERVE = 8, /* the last one in so many places is for addresses that have few of them */
 };
 
 /* What an event of epoll is about: the first member of each. */
@@ -222,7 +222,7 @@ enum sw_xfer_status xfe_fail(struct sw_xfer_error *error, enum sw_xfer_status st
                              const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* Whether there is room for one more of somebody who has `own` of `all` places. The last eighth is
- * for those who have less than one: who takes whatever there is leaves room for others. */
+ * for those who have less than one: one that takes all there is leaves room for others. */
 static inline bool xfe_has_share(uint32_t all, uint32_t free, uint32_t own)
 {
     const uint32_t reserve = all / XFE_RESERVE;

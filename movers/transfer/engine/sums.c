@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Sums of blocks, compared end to end: who moved the data asks the peer's agent for the sums of
- * what the peer's memory has now, and compares them with what its own memory has now.
+ * Sums of blocks, compared end to end: the side that moved the data asks the peer's agent for the
+ * sums of what the peer's memory has now, and compares them with what its own memory has now.
  */
 #include "transfer/core/sum.h"
 

@@ -496,7 +496,7 @@ static bool visitor_take_completion(struct xfe_visitor *visitor, const struct ib
     return take_waiting(visitor);
 }
 
-/* A turn: who always has something to say leaves time to others. */
+/* A turn: a visitor that always has something to say leaves time to others. */
 static bool visitor_poll_queue(struct xfe_visitor *visitor)
 {
     uint64_t left_bytes = TURN_BYTES;

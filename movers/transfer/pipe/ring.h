@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The ring of a pipe, seen by who writes it over the network and by who reads it at home:
- * docs/pipe.md. No verbs, no clock, no memory of its own.
+ * The ring of a pipe, seen by its writer over the network and by its reader at home: docs/pipe.md.
+ * No verbs, no clock, no memory of its own.
  *
  * Positions count bytes over all time and are multiples of a line. A record begins at a line with
- * its mark, which is written behind all else of it; whoever has read a record clears the first word
- * of each of its lines before the room is given back. So where a mark is expected, either it is or
- * it was not written yet.
+ * its mark, which is written behind all else of it; the reader of a record clears the first word of
+ * each of its lines before the room is given back. So where a mark is expected, either it is or it
+ * was not written yet.
  */
 #ifndef SW_MOVERS_TRANSFER_RING_H
 #define SW_MOVERS_TRANSFER_RING_H
