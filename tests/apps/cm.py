@@ -275,8 +275,8 @@ def pong(tools):
 
 
 def fio(tools, verb, depth):
-    """fio's engine. What is sent without a receive fails (its server allows no retries), so there
-    is one for each message."""
+    """fio's engine. A SEND without a receive fails (its server allows no retries), so there is one
+    for each message."""
     size = '--bs=64k --size=1m'
     text = run_pair(
         tools,

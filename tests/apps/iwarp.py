@@ -135,8 +135,8 @@ def killed_client(tools):
 
 
 def strangers(tools):
-    """What is no request of MPA, a stall and a half close take nothing from a listener: the next
-    client is served."""
+    """Bytes that are no request of MPA, a stall and a half close take nothing from a listener: the
+    next client is served."""
     script = (
         'import socket, sys\n'
         'for data in (b"GET / HTTP/1.0\\r\\n\\r\\n", b"MPA ID Req Frame", b"MPA ID Req '

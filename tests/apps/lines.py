@@ -91,7 +91,7 @@ TABLES = {
         'ib_send_bw -c UC -s 4096 -n 500 -r 512 -e',
     ],
     # As for UC: a receive for each message. perftest takes no multicast group with an IPv4 GID.
-    # What takes longest comes first.
+    # The longest lines come first.
     'ud': [
         'ib_send_bw -c UD -a -n 500 -r 512',
         'ibv_ud_pingpong -g 0 -s 2048',

@@ -228,7 +228,7 @@ class Pair:
 
 
 def find_trouble(text):
-    """The first line that speaks of trouble, or None. What faults were asked for did is none."""
+    """The first line that speaks of trouble, or None. Faults that were asked for are none."""
     for line in text.splitlines():
         if TROUBLE.search(line) or re.match(r'sidewire\[(?!\d+\]: faults: \d)', line):
             return line

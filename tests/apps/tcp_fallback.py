@@ -54,7 +54,7 @@ class Auto:
 
 
 def block(two, side, protocol):
-    """What a host sends to port 4791 by that protocol goes nowhere."""
+    """Packets that a host sends to port 4791 by that protocol go nowhere."""
     for family in ('-4', '-6'):
         rule = f'rule add ipproto {protocol} dport {tcp.UDP_PORT} pref 1 blackhole'
         two.ip('-n', two.names[side], family, *rule.split())

@@ -13,7 +13,7 @@
 #define BYTES (160u << 10)
 #define GUARD 256u
 
-/* What is copied is there, and nothing else has changed. */
+/* Copied bytes are there, and nothing else has changed. */
 static void copies_exactly(void **state)
 {
     (void)state;

@@ -219,7 +219,7 @@ def faults__counters_of_running_programs():
 
 
 def faults__cut_over_packets():
-    """What other programs send to the port of this host is cut off, too."""
+    """Packets of other programs to the port of this host are cut off, too."""
     status, output, client, _ = with_script('cut\n', '-n', '20', link='roce')
     expect(status != 0 and 'transport retry counter exceeded' in output, output)
     strangers = client.get('received', 0)

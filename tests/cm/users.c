@@ -136,7 +136,7 @@ static void stay_or_leave(struct world *world, struct world_user *user)
     plan(world, user, dice < 8 ? ACT_DISCONNECT : ACT_DESTROY, 600 * MS);
 }
 
-/* What the active side sends over its queue pair now and then comes before its RTU. */
+/* Messages of the active side over its queue pair come before its RTU now and then. */
 static void use(struct world *world, const struct world_user *user)
 {
     struct world_user *peer = user->connection->passive;

@@ -120,7 +120,7 @@ template <class T, class Attr> T *of_context(ibv_context *context, const char *v
 
 // Sets the functions of a context that inline verbs call.
 void fill_context(verbs_context &made);
-// What librdmacm does itself is no step of the program.
+// Calls of librdmacm itself are no steps of the program.
 void be_quiet(bool is_quiet);
 // The device to which all addresses lead, which no program closes.
 ibv_context *own_device();

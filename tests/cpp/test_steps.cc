@@ -316,7 +316,7 @@ void run__failed_completion(void **)
     expect_clean();
 }
 
-// What is destroyed before what was made of it stays, and somebody hears of it.
+// An object that is destroyed before what was made of it stays, and somebody hears of it.
 void handle__wrong_order_is_told(void **)
 {
     fake::begin(0);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The machine of connection management: anything comes from peers, users do anything that they may,
- * at any time. What is sent must be messages, nobody is told anything of an id that he destroyed,
- * and when all ids are destroyed and time has passed, nothing is left.
+ * at any time. All that is sent must be messages, nobody is told anything of an id that it
+ * destroyed, and when all ids are destroyed and time has passed, nothing is left.
  */
 #include "fuzz.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The control protocol of pmem: the first byte says what the rest is taken for. What was taken is
- * within its bounds, and encoded again and parsed again it is the same.
+ * The control protocol of pmem: the first byte says what the rest is taken for. A message that was
+ * taken is within its bounds, and encoded again and parsed again it is the same.
  */
 #include "fuzz.h"
 

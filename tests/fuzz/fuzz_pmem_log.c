@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * A copy of a log as a stranger may have made it: a control page and a ring. It is parsed, and then
- * recovered by the machine, which has to come to an end without leaving its memory. What is
- * accepted as a record lies within its bytes and continues its chain.
+ * recovered by the machine, which has to come to an end without leaving its memory. A record that
+ * is accepted lies within its bytes and continues its chain.
  */
 #include "fuzz.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A responder that is sent anything, at any time, and whose memory and queues answer anything. What
- * it asks for must stay within what the packet said, responses within what was asked, and every
- * slot of the pool must come back.
+ * A responder that is sent anything, at any time, and whose memory and queues answer anything. Its
+ * demands must stay within what the packet said, responses within what was asked, and every slot of
+ * the pool must come back.
  */
 #include "fuzz.h"
 #include "transport/responder.h"
@@ -63,7 +63,7 @@ static void early_run(struct feed *feed)
     feed_needs(r.expected == expected + demand.pieces && r.early.count == kept - demand.pieces);
 }
 
-/* What had come early has its turn; `packet`: before it, or NULL. */
+/* Early packets have their turn; `packet`: before them, or NULL. */
 static void take(struct feed *feed, struct sw_packet *packet)
 {
     struct sw_demand demand;

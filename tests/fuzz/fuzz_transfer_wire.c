@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Cards and messages of the transfer engine: the first byte says what the rest is taken for. What
- * was taken is within its bounds, and encoded again it is the same. A card's sum is set right, so
- * that changed bytes get past it.
+ * Cards and messages of the transfer engine: the first byte says what the rest is taken for. A
+ * message that was taken is within its bounds, and encoded again it is the same. A card's sum is
+ * set right, so that changed bytes get past it.
  */
 #include "fuzz.h"
 

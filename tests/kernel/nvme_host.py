@@ -154,8 +154,8 @@ class KernelHost:
         )
 
     def ask(self, target):
-        """What nvme-cli asks of a controller and of a namespace. What the target does not offer it
-        must refuse, by the right status."""
+        """What nvme-cli asks of a controller and of a namespace. The target must refuse what it
+        does not offer, by the right status."""
         script = ''.join(
             f'nvme {line}; echo "{MARK}$?"; '.replace('{c}', '$c').replace('{d}', '$d')
             for line, _, _ in QUESTIONS

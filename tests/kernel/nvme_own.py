@@ -91,7 +91,7 @@ class OwnHost:
         return good
 
     def copy(self, folder):
-        """What we write is on the disk there, and what is put on it there is read here."""
+        """Our writes are on the disk there, and what is put on it there is read here."""
         data, got = os.path.join(folder, 'data'), os.path.join(folder, 'got')
         content = os.urandom(DATA_BYTES)
         with open(data, 'wb') as file:
@@ -302,7 +302,7 @@ class StockProgram:
 
     @staticmethod
     def holds(host, image):
-        """What the host has written is on the disk."""
+        """The host's writes are on the disk."""
         theirs = host.shell('sha256sum /tmp/data')[0].split()[0]
         with open(image, 'rb') as file:
             ours = hashlib.sha256(file.read(DATA_BYTES)).hexdigest()

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * A RoCEv2 peer by hand: one unconnected UDP socket of an ordinary user, and the codec of src/wire.
- * What it sends is judged by the kernel at the other end.
+ * The kernel at the other end judges what it sends.
  */
 #ifndef SW_TESTS_KERNEL_PEER_H
 #define SW_TESTS_KERNEL_PEER_H

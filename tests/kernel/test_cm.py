@@ -3,7 +3,7 @@
 """Programs of librdmacm between this host, over packets, and a stock kernel's rdma_cm on rdma_rxe,
 both ways. usage: test_cm.py SIDEWIRE BOUND [CPP-SERVER CPP-CLIENT [SIDEWIRE-TRANSFER MODULE]]
 
-What a program prints of data it has checked decides (rping -V, rstream -T v), and both sides'
+The output of programs that check their data decides (rping -V, rstream -T v), and both sides'
 statuses.
 """
 import hashlib

@@ -80,8 +80,8 @@ PROGRAMS = FEW + [
         )
     ],
 ]
-# fio's engine has no receive to spare: its server wants one for each block. What it gets by SENDs
-# it verifies.
+# fio's engine has no receive to spare: its server wants one for each block. It verifies data that
+# comes by SENDs.
 FIO = [
     (
         (

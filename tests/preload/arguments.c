@@ -310,7 +310,7 @@ static void describe(const struct row *row, int number)
     describe_answer("hook", &answers[HOOK][number]);
 }
 
-/* What a node of ours has in it is its own: only whether it is answered is compared. */
+/* The content of a node of ours is its own: only whether it is answered is compared. */
 static bool agree(const struct row *row, int number)
 {
     const struct answer *libc = &answers[LIBC][number], *hook = &answers[HOOK][number];
@@ -360,7 +360,7 @@ static void plan_row(const struct row *row)
     for (int of = 0; objects && of < objects->count; of++) {
         chosen[object] = of;
         add_call(chosen);
-        /* What makes RDMA sockets takes longer: only a file and one of ours have it all. */
+        /* Calls that make RDMA sockets take longer: only a file and one of ours have it all. */
         if (letters[object] == 's' && of && strcmp(objects->values[of].name, "a TCP socket"))
             continue;
         for (int i = 0; letters[i]; i++) {

@@ -412,7 +412,7 @@ static void draw_send_list(struct draw *draw, int conn, int dir, bool faulty,
             drawn = draw_op(draw, &lanes, i == at && !lanes.is_cut, op);
         if (!drawn)
             continue;
-        /* What follows a READ or atomic may be out before the fault is found. */
+        /* Requests behind a READ or atomic may be out before the fault is found. */
         if (at >= 0 && i > at)
             op->flags |= IBV_SEND_FENCE;
         if (faulty)

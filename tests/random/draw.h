@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The programs of the random test, drawn from a seed: what each process does in a round. What is
- * drawn is told to the model at once, so that a list knows what the one before it left behind, and
- * the model's answers stand beside it.
+ * The programs of the random test, drawn from a seed: what each process does in a round. Each draw
+ * is told to the model at once, so that a list knows what the one before it left behind, and the
+ * model's answers stand beside it.
  */
 #ifndef SW_TESTS_INTEGRITY_DRAW_H
 #define SW_TESTS_INTEGRITY_DRAW_H

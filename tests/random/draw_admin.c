@@ -62,7 +62,7 @@ void draw_make_end(struct model_end *end, const struct draw_end_attr *attr)
     end->uses_srq = attr->uses_srq;
 }
 
-/* Its type 2 windows go with a QP that is destroyed. What a reset does to them is not said. */
+/* Its type 2 windows go with a QP that is destroyed. It is not said what a reset does to them. */
 static void lose_windows(struct draw *draw, int conn, int side, bool destroyed)
 {
     int proc = draw->model->conns[conn].ends[side].proc;

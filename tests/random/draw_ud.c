@@ -2,7 +2,7 @@
 /*
  * Datagrams in the programs of the random test. In each round a UD QP hears of one other only (or
  * of itself), so that what comes is in order, and a QP whose next receives may fail does not send.
- * What is sent in a round is far less than a ring holds.
+ * A round sends far less than a ring holds.
  *
  * Over packets nobody knows when a datagram is dropped, so it is for a reason that lasts; and no
  * order is kept (9.8.3), so a QP hears of one datagram in a round.

@@ -375,7 +375,8 @@ bool model_sources_reach(const struct model *model, int proc, const struct model
     return true;
 }
 
-/* The target refuses: its QP fails. What it had begun to use may or may not be reported. */
+/* The target refuses: its QP fails. Receives that it had begun to use may or may not be
+ * reported. */
 static void refuse(struct model_end *to, const struct model_op *op)
 {
     int first = to->receives.count;
@@ -446,7 +447,7 @@ bool model_has_no_packet(const struct model *model, int conn, enum ibv_wr_opcode
            opcode == IBV_WR_SEND_WITH_INV;
 }
 
-/* What does not arrive on an unreliable connection is lost in silence (9.8). */
+/* A message that does not arrive on an unreliable connection is lost in silence (9.8). */
 static enum ibv_wc_status run(struct model *model, int conn, int dir, const struct model_op *op)
 {
     if (model_is_local(op->opcode))

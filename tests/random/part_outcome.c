@@ -252,7 +252,7 @@ void part_settle(struct part *part)
         VU_CHECK(!is_late(deadline), "%s", why);
         sched_yield();
     }
-    /* What no completion was asked for is done in its own time. */
+    /* Requests without a completion are done in their own time. */
     uint64_t at = 0;
     while (!memory_agrees(part, &at)) {
         VU_CHECK(!is_late(deadline), "byte 0x%llx (lane %llu) is 0x%02x, not 0x%02x",

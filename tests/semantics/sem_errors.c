@@ -138,7 +138,7 @@ static void refused_b(int sock, int param)
     vu_dev_close(&rig.dev);
 }
 
-/* What was asked for before the request that is refused is answered, however much it is. */
+/* Requests before the one that is refused are answered, however many they are. */
 #define READS_DUE 8
 
 static void after_reads_a(int sock, int param)
@@ -324,8 +324,8 @@ static void neighbour_b(int sock, int param)
         "target_refuses__" name, refused_a, refused_b, FAULT(opcode, fault) \
     }
 
-/* What is wrong at home comes before what would be wrong at the target, for all that is sent from
- * there: the target hears of nothing. */
+/* A fault at home comes before what would be wrong at the target, for all that is sent from there:
+ * the target hears of nothing. */
 enum { TWICE_RKEY, TWICE_QP_RIGHT, TWICE_NO_RECEIVE, TWICE_SHORT_RECEIVE, TWICE_BAD_RECEIVE };
 #define TWICE(opcode, fault, len) ((len) << 12 | (int)(opcode) << 4 | (fault))
 

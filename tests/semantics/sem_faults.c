@@ -258,8 +258,8 @@ static void refusal_b(int sock, int param)
     rig_close(&rig);
 }
 
-/* What was done before a refusal ends well, although its answers are lost, and the queue pair that
- * gave them is in ERR. */
+/* Requests that were done before a refusal end well, although their answers are lost, and the queue
+ * pair that gave them is in ERR. */
 static void answers_a(int sock, int param)
 {
     (void)param;
@@ -374,7 +374,7 @@ static void ended_b(int sock, int param)
     rig_close(&rig);
 }
 
-/* What is sent again does not count again (docs/counters.md): the answers to READs, too. */
+/* Packets that are sent again do not count again (docs/counters.md): the answers to READs, too. */
 static void counted_once_a(int sock, int param)
 {
     (void)param;

@@ -173,7 +173,7 @@ static void refused_b(int sock, int param)
     rig_close(&rig);
 }
 
-/* What is wrong with the request itself is said at once. */
+/* A fault of the request itself is said at once. */
 static void not_posted_a(int sock, int param)
 {
     (void)param;

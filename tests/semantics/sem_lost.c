@@ -223,7 +223,7 @@ static void leave(int number)
     siglongjmp(way_out, 1);
 }
 
-/* What the program itself does with such memory is its own affair. */
+/* The program's own use of such memory is its own affair. */
 static bool gets_the_signal(volatile uint8_t *at)
 {
     const struct sigaction act = {.sa_handler = leave};

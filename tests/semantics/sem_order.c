@@ -242,8 +242,8 @@ static void poll_memory_b(int sock, int param)
     rig_close(&rig);
 }
 
-/* A storage target's answers: WRITE, SEND, WRITE, SEND in one list. What a message tells of is
- * there when it comes, and messages come in order, each whole. */
+/* A storage target's answers: WRITE, SEND, WRITE, SEND in one list. The data that a message tells
+ * of is there when it comes, and messages come in order, each whole. */
 #define ANSWERS 40u
 #define ANSWER_AT (192 * 1024u)
 

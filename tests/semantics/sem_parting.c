@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* sem.h: programs that end without a last word between them. What had arrived at a queue pair when
- * it was destroyed is done and acknowledged. What had not ends when the sender's own timers say so,
- * as on a wire, though the peer's process is known to have ended long before. */
+/* sem.h: programs that end without a last word between them. Requests that had arrived at a queue
+ * pair when it was destroyed are done and acknowledged. Others end when the sender's own timers say
+ * so, as on a wire, though the peer's process is known to have ended long before. */
 #include <string.h>
 #include <unistd.h>
 

@@ -222,7 +222,7 @@ static void log_b(int sock, int param)
     close_file_side(&side);
 }
 
-/* What syncing meets with is what the FLUSH ends with. */
+/* The FLUSH ends with what syncing meets with. */
 static void msync_fails(void)
 {
     struct sock_filter code[] = {

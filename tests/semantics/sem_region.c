@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* There a WRITE is complete when it was sent. What comes behind it tells what became of it: a READ
+/* There a WRITE is complete when it was sent. The request behind it tells what became of it: a READ
  * of nothing, whose key nobody looks at. */
 static enum ibv_wc_status outcome_by_iwarp(struct rig *rig)
 {

@@ -113,7 +113,7 @@ static void moved_b(int sock, int param)
     rig_close(&rig);
 }
 
-/* What a refused call leaves is the region as it was, usable by its old key. */
+/* A refused call leaves the region as it was, usable by its old key. */
 static void refused_a(int sock, int param)
 {
     (void)param;

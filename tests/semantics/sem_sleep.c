@@ -122,8 +122,8 @@ static void exchange(struct sleeper *sleeper, int rounds, bool first)
     }
 }
 
-/* What a poll found first has left its event; who fires that may still be about to. So a wait that
- * follows may be ended by one. */
+/* A completion that a poll found first has left its event; who fires that may still be about to. So
+ * a wait that follows may be ended by one. */
 static void drain_events(struct sleeper *sleeper)
 {
     struct pollfd ready = {.fd = sleeper->rig.ep.channel->fd, .events = POLLIN};

@@ -89,7 +89,7 @@ static void table_a(int sock, int param)
     vu_dev_close(&dev);
 }
 
-/* What was set can be asked for. */
+/* Attributes that were set can be asked for. */
 static void query_a(int sock, int param)
 {
     (void)sock;
@@ -280,7 +280,7 @@ static struct ibv_qp_attr queried(struct vu_ep *ep)
     return attr;
 }
 
-/* Posted in SQD: taken, and not sent before RTS. What is under way when the state is entered is
+/* Posted in SQD: taken, and not sent before RTS. Requests under way when the state is entered are
  * finished, and then the event comes, once; without the wish there is none. IBTA Vol1 10.3.1.5 */
 static void drain_a(int sock, int param)
 {

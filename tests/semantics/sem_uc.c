@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* sem.h: unreliable connections (IBTA Vol1 9.8). What cannot be delivered is lost in silence, and
- * the next message arrives. */
+/* sem.h: unreliable connections (IBTA Vol1 9.8). A message that cannot be delivered is lost in
+ * silence, and the next one arrives. */
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
@@ -513,7 +513,7 @@ static void again_b(int sock, int param)
     rig_close(&rig);
 }
 
-/* What is sent while the other side is away is lost; what is sent when it is back arrives, though
+/* Messages sent while the other side is away are lost; those sent when it is back arrive, though
  * the sender has not looked since. */
 static void away_a(int sock, int param)
 {

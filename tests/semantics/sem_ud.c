@@ -317,7 +317,7 @@ static struct ibv_ah *handle_of(struct ud_side *side, struct ibv_pd *pd)
     return ud_ah(&other, &side->dev.gid);
 }
 
-/* What is wrong with a request takes the send queue to SQE; receiving goes on, and RTS heals. */
+/* A fault of a request takes the send queue to SQE; receiving goes on, and RTS heals. */
 static void sqe_a(int sock, int param)
 {
     struct ud_side side;

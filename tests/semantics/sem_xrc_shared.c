@@ -249,7 +249,7 @@ static void accesses(int sock, int param)
 
 enum fault { KEY_OF_ANOTHER, KEY_OF_ANOTHER_LONG, NO_SUCH_SRQ, SRQ_GONE, SRQ_GONE_WRITE };
 
-/* What the SRQ's process refuses is the target's affair, too. */
+/* A refusal by the SRQ's process is the target's affair, too. */
 static void refusals(int sock, int param)
 {
     (void)sock;
@@ -360,7 +360,7 @@ static void owner_dies(int sock, int param)
     close_net(&net);
 }
 
-/* What was sent to the SRQ of a process stays sent when that has ended: sem_counters.c. */
+/* Messages sent to the SRQ of a process stay sent when that has ended: sem_counters.c. */
 static void death_is_counted_out(int sock, int param)
 {
     (void)sock;
@@ -440,7 +440,7 @@ static void doomed_initiator(int sock, void *arg)
     }
 }
 
-/* What it was in the middle of is flushed or nothing; its members go on. */
+/* The message that it was in the middle of is flushed or nothing; its members go on. */
 static void initiator_dies(int sock, int param)
 {
     (void)sock;

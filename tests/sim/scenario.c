@@ -327,7 +327,7 @@ static void judge_host(const struct scenario *s, uint32_t number, struct scenari
     if (memcmp(bytes, sw_sim_host_at(host, common->secret), SECRET_BYTES))
         out->fault = "the secret changed";
     memcpy(&counter, sw_sim_host_at(host, common->counter), 8);
-    /* What was flushed may have been done: its answer was never seen. */
+    /* A flushed atomic may have been done: its answer was never seen. */
     if (counter < common->added || counter > common->added + flushed(s))
         out->fault = "the shared counter lost or gained";
     if (host->bad_failures)
@@ -376,7 +376,7 @@ void scenario_run(uint64_t seed, bool prints, struct scenario_result *out)
     make(s);
     while (!faulty(s) && !is_over(s) && sw_sim_step(&s->world, HEAL_NS + LIVE_NS)) {
     }
-    /* What is still on its way must do no harm. */
+    /* Packets still on their way must do no harm. */
     uint64_t end_ns = s->world.now_ns + 300 * MS;
     while (!faulty(s) && sw_sim_step(&s->world, end_ns)) {
     }

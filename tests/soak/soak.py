@@ -24,8 +24,8 @@ MOVED = 'SIDEWIRE_SOAK_MOVED'
 SAMPLE_S = 2
 SETTLE_S = 180  # until what was held for the dead is let go
 STEADY = 5  # samples that are alike, a second apart
-# What the allocator keeps differs by a little from run to run, and so do the descriptors of a
-# device: of flows of packets, and of memory that is adopted. Neither adds up with the hosts.
+# The memory that the allocator keeps differs by a little from run to run, and so do the descriptors
+# of a device: of flows of packets, and of memory that is adopted. Neither adds up with the hosts.
 SLACK_KIB, SLACK_SHARE, SLACK_DESCRIPTORS = 2048, 0.05, 8
 
 

@@ -68,7 +68,7 @@ static void by_close_range(int first, int last)
     VU_EQ(close_range((unsigned int)first, (unsigned int)last, 0), 0);
 }
 
-/* What comes first is below what is known: closefrom() is for the rest. */
+/* The first numbers are below what is known: closefrom() is for the rest. */
 static void by_closefrom(int first, int last)
 {
     if (last == HIGHEST)

@@ -3,13 +3,13 @@
  * A peer's last words:
  *   farewell [--connections N] [--bytes N] [--refusals N] [--losses N] [--unheard N]
  * A client sends a message and waits, by polling or asleep, for its completion and for events of
- * its connection; the server disconnects as soon as it has received it. What the server has
- * received the client must be told before it is told of the end: a NIC acknowledges before its
- * program can disconnect.
- * Then servers refuse a request, say why, and are gone at once: with a NIC both have been said.
- * Then the network loses the last words of servers that disconnect and are gone, over packets only:
- * the client hears of the end as an end, and not by a request that fails. So it does where the DREQ
- * is lost as well: a process that is gone is known to be, and one that ends says its DREQ again.
+ * its connection; the server disconnects as soon as it has received it. The client must be told
+ * what the server has received before it is told of the end: a NIC acknowledges before its program
+ * can disconnect. Then servers refuse a request, say why, and are gone at once: with a NIC both
+ * have been said. Then the network loses the last words of servers that disconnect and are gone,
+ * over packets only: the client hears of the end as an end, and not by a request that fails. So it
+ * does where the DREQ is lost as well: a process that is gone is known to be, and one that ends
+ * says its DREQ again.
  */
 #include <arpa/inet.h>
 #include <dirent.h>

@@ -96,7 +96,7 @@ static int advise(const struct world *w, uint8_t *at, size_t len, int advice)
     return advice == MADV_REMOVE ? 0 : (int)rc;
 }
 
-/* What MADV_FREE leaves is the old bytes or zeros, as the kernel likes: settled at once. */
+/* MADV_FREE leaves the old bytes or zeros, as the kernel likes: settled at once. */
 static int free_settled(const struct world *w, uint8_t *at, size_t len)
 {
     int rc = advise(w, at, len, MADV_FREE), err = errno;
@@ -461,7 +461,7 @@ static void run_round(struct world *w)
         close(ring);
     else
         VU_EQ(ibv_dereg_mr(mr), 0);
-    /* What could not be moved back is tried again when somebody registers. */
+    /* Pages that could not be moved back are tried again when somebody registers. */
     static uint8_t other[2 * PAGE];
     for (int i = 0; w->with_uring && i < 3; i++)
         VU_EQ(ibv_dereg_mr(vu_reg(&w->dev, other, sizeof(other), VU_ACCESS_ALL)), 0);

@@ -2,8 +2,8 @@
 /*
  * Several threads discard registered memory by raw system calls, at once:
  * raw_discards [SECONDS [SEED]]. Each has slices of a buffer that is registered anew all the
- * time. What it discarded reads as zeros at once, what it stores then stays, and so does what
- * nobody discards; also while the buffer is deregistered.
+ * time. Bytes that it discarded read as zeros at once, those that it stores then stay, and so do
+ * those that nobody discards; also while the buffer is deregistered.
  */
 #include <pthread.h>
 #include <stdatomic.h>

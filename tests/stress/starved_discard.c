@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What a thread discards by a raw system call reads as zeros, also when the thread gets little of
- * its processor: starved_discard. Pages may be pinned, so they cannot become private, and the call
- * is looked for while it is held up. From Linux 6.12 on, a thread that has had more than its share
- * counts as runnable for a while after it has gone to sleep, and who asks what it waits for is told
- * nothing.
+ * Pages that a thread discards by a raw system call read as zeros, also when the thread gets little
+ * of its processor: starved_discard. Pages may be pinned, so they cannot become private, and the
+ * call is looked for while it is held up. From Linux 6.12 on, a thread that has had more than its
+ * share counts as runnable for a while after it has gone to sleep, and who asks what it waits for
+ * is told nothing.
  */
 #include <errno.h>
 #include <pthread.h>

@@ -270,8 +270,9 @@ static void count(struct footprint *out)
     footprint_take(out);
 }
 
-/* Connections leave nothing behind. What is made once for a peer may have come after the warming,
- * where packets find their way by chance: it does not grow with the number of connections. */
+/* Connections leave nothing behind. Memory that is made once for a peer may have come after the
+ * warming, where packets find their way by chance: it does not grow with the number of
+ * connections. */
 static void be_as_before(const struct footprint *before)
 {
     /* librdmacm's index of IDs grows with their numbers, up to half a megabyte. */

@@ -3,7 +3,7 @@
 """Runs programs that wait more than they work at the same time, as one test.
 
 usage: together.py [NAME=VALUE]... COMMAND... [-- [NAME=VALUE]... COMMAND...]...
-What each has said is printed when all have ended. One that fails fails all; a skip is one of all
+The output of each is printed when all have ended. One that fails fails all; a skip is one of all
 only if nobody fails.
 """
 import os

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * A requester and a responder joined by a network that loses, copies and delays
- * as told, on a virtual clock. Packets travel as bytes, through the codec. What
- * the responder is asked for is done to a small memory, so that a test can say
- * from outside what must have happened, and how often.
+ * as told, on a virtual clock. Packets travel as bytes, through the codec. The responder's demands
+ * are carried out on a small memory, so that a test can say from outside what must have happened,
+ * and how often.
  */
 #ifndef SW_TESTS_TRANSPORT_PAIR_H
 #define SW_TESTS_TRANSPORT_PAIR_H

@@ -64,7 +64,7 @@ static void responder__plain_peers_reach_further(void **state)
     assert_true(rig_admits(&rig, &read));
 }
 
-/* What is answered to a gap differs: one of those would end a plain peer's connection. */
+/* The answer to a gap differs: one of those would end a plain peer's connection. */
 static void responder__only_what_is_expected_tells_what_a_peer_speaks(void **state)
 {
     (void)state;

@@ -136,7 +136,7 @@ static void deferred__a_gap_on_purpose_is_no_loss(void **state)
     assert_true(sw_congestion_window(&rig.r.congestion) >= window);
 }
 
-/* What was sent after it has arrived, so it is. */
+/* Packets that were sent after it have arrived, so it is. */
 static void deferred__one_that_is_lost_is_sent_again(void **state)
 {
     (void)state;

@@ -211,7 +211,7 @@ static void pair__sidewire_peers_on_a_bad_path(void **state)
         run_random(true, &bad, seed);
 }
 
-/* What leaves behind later packets on purpose is neither lost nor a path that reorders. */
+/* A packet that leaves behind later ones on purpose is neither lost nor a path that reorders. */
 static void pair__deferred_packets_are_not_taken_for_lost(void **state)
 {
     (void)state;

@@ -197,7 +197,7 @@ static void comes_early(uint8_t opcode, uint32_t psn)
     assert_false(rig_admits(&rig, &packet));
 }
 
-/* What waited is given out now, up to this one. */
+/* Packets that waited are given out now, up to this one. */
 static void follows(uint32_t psn)
 {
     struct sw_packet packet;

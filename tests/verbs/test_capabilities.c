@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the device says it can do is what its verbs do, and what a software NIC is not is neither
- * announced nor half there. */
+/* The device's verbs do what it says it can do, and what a software NIC is not is neither announced
+ * nor half there. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sidewire/flush.h>

@@ -235,7 +235,7 @@ static void flip_each_bit(const struct sw_flow *flow, uint16_t guessed_id)
         if (may_change)
             assert_true(good && (flow->is_ipv6 || found.id == flow->ip_id));
         if (good && !may_change) {
-            /* What passes does so since another identification makes it right. */
+            /* A packet that passes does so since another identification makes it right. */
             struct sw_flow other = *flow;
             assert_false(flow->is_ipv6);
             assert_int_not_equal(found.id, flow->ip_id);

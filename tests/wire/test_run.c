@@ -165,7 +165,7 @@ static void sw_packet_follows__what_is_too_short(void **state)
     }
 }
 
-/* What is left says of itself what the packets say. */
+/* The rest of the run says of itself what the packets say. */
 static void sw_packet_run_skip__leads_to_the_packets(void **state)
 {
     (void)state;

@@ -71,7 +71,7 @@ def layout_of(description):
 
 
 class Connection:
-    """To the agent of a card. What is said at its beginning can be damaged on purpose."""
+    """To the agent of a card. Its first message can be damaged on purpose."""
 
     def __init__(
         self,

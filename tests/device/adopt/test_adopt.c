@@ -130,7 +130,7 @@ static void get__peer_and_program_see_each_others_stores(void **state)
             assert_int_equal(words[i], 11 * (round + 1));
     }
     sw_adopt_put(segment);
-    /* What a peer still does to the file does not reach the program any more. */
+    /* A peer's later stores to the file do not reach the program any more. */
     assert_int_equal(write(socks[0], &byte, 1), 1);
     assert_int_equal(read(socks[0], &byte, 1), 1);
     for (size_t i = 0; i < len / sizeof(*words); i++)

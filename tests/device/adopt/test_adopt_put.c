@@ -186,7 +186,8 @@ static void get__pinned_by_an_io_uring(void **state)
     munmap(base, 4 * PAGE);
 }
 
-/* What stays open for all adoptions is opened by the first: the cases count descriptors. */
+/* Descriptors that stay open for all adoptions are opened by the first: the cases count
+ * descriptors. */
 static int adopt_first(void **state)
 {
     (void)state;

@@ -131,7 +131,7 @@ static void shared__no_further_than_the_file(void **state)
     munmap(base, 6 * PAGE);
 }
 
-/* What nothing names is reached through its mapping, by those who may. */
+/* A file without a name is reached through its mapping, by those who may. */
 static void shared__without_a_name(void **state)
 {
     (void)state;

@@ -91,7 +91,7 @@ static void place__is_used_once(void **state)
     munmap(base, 4 * PAGE);
 }
 
-/* What the program has unmapped meanwhile does not stay in the file either. */
+/* Pages that the program has unmapped meanwhile do not stay in the file either. */
 static void leave__frees_what_is_unmapped(void **state)
 {
     (void)state;

@@ -71,7 +71,7 @@ static void sw_mw_alloc__types(void **state)
     sw_mw_dealloc(mw);
 }
 
-/* What peers can map of a window is what they can map of its region, cut to it. */
+/* Peers can map of a window what they can map of its region, cut to it. */
 static void sw_mw_execute__cuts_extents(void **state)
 {
     struct rig *rig = *state;

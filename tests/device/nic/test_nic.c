@@ -113,7 +113,7 @@ static void sw_nic_fork__the_child_has_a_nic_of_its_own(void **state)
     sw_mr_dereg(parents_mr);
 }
 
-/* What the NIC gives out is asked for with its lock. */
+/* The NIC is asked for its objects with its lock. */
 static int claim_qp(struct sw_qp *qp)
 {
     pthread_mutex_lock(&sw_nic.lock);

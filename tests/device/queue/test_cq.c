@@ -284,7 +284,7 @@ static void sw_cq_hold_events__a_queue_is_not_destroyed_before(void **state)
     assert_int_equal(rig_log.notified, 1);
 }
 
-/* What waits in a peer's ring when the CQ is armed must be looked at by somebody. */
+/* Requests that wait in a peer's ring when the CQ is armed must be looked at by somebody. */
 static void sw_cq_req_notify__kicks_for_what_waits(void **state)
 {
     struct rig *rig = *state;

@@ -99,7 +99,7 @@ static void sw_sq_append__opcodes(void **state)
     sw_sq_fini(&sq);
 }
 
-/* What another type of queue pair could carry is no operation of this one. */
+/* An opcode of another type of queue pair is no operation of this one. */
 static void sw_sq_append__opcodes_of_other_types(void **state)
 {
     (void)state;

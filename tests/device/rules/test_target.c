@@ -258,7 +258,7 @@ static void sw_target_check__windows(void **state)
         sw_target_check(tables, KEY, IOVA, 8, IBV_ACCESS_REMOTE_WRITE, other, &mr, &word), SW_ACK);
 }
 
-/* What a check refuses has a reason, and what it admits has none. */
+/* A refused check has a reason, and an admitted one has none. */
 static void sw_target_fault__says_why_a_check_refuses(void **state)
 {
     (void)state;

@@ -134,7 +134,7 @@ static void sw_datagram_deliver__bad_receive(void **state)
     sw_qp_destroy(qp);
 }
 
-/* What is out of the ordinary ends as it does alone, and what follows it comes after it. */
+/* A datagram out of the ordinary ends as it does alone, and the ones behind it come after it. */
 static void sw_datagram_batch_deliver__as_one_by_one(void **state)
 {
     struct rig *rig = *state;

@@ -76,7 +76,7 @@ static void linger__the_oldest_of_too_many_goes(void **state)
     close_peers(peers, KEPT + MORE);
 }
 
-/* What has bytes left, in this process or in the kernel, stays. */
+/* A connection that has bytes left, in this process or in the kernel, stays. */
 static void linger__whoever_has_nothing_to_lose_goes_first(void **state)
 {
     (void)state;

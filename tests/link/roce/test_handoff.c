@@ -96,7 +96,7 @@ static void it_was_polling_but_polls_no_more(void **state)
     assert_true(sw_handoff_look(&handoff, START_NS, false, START_NS - LONG, due_ns));
 }
 
-/* What is due lies ahead, or the engine would look again and again. */
+/* The due time lies ahead, or the engine would look again and again. */
 static void a_doubt_ends_with_what_was_served(void **state)
 {
     (void)state;

@@ -60,7 +60,7 @@ static void sw_roce_mad_slot__of_answers_only(void **state)
     assert_int_equal(sw_roce_mad_slot(mad), 0);
 }
 
-/* What processes say of their lives names its receiver, too. */
+/* A MAD about lives names its receiver, too. */
 static void sw_roce_mad_slot__of_liveness(void **state)
 {
     (void)state;
@@ -225,7 +225,7 @@ static void is_quiet(const struct member *member)
     assert_int_equal(poll(&wait, 1, 50), 0);
 }
 
-/* What one process sends to two that share the port comes to each, in order, once. */
+/* Packets of one process to two that share the port come to each, in order, once. */
 static void share(bool is_ipv4)
 {
     enum { COUNT = 300 };

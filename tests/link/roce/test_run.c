@@ -342,7 +342,7 @@ static void deliver__a_run_across_arrivals(void **state)
     assert_int_equal(rig.qp->state, IBV_QPS_RTR);
 }
 
-/* What lies within the region is written, the packet that does not is refused, the rest lost. */
+/* The packets within the region are written, the one that is not is refused, the rest lost. */
 static void deliver__a_run_that_leaves_the_region(void **state)
 {
     (void)state;
@@ -498,7 +498,7 @@ static void emit__requests_leave_before_their_queue_pair_is_unlocked(void **stat
     assert_int_equal(after, before + 1);
 }
 
-/* What waits for its peer is looked at by nobody until its timer runs out. */
+/* A queue pair that waits for its peer is looked at by nobody until its timer runs out. */
 static void timers__drive_a_queue_pair_at_rest(void **state)
 {
     (void)state;

@@ -138,7 +138,7 @@ static void write__of_random_bytes_is_survived(void **state)
     close(fd);
 }
 
-/* What was known of a descriptor must not outlive it. */
+/* The knowledge of a descriptor must not outlive it. */
 static void write__to_a_file_with_the_number_of_a_channel(void **state)
 {
     (void)state;

@@ -238,7 +238,7 @@ static void removal__of_a_request_that_waits(void **state)
     assert_int_equal(rig_destroy(fd, listener, NULL), 0);
 }
 
-/* What was bound to the one before does not come to life by it. */
+/* IDs bound to the one before do not come to life by it. */
 static void removal__of_an_interface_that_comes_again(void **state)
 {
     (void)state;

@@ -312,7 +312,7 @@ static void forge_at_close(forgery_fn forge, bool is_behind)
     close_victim(&v);
 }
 
-/* What is refused behind the end is good on a connection that stands. */
+/* Bytes that are refused behind the end are good on a connection that stands. */
 static void next_one_goes_well(void)
 {
     uint8_t bytes[FPDU_MAX] = {0}, answer[FPDU_MAX];

@@ -399,7 +399,7 @@ static void sw_agent_user_gone__told_when_the_answer_finds_nobody(void **state)
     member_stop(&server);
 }
 
-/* What comes for a process that has died, another one of its port takes: its machine knows of no
+/* Another process of its port takes what comes for a process that has died: its machine knows of no
  * such connection, and says so. */
 static void sw_agent_send__to_the_dead_by_packets(void **state)
 {

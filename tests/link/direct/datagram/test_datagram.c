@@ -118,7 +118,7 @@ static void sw_datagram_receive__positions_from_nowhere(void **state)
     }
 }
 
-/* What an earlier round of the ring left is no record, though it may look like one. */
+/* Old bytes of an earlier round of the ring are no record, though they may look like one. */
 static void sw_datagram_receive__remains_of_earlier_rounds(void **state)
 {
     struct rig *rig = *state;

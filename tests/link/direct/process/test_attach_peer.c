@@ -266,7 +266,7 @@ static void sw_attach_from_peer__segment(void **state)
     wait_peer(owner, SW_PEER_DEAD);
 }
 
-/* What the peer has registered is asked for at once, not only when it is needed. */
+/* Memory that the peer has registered is asked for at once, not only when it is needed. */
 static void sw_attach_from_peer__segments_expected(void **state)
 {
     struct owner *owner = *state;

@@ -400,7 +400,8 @@ static void sw_proof_step__one_direction(void **state)
     close_pair(&pair);
 }
 
-/* What was announced must be what is found there: no file of ours goes to who names its number. */
+/* The announced file must be what is found there: no file of ours goes to a process that names its
+ * number. */
 static void sw_proof_step__another_file_at_that_number(void **state)
 {
     (void)state;

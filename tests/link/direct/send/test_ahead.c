@@ -83,7 +83,7 @@ static void sw_ahead_run__reads(void **state)
         assert_int_equal(rig->bytes[i * 64 + 7], 0x80 + i);
 }
 
-/* What is at fault, or long, or of another kind ends the run and is left as it was. */
+/* A request that is at fault, or long, or of another kind ends the run and is left as it was. */
 static void sw_ahead_run__stops(void **state)
 {
     struct rig *rig = *state;
@@ -281,7 +281,8 @@ static void sw_ahead_run__a_long_send(void **state)
     assert_int_equal(rig->d->send.recv_used, 2);
 }
 
-/* What has no room, or a bad key on either side, is left to the queue, and takes no receive. */
+/* A SEND that has no room, or a bad key on either side, is left to the queue, and takes no
+ * receive. */
 static void sw_ahead_run__a_long_send_that_fails(void **state)
 {
     struct rig *rig = *state;

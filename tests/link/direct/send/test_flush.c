@@ -81,7 +81,7 @@ static void sw_execute_flush__by_read(void **state)
     rig_is_answered(rig, SW_ACK);
 }
 
-/* What takes long is done in steps, and the engine goes on with it by itself. */
+/* A long FLUSH is done in steps, and the engine goes on with it by itself. */
 static void sw_execute_flush__by_cpu_in_steps(void **state)
 {
     struct rig *rig = *state;

@@ -262,7 +262,7 @@ static void sw_reach_probe__segment_on_its_way_or_refused(void **state)
     stop_playing(p);
 }
 
-/* What its owner does not hand out is not even asked for. */
+/* Memory that its owner does not hand out is not even asked for. */
 static void sw_reach_probe__not_handed_out(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What a peer writes into our inbox, well-formed and not. What reaches for our memory is in
+/* What a peer writes into our inbox, well-formed and not. Requests that reach for our memory are in
  * test_responder_memory.c. */
 #include <stdlib.h>
 
@@ -305,7 +305,7 @@ static void sw_serve_run__whole_message_that_lies(void **state)
     rig_is_dead(rig, IBV_EVENT_QP_REQ_ERR);
 }
 
-/* What was done before a refusal is answered before it. */
+/* Messages that were done before a refusal are answered before it. */
 static void sw_serve_run__refusal_after_messages(void **state)
 {
     struct rig *rig = *state;

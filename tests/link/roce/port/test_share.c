@@ -115,7 +115,7 @@ static void sw_port_receive__keeps_the_order_of_a_flow_that_moves(void **state)
     assert_int_equal(pair->two.due_ns, UINT64_MAX);
 }
 
-/* What the other process still has is then as good as lost, or late. */
+/* Packets that the other process still has are then as good as lost, or late. */
 static void sw_port_receive__waits_for_another_process_for_a_while(void **state)
 {
     struct pair *pair = *state;
@@ -222,7 +222,7 @@ static void sw_port_claim_flow__of_a_process_that_does_not_run(void **state)
     assert_int_equal(seen.order[0], 1);
 }
 
-/* What is for others comes here, too, and is handed on: they may ask for the flow. */
+/* Packets for others come here, too, and are handed on: they may ask for the flow. */
 static void sw_port_claim_flow__that_others_have_a_part_in(void **state)
 {
     struct pair *pair = *state;
@@ -433,7 +433,8 @@ static void sw_port_tidy__keeps_a_socket_that_was_just_heard(void **state)
     assert_int_equal(seen.order[5], 10);
 }
 
-/* What comes while it goes is received by it or by the port, and the flow can move here again. */
+/* Packets that come while it goes are received by it or by the port, and the flow can move here
+ * again. */
 static void sw_port_tidy__loses_nothing(void **state)
 {
     struct pair *pair = *state;
@@ -468,7 +469,7 @@ static void send_by_all(struct pair *pair, uint32_t n)
     }
 }
 
-/* What waited for others is handed on, and nothing more comes to the one that ends. */
+/* Packets that waited for others are handed on, and nothing more comes to the one that ends. */
 static void sw_port_leave__loses_nothing_of_others(void **state)
 {
     struct pair *pair = *state;

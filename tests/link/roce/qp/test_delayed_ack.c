@@ -140,7 +140,7 @@ static void leave__who_is_woken_has_longer_to_answer(void **state)
     assert_true(sw_delayed_ack_any_waits());
 }
 
-/* What left behind later packets on purpose comes by itself. */
+/* Packets that left behind later ones on purpose come by themselves. */
 static void leave__a_gap_may_close_where_the_program_answers(void **state)
 {
     (void)state;
@@ -156,7 +156,7 @@ static void leave__a_gap_may_close_where_the_program_answers(void **state)
     assert_true(sw_responder_only_acks(&r.responder));
 }
 
-/* What it adds waits for somebody's timer: the engine's, once it has looked. */
+/* The ACK that it adds waits for somebody's timer: the engine's, once it has looked. */
 static void leave__the_engine_is_to_be_told_of_it(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What leaves together with an ACK that waits, see link/roce/qp/emit.c; in a network namespace of
- * their own. */
+/* Packets that leave together with an ACK that waits (link/roce/qp/emit.c); in a network namespace
+ * of their own. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -128,7 +128,7 @@ static void identify__a_new_life_by_its_psns(void **state)
     assert_true(is_believed(SEND_ONLY, PEER_PSN + 3, PORT, life(LIFE)));
 }
 
-/* What came first was a remnant of a life that nothing else was heard of. */
+/* The first packet was a remnant of a life that nothing else was heard of. */
 static void identify__a_newer_life_by_the_expected_psn(void **state)
 {
     (void)state;

@@ -157,7 +157,7 @@ static void is_over__what_has_waited_here(void **state)
     assert_true(is_over(3));
 }
 
-/* What is sent says which life it is of, other than the ones before. */
+/* Packets say which life they are of, other than the ones before. */
 static void begin__numbers_what_is_sent(void **state)
 {
     (void)state;

@@ -19,7 +19,7 @@ static void hostile(void **state, enum mischief mischief)
     world_bring_up(w);
     played_set(w->target, mischief, 1);
     assert_int_equal(world_run_one(w, sw_nvme_write, 1, 1).status, SW_NVME_OK);
-    /* What is wrong may come behind what is right. */
+    /* A wrong answer may come behind a right one. */
     assert_int_equal(world_run_one(w, sw_nvme_read, 1, 1).status, SW_NVME_OK);
     sw_nvme_info_of(w->controller, &info);
     assert_true(info.reconnects >= 1);

@@ -129,7 +129,7 @@ static void edit__a_copy_is_the_same_and_apart(void **state)
     nvt_config_free(copy);
 }
 
-/* What could not be served is told as a change, until it is. */
+/* A part that could not be served is told as a change, until it is. */
 static void edit__what_failed_is_tried_again(void **state)
 {
     (void)state;

@@ -83,7 +83,7 @@ static void note__half_of_a_piece_gets_its_page(void **state)
     nvt_large_pages_unmap(&pages);
 }
 
-/* What was written over the end of a piece counts for both, and no more than that. */
+/* Bytes written over the end of a piece count for both, and no more than that. */
 static void note__counts_each_piece(void **state)
 {
     (void)state;

@@ -214,7 +214,7 @@ def config(folder, *backends, groups=(), referrals=(), hosts=()):
 
 
 def reloaded(sidewire, folder):
-    """What stays the same goes on, beside a host that reads and writes."""
+    """Unchanged parts go on, beside a host that reads and writes."""
     disk = os.path.join(folder, 'disk')
     with open(disk, 'wb') as file:
         file.truncate(4 * MIB)
@@ -294,7 +294,7 @@ def reloaded(sidewire, folder):
 
 
 def killed(sidewire):
-    """What is left behind is no hindrance."""
+    """A socket that is left behind is no hindrance."""
     first = Target(sidewire, '--listen', f'127.0.0.1:{PORT}', '--namespace', 'ram:1M')
     second = Target(sidewire, '--listen', f'127.0.0.1:{PORT + 1}', '--namespace', 'ram:1M')
     code, text = first.control('status')

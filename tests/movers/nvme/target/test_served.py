@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""What one target serves, no other one serves without being told to. And it is asked without a
-descriptor left.
+"""A file that one target serves, no other one serves without being told to. And it is asked without
+a descriptor left.
 
 usage: test_served.py SIDEWIRE
 """

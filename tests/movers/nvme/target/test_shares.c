@@ -258,7 +258,7 @@ static void turns__a_host_that_holds_more_comes_later(void **state)
         data_comes(LIST_MEMBER(node, struct nvt_request, wait));
 }
 
-/* What waits first is of a queue that goes: the next one is not held up by it. */
+/* The first request that waits is of a queue that goes: the next one is not held up by it. */
 static void turns__go_on_behind_a_queue_that_has_gone(void **state)
 {
     (void)state;

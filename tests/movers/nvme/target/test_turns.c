@@ -172,7 +172,7 @@ static void turns__a_large_request_comes_beside_small_ones(void **state)
         fail_msg("the large request was served %d times of %d", large->served, ROUNDS);
 }
 
-/* What the others at its address hold is too much for another request. */
+/* The others at its address hold too much for another request. */
 static void turns__a_large_request_comes_beside_small_ones_of_its_address(void **state)
 {
     (void)state;

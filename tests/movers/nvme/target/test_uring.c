@@ -200,7 +200,7 @@ static void length__is_asked_for_without_waiting(void **state)
     nvt_uring_close(&uring);
 }
 
-/* What makes faults does not make it near. */
+/* Accesses that make faults do not make it near. */
 static void length__of_a_far_device_is_far_behind_faults_too(void **state)
 {
     (void)state;

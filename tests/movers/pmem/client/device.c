@@ -143,7 +143,7 @@ static void start_connection(struct sw_pmem *p)
     the_device.pmem = p;
 }
 
-/* What has left this side may arrive later, until the server ends that connection. */
+/* Requests that have left this side may arrive later, until the server ends that connection. */
 static void end_connection(struct sw_pmem *p)
 {
     struct device *d = &the_device;

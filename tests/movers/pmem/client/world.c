@@ -204,7 +204,7 @@ static void look_done(void *arg, const struct sw_pmem_result *result)
     cell->version = cell->acknowledged = seen;
 }
 
-/* What is seen counts once it is persistent. */
+/* A version that is seen counts once it is persistent. */
 static void look_up(unsigned which)
 {
     struct cell *cell = &world.cells[which];

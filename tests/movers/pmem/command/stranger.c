@@ -64,7 +64,7 @@ static bool take_answers(struct rdma_cm_id *id, struct ibv_mr *in)
     return true;
 }
 
-/* What came before the connection ended is told first. */
+/* Messages that came before the connection ended are told first. */
 static void listen_to(struct rdma_cm_id *id, struct ibv_mr *in)
 {
     for (int i = 0; i < PATIENCE_MS / STEP_MS; i++) {

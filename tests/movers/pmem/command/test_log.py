@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause
 """sidewire pmem log on three servers: servers and writers killed under appends, and two writers at
-once. What was acknowledged is there.
+once. Acknowledged records are there.
 
 usage: test_log.py SIDEWIRE LINK [CASE...]
 """

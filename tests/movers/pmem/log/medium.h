@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A simulated medium that keeps its contents. What was stored and not flushed survives a cut of the
- * power or does not, line by line, in any subset, as lines leave caches whenever they like.
+ * A simulated medium that keeps its contents. Lines that were stored and not flushed survive a cut
+ * of the power or do not, in any subset, as lines leave caches whenever they like.
  */
 #ifndef SW_TEST_PMEM_MEDIUM_H
 #define SW_TEST_PMEM_MEDIUM_H

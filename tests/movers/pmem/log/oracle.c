@@ -34,7 +34,7 @@ uint64_t oracle_next(struct oracle *oracle, uint8_t *payload, uint32_t len)
 
 void oracle_submitted(struct oracle *oracle, uint64_t epoch)
 {
-    /* What a writer appends that another has replaced, is never found. */
+    /* A record of a writer that another has replaced is never found. */
     oracle->records[oracle->count++] = (struct oracle_record){
         .fate = epoch < oracle->epoch ? GONE : UNKNOWN, .len = oracle->next_len};
 }

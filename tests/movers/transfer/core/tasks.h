@@ -21,8 +21,8 @@ static inline void tasks_free_plans(struct xfc_plan *plans, int count)
         xfc_plan_free(&plans[i]);
 }
 
-/* WRITEs of 1000 bytes, so many, each a block. What else the task has is set before. It may have
- * been posted before, and have ended. */
+/* WRITEs of 1000 bytes, so many, each a block. The other fields of the task are set before. It may
+ * have been posted before, and have ended. */
 static inline void tasks_post(struct xfc_flow *flow, struct xfc_task *task, struct xfc_plan *plan,
                               uint32_t requests, uint64_t now_ns)
 {

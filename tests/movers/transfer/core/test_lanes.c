@@ -90,7 +90,7 @@ static void confirm_all(struct world *w, uint32_t lane)
         xfc_flow_confirm(&w->flow, lane, w->flow.lanes[lane].given - 1, w->now);
 }
 
-/* What the lane had may still come to the peer. */
+/* Requests that the lane had may still come to the peer. */
 static void lose(struct world *w, uint32_t lane)
 {
     w->is_up[lane] = false;
