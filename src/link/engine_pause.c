@@ -57,7 +57,7 @@ static void pause_for(int fd, void *what, enum sw_watch_kind kind, uint64_t for_
 
 void sw_engine_pause(int fd, void *what, enum sw_watch_kind kind)
 {
-    sw_debug("no descriptor for who calls: descriptor %d pauses", fd);
+    sw_debug("no descriptor for another caller: descriptor %d pauses", fd);
     pause_for(fd, what, kind, PAUSE_NS);
 }
 

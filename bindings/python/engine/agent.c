@@ -339,7 +339,7 @@ static PyTypeObject *notice_type;
 bool py_notice_make_type(PyObject *module)
 {
     static PyStructSequence_Field fields[] = {{"data", "the bytes"},
-                                              {"visitor", "the number of who sent it"},
+                                              {"visitor", "the number of the visitor that sent it"},
                                               {"instance", "of the sender's agent"},
                                               {0}};
     static PyStructSequence_Desc notice = {"sidewire.Notice", "What a peer sent.", fields, 3};

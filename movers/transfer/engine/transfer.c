@@ -94,7 +94,8 @@ static enum sw_xfer_status check_sums(const struct sw_xfer_peer *peer,
         if (!local->memories[i]->data)
             return xfe_fail(error, SW_XFER_NOT_SUPPORTED, "the processor does not see this memory");
     if (!peer->was_live)
-        return xfe_fail(error, SW_XFER_AGAIN, "what the peer can is not known before it is live");
+        return xfe_fail(error, SW_XFER_AGAIN,
+                        "the abilities of the peer are not known before it is live");
     if (!(peer->abilities & XFW_CAN_SUM))
         return xfe_fail(error, SW_XFER_NOT_SUPPORTED, "the peer knows no sums");
     return SW_XFER_OK;

@@ -157,7 +157,7 @@ static void connection_note_refusal(struct sw_iwarp_connection *c)
                            c->machine.terminate.cause == SW_TERMINATE_READ_WRAP;
         if (!c->was_refused)
             c->end_event = wraps ? IBV_EVENT_QP_ACCESS_ERR : IBV_EVENT_QP_REQ_ERR;
-        sw_info("QP 0x%x: connection ended for what the peer did, Terminate 0x%04x", qp->qpn,
+        sw_info("QP 0x%x: connection ended for a fault of the peer, Terminate 0x%04x", qp->qpn,
                 c->machine.terminate.cause);
     }
 }

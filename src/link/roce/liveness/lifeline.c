@@ -228,7 +228,7 @@ static void claim_flow(const struct sw_lifeline *line, uint16_t source_port, uin
                                     .source_port = source_port};
     if (line->liveness.state == SW_LIVENESS_UP && source_port &&
         sw_port_claim_flow(sw_lifelines.port, &flow, now_ns))
-        sw_debug("what %s sends by port %u may not come here: asked for",
+        sw_debug("packets of %s from port %u may not come here: asked for",
                  sw_roce_address_text(&line->dest, text), source_port);
 }
 

@@ -395,7 +395,7 @@ static void share_turn_away(int fd)
         return;
     nowhere.sin6_port = htons(DISCARD_PORT); /* the port lies at the same place in both families */
     if (connect(fd, (struct sockaddr *)&nowhere, len))
-        sw_debug("what comes to a socket that is closed is lost: %s", strerror(errno));
+        sw_debug("packets to a closed socket are lost: %s", strerror(errno));
 }
 
 bool sw_port_has_flow(struct sw_port *port, const struct sw_arrival *arrival)
