@@ -187,7 +187,7 @@ struct sw_xfer_lease_options {
     const char *name;       /* by which peers find it in a card, up to 31 bytes; NULL: none */
     uint64_t offset, bytes; /* in the memory; `bytes` 0: to its end */
     uint32_t rights;        /* enum sw_xfer_rights */
-    uint64_t visitor;       /* only this one may use it; 0: whoever has the card */
+    uint64_t visitor;       /* only this one may use it; 0: all that have the card */
     uint64_t deadline_ns;   /* poll revokes it then; SW_XFER_NEVER */
 };
 

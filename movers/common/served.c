@@ -16,7 +16,7 @@ enum {
     FILE_NAME_BYTES = 64, /* "fe:00:5423147" */
     TRIES = 200,
     LOOKS = 3,         /* at who has it and does not seem to leave */
-    UNSEEN_LOOKS = 30, /* for who has it and is not found */
+    UNSEEN_LOOKS = 30, /* for a holder that is not found */
     PROBES = 5,
     PAUSE_US = 10000,
     FLAG_EXITING = 4 /* PF_EXITING, proc(5) */

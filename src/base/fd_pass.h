@@ -27,7 +27,7 @@ int sw_fd_pass_send_to(int socket, const struct sockaddr *to, socklen_t to_len, 
  * many came: more than `fds_max` if some were closed. */
 ssize_t sw_fd_pass_receive(int socket, void *bytes, size_t len_max, int fds[], size_t fds_max,
                            size_t *count, int flags);
-/* The same of a socket that has SO_PASSCRED. *from: who has sent it, as the kernel says; its uid is
+/* The same of a socket that has SO_PASSCRED. *from: the sender, as the kernel says; its uid is
  * (uid_t)-1, nobody's, where that did not come. */
 struct ucred;
 ssize_t sw_fd_pass_receive_from(int socket, void *bytes, size_t len_max, int fds[], size_t fds_max,

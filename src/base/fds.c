@@ -20,7 +20,7 @@ static atomic_bool own[SW_FDS_MAX];
 static struct identity {
     _Atomic dev_t dev;
     _Atomic ino_t ino;
-} identities[SW_FDS_MAX]; /* a number may pass from thread to thread: whoever has it reads */
+} identities[SW_FDS_MAX]; /* a number may pass from thread to thread: its holder reads */
 
 static int close_number(int fd)
 {

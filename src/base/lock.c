@@ -20,7 +20,7 @@ void sw_lock_acquire_slowly(struct sw_lock *lock)
     const struct timespec nap = {.tv_nsec = NAP_NS};
     const int saved_errno = errno;
     if (atomic_fetch_add_explicit(&lock->wanted, 1, memory_order_seq_cst))
-        sched_yield(); /* to who was first */
+        sched_yield(); /* to the first waiter */
     while (!try_take(lock))
         syscall(SYS_futex, &lock->held, FUTEX_WAIT_PRIVATE, 1, &nap, NULL, 0);
     atomic_fetch_sub_explicit(&lock->wanted, 1, memory_order_relaxed);

@@ -69,7 +69,7 @@ static inline void sw_lock_release(struct sw_lock *lock)
 {
     atomic_store_explicit(&lock->held, 0,
                           memory_order_release); /* pairs with the acquire of the next holder */
-    /* Without a fence between, it may miss one who is about to sleep: who wakes by himself then. */
+    /* Without a fence between, it may miss one that is about to sleep, and wakes by itself then. */
     if (__builtin_expect(atomic_load_explicit(&lock->wanted, memory_order_relaxed) != 0, 0))
         sw_lock_wake(lock);
 }

@@ -197,7 +197,7 @@ struct sw_cm_id {
     bool is_heard;                            /* the peer has answered to what we said */
     uint8_t reps_left;                        /* that may still be said before that */
     uint16_t copies, refusals; /* of a REQ: how often it was said, and that nobody listens */
-    uint16_t source;           /* bucket + 1 of who asks, while it is counted there */
+    uint16_t source;           /* bucket + 1 of the peer that asks, while it is counted there */
     uint64_t response_ns, resend_ns, deadline_ns, timewait_ns, peer_response_ns;
     uint64_t request;     /* transaction of the REQ or SIDR_REQ */
     uint64_t transaction; /* of what is being asked or answered */
@@ -273,7 +273,7 @@ static inline uint16_t sw_cm_slot_of(uint32_t comm_id)
     return (uint16_t)(comm_id >> 21);
 }
 
-/* Which slot's process a MAD is to be handed to; 0: whoever listens (REQ and SIDR_REQ), or nobody
+/* Which slot's process a MAD is to be handed to; 0: the listener's (REQ and SIDR_REQ), or nobody
  * (no message of CM). */
 uint16_t sw_cm_addressee(const uint8_t *mad, size_t len);
 /* Whether it is a REQ or SIDR_REQ; then sets the service that it asks for. */

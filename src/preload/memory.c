@@ -159,7 +159,7 @@ SW_HOOK void *mremap(void *addr, size_t old_len, size_t new_len, int flags, ...)
      * invalid. */
     if (whole_pages(addr, old_len ? old_len : 1, &va, &bytes) && sw_adopt_may_overlap(va, bytes) &&
         !sw_adopt_withdraw(va, bytes) && (to || new_len > old_len)) {
-        errno = ENOMEM; /* shared, it would be shared there, too; who asked then copies */
+        errno = ENOMEM; /* shared, it would be shared there, too; the caller then copies */
         return MAP_FAILED;
     }
     void *real = atomic_load_explicit(&sw_real_table[SW_REAL_mremap], memory_order_relaxed);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * What a peer's request asks of memory and queues, and what came of it: between a machine that
- * reads requests (transport/responder.h, transport/iwarp/iwarp.h) and its user, who carries them
+ * reads requests (transport/responder.h, transport/iwarp/iwarp.h) and its user, which carries them
  * out by the rules of device/rules/target.h.
  */
 #ifndef SW_TRANSPORT_DEMAND_H

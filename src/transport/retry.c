@@ -11,7 +11,7 @@
 #define EXCUSED_MAX (500 * MS) /* who does not run is asked again no more often than needed */
 #define KNOWN_MAX (10 * MS)    /* who lives is not flooded, however short `timeout` is */
 #define LATE_MAX (50 * MS)     /* a timer that is found later was not looked at */
-#define PAUSE_MAX (200 * MS)   /* of who runs: between an answer about it and one to a request */
+#define PAUSE_MAX (200 * MS)   /* for one that runs: between answers about it and to requests */
 enum { BACKOFF_MAX = 10, RNR_FOREVER = 7, PATIENCE = 2, MOMENTS = 4 };
 
 void sw_retry_init(struct sw_retry *t, uint8_t timeout, uint8_t retry_cnt, uint8_t rnr_retry)

@@ -28,7 +28,7 @@ class Watcher:
 
     def answer(self):
         for future, question in list(self.waiting.items()):
-            if future.done():  # cancelled by who awaited it
+            if future.done():  # cancelled by the task that awaited it
                 del self.waiting[future]
                 continue
             try:

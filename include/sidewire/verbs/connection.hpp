@@ -361,7 +361,7 @@ class listener
     {
         return channel_->fd;
     }
-    // The next client, who waits for accept() or reject(). One that is destroyed instead is
+    // The next client, which waits for accept() or reject(). One that is destroyed instead is
     // refused.
     connection wait(const deadline &limit, const connection_options &options = {}) const
     {

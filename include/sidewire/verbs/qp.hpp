@@ -18,7 +18,7 @@ SIDEWIRE_HANDLE_TRAITS(flow, ibv_flow, ibv_destroy_flow);
 SIDEWIRE_HANDLE_TRAITS(flow_action, ibv_flow_action, ibv_destroy_flow_action);
 SIDEWIRE_HANDLE_TRAITS(counters, ibv_counters, ibv_destroy_counters);
 
-// What can be done with a queue pair, whoever owns it.
+// What can be done with a queue pair of any owner.
 template <class Self> class qp_calls
 {
   public:

@@ -33,7 +33,8 @@ struct nvt_guest {
     void *user;
 };
 
-/* All zeroes but these to begin with: address, entries and is_io of who comes, places, now_ns. */
+/* All zeroes but these to begin with: address, entries and is_io of the guest that comes, places,
+ * now_ns. */
 struct nvt_crowd {
     const char *address;
     uint32_t entries, places;

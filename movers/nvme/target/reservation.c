@@ -301,7 +301,7 @@ enum nvt_access nvt_access_of_io(uint8_t opcode)
     case nvme_cmd_write_uncor:
     case nvme_cmd_write_zeroes:
     case nvme_cmd_dsm:
-    case nvme_cmd_copy: /* reads too, and whoever may write may read */
+    case nvme_cmd_copy: /* reads too, and a host that may write may read */
         return NVT_ACCESS_WRITE;
     default:
         return NVT_ACCESS_OTHER;

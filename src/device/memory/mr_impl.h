@@ -34,7 +34,7 @@ uint32_t sw_mr_draw_key(uint32_t index); /* another one than before */
 
 /* Cuts all extents short of [va, va + len): from then on peers do not map it. Without a lock, as an
  * allocator may wait for it. An entry that is being published meanwhile is cut by its publisher,
- * who took sw_mr_revocations() before he looked for extents. */
+ * which took sw_mr_revocations() before it looked for extents. */
 void sw_mr_revoke(uint64_t va, uint64_t len_bytes);
 uint32_t sw_mr_revocations(void);
 void sw_mr_published(uint32_t index, uint32_t revocations);

@@ -537,8 +537,8 @@ static void fork_release(void)
     pthread_mutex_unlock(&refresh_mutex);
 }
 
-/* Before the constructors of the layers above: prepare handlers run last registered first, so
- * whoever else holds a lock over a fork and asks for ours under it gets theirs before us. */
+/* Before the constructors of the layers above: prepare handlers run last registered first, so a
+ * layer that holds a lock over a fork and asks for ours under it gets its own before us. */
 __attribute__((constructor(101))) static void register_fork_handlers(void)
 {
     pthread_atfork(netdev_fork_prepare, fork_release, fork_release);

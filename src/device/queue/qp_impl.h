@@ -23,7 +23,7 @@
 enum sw_qp_polls {
     SW_QP_POLLS_NOT,
     SW_QP_POLLS,
-    SW_QP_POLLS_IN_VAIN, /* nothing has come for a while: who polls lets others run */
+    SW_QP_POLLS_IN_VAIN, /* nothing has come for a while: pollers let others run */
 };
 
 struct sw_qp {
@@ -62,7 +62,7 @@ struct sw_qp {
 
     struct sw_rq rq;              /* entries == 0 with an SRQ */
     struct sw_traffic moved;      /* datagrams, and what its connections before this one moved */
-    struct sw_traffic moved_seen; /* by who read it last, with this connection; nic.lock */
+    struct sw_traffic moved_seen; /* by the last reader, with this connection; nic.lock */
     struct sw_srq *srq;
     struct sw_context *ctx;
     struct sw_pd *pd; /* NULL for an XRC target */

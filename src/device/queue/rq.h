@@ -3,8 +3,8 @@
  * A ring of posted receives: a queue pair's own (its WQEs lie in the public tables, where the
  * sender on the other side matches them itself) or a shared receive queue's (private memory).
  *
- * Producers: posting threads under `lock`. Consumer: whoever drives the QP (its lock), or for an
- * SRQ under `lock` too.
+ * Producers: posting threads under `lock`. Consumer: the thread that drives the QP (its lock), or
+ * for an SRQ under `lock` too.
  */
 #ifndef SW_DEVICE_QUEUE_RQ_H
 #define SW_DEVICE_QUEUE_RQ_H

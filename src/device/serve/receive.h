@@ -56,7 +56,7 @@ void sw_receive_flush(struct sw_qp *qp, struct sw_receive *receive);
  * ordinary. The rest is left to what is above: no receive, or one whose first element is too short;
  * a limit event; a completion queue that is full or armed.
  */
-#define SW_RECEIVE_RUN_MOST 16u /* messages: who posts to the queue waits for the end of it */
+#define SW_RECEIVE_RUN_MOST 16u /* messages: a post to the queue waits for the end of it */
 struct sw_receive_run {
     struct sw_srq *srq; /* NULL: the queue pair's own receives */
     struct sw_rq *rq;

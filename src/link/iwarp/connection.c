@@ -28,7 +28,7 @@
 
 #define AWAY_NS (2 * SW_NS_PER_MS)  /* without a poll: the program does something else */
 #define IDLE_NS (10 * SW_NS_PER_MS) /* nothing moved: the engine can tell when something comes */
-#define VAIN_NS (30 * SW_NS_PER_US) /* nothing came: who polls lets others run */
+#define VAIN_NS (30 * SW_NS_PER_US) /* nothing came: pollers let others run */
 #define CROWD 16u                   /* queue pairs of a queue: idle ones are not looked at then */
 #define VISITS 32u                  /* polls in a row: the program spins */
 

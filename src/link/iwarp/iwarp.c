@@ -61,7 +61,7 @@ void sw_iwarp_close_fd(const struct sw_qp *qp)
         close(c->fd);
 }
 
-/* The connections are its parent's. Their memory stays: who had it locked is gone. */
+/* The connections are its parent's. Their memory stays: the thread that had it locked is gone. */
 void sw_iwarp_fork_child(void)
 {
     for (uint32_t i = sw_nic_first_qp(); i < SW_MAX_QP; i = sw_nic_next_qp(i)) {

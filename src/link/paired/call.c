@@ -28,7 +28,7 @@
 #define READY_NS (2 * SW_NS_PER_MS)      /* in RTR: most are in RTS by then, or were called */
 #define LEFT_GAP_NS (200 * SW_NS_PER_MS) /* rdma_cm's word has mostly come by then */
 #define LEFT_GAP_MAX_NS (5 * SW_NS_PER_S)
-#define PATIENCE_NS (50 * SW_NS_PER_MS) /* with a reply, at first: who got it may be stopped */
+#define PATIENCE_NS (50 * SW_NS_PER_MS) /* with a reply, at first: its process may be stopped */
 #define PATIENCE_MAX_NS SW_NS_PER_S
 #define REPLY_BYTES 4096u /* the reply, and what is behind it */
 

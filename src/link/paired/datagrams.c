@@ -41,7 +41,7 @@
 
 #define WAYS_MAX 256u
 #define CONNECT_NS (5 * SW_NS_PER_S)
-#define PATIENCE_NS (50 * SW_NS_PER_MS) /* with a reply, at first: who got it may be stopped */
+#define PATIENCE_NS (50 * SW_NS_PER_MS) /* with a reply, at first: its process may be stopped */
 #define PATIENCE_MAX_NS SW_NS_PER_S
 #define GAP_NS SW_NS_PER_MS /* after a call in vain; each time twice as long */
 #define GAP_MAX_NS (100 * SW_NS_PER_MS)
@@ -53,7 +53,7 @@
 #define CALL_WAITS 3
 #define STUCK_NS (100 * SW_NS_PER_MS) /* that nobody waits for room where it was in vain */
 #define LINGER_NS SW_NS_PER_S         /* a call may have to be made more than once */
-#define NAP_NS (100 * SW_NS_PER_US)   /* the processor is for who makes the call */
+#define NAP_NS (100 * SW_NS_PER_US)   /* the processor is for the caller */
 #define REPLY_BYTES 1024u
 
 enum way_state { RESTING, CALLING, ASKED, OPEN };
@@ -431,7 +431,7 @@ static void send_datagram(const struct sw_roce_path *path, uint16_t source_port,
                                         .packet = packet};
     uint32_t which;
     pthread_mutex_lock(&ways_lock);
-    if (!has_listened) { /* for the answers; who cannot has said so */
+    if (!has_listened) { /* for the answers; where it cannot, that was said */
         has_listened = true;
         sw_paired_listen_start(!sw_paired_trials_are_on());
     }

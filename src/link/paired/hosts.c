@@ -26,7 +26,7 @@ struct host {
 
 static struct host hosts[HOSTS];
 static atomic_uint count;
-static atomic_bool has_found; /* for datagrams, ever: who sends them asks each time */
+static atomic_bool has_found; /* for datagrams, ever: their sender asks each time */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* With the lock held. NULL: it is not there. */
@@ -73,7 +73,7 @@ void sw_hosts_note_found(const struct in6_addr *address)
     atomic_store(&has_found, true);
     host->is_told = true;
     pthread_mutex_unlock(&lock);
-    if (!is_told) /* a warning: who set the network up may have meant UDP to pass */
+    if (!is_told) /* a warning: its owner may have meant UDP to pass */
         sw_warn("nothing comes from %s by UDP port %u, and TCP port %u answers: queue pairs to it "
                 "go over TCP",
                 sw_roce_address_text(address, text), SW_ROCE_PORT, sw_paired_port());

@@ -18,7 +18,7 @@
 #include "base/lock.h"
 
 struct sw_port_watch {
-    struct sw_lock lock; /* held by who begins or ends it */
+    struct sw_lock lock; /* held by the thread that begins or ends it */
     atomic_bool is_on;
     uint64_t polled_ns; /* when a poll last looked; port.rx_lock held */
     uint64_t taken_ns;  /* since when polls without a pause take the packets in; 0: they do not */

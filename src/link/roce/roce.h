@@ -113,7 +113,7 @@ bool sw_roce_unlist(struct sw_qp *qp);
 void sw_roce_set_timer(const struct sw_qp *qp, uint64_t due_ns);
 /* The engine shall look at timers then. */
 void sw_roce_wake_at(uint64_t due_ns);
-/* Freed by whoever receives next. */
+/* Freed by the next receiver. */
 void sw_roce_bury(struct sw_roce_qp *r);
 
 #endif

@@ -48,8 +48,8 @@ struct sw_ucm_channel *sw_ucm_channel_find(uint64_t inode);
 /* The inode of a descriptor that is a channel, else 0. Needs no lock. */
 uint64_t sw_ucm_channel_inode(int fd);
 
-/* Takes the event over. The engine wakes nobody meanwhile, who would wait for the lock: it calls
- * sw_ucm_channel_flush() when it has done all it had to. */
+/* Takes the event over. The engine wakes no thread meanwhile, which would wait for the lock: it
+ * calls sw_ucm_channel_flush() when it has done all it had to. */
 void sw_ucm_channel_push(struct sw_ucm_channel *channel, struct sw_ucm_event *event);
 /* A byte has been read. The oldest event, still in its place; NULL: it was taken back. */
 struct sw_ucm_event *sw_ucm_channel_peek(struct sw_ucm_channel *channel);

@@ -16,8 +16,8 @@ void sw_bind_close(struct sw_direct_qp *d);
 /* It is the QP's connection from here on. */
 void sw_bind_begin(struct sw_qp *qp, struct sw_direct_qp *d);
 int sw_bind_connect(struct sw_qp *qp);
-/* For an unreliable connection: a new one to the same peer, who has ended its own. Posted receives
- * stay; what is under way is lost. Frees *d; false: nothing was done. */
+/* For an unreliable connection: a new one to the same peer, which has ended its own. Posted
+ * receives stay; what is under way is lost. Frees *d; false: nothing was done. */
 bool sw_bind_renew(struct sw_qp *qp, struct sw_direct_qp *d);
 /* Whether the life of the peer that has sent what waits here has ended: it wants no answer. Only an
  * unreliable one may be asked for it. */

@@ -35,7 +35,7 @@ struct ring {
     _Alignas(SW_CACHELINE) struct sw_lock lock;
     _Atomic uint32_t consumed;
     _Atomic(uint8_t *) base; /* of the inbox; NULL: free. Ranges of inboxes stay readable */
-    _Atomic(const struct sw_inbox *) inbox; /* looked into by the engine, who also frees it */
+    _Atomic(const struct sw_inbox *) inbox; /* looked into by the engine, which also frees it */
     uint64_t dead_ns;
 };
 
@@ -269,7 +269,7 @@ uint64_t sw_datagram_bury(uint64_t now_ns)
             ring->dead_ns = now_ns;
         if (now_ns - ring->dead_ns >= DEATH_GRACE_NS) {
             drain_ring(ring, NULL, 0, SW_DATAGRAM_UNITS);
-            ring->dead_ns = now_ns; /* more can only come from who inherited its memory */
+            ring->dead_ns = now_ns; /* more can only come from a child that inherited its memory */
         }
         if (ring_waits(ring) && ring->dead_ns + DEATH_GRACE_NS < next_ns)
             next_ns = ring->dead_ns + DEATH_GRACE_NS;

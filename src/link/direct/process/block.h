@@ -124,13 +124,13 @@ struct sw_moved {
 
 struct sw_block {
     /* Odd while the client's QP is inside an access section. It goes on from tenancy to tenancy, so
-     * that a QP of an earlier one, who knows an older count, cannot get in. */
+     * that a QP of an earlier one, which knows an older count, cannot get in. */
     _Alignas(64) _Atomic uint32_t access_seq;
     _Atomic uint32_t lost;     /* unreliable messages that found no receive or had a bad key */
     _Atomic uint32_t can_pull; /* 1: the client can read any memory of the owner (cma) */
-    /* Upper half: life of the owner's QP that reads the block, who writes it; 0: nobody's. Lower:
-     * life of the client's QP that writes it; 0: none yet. One word, so that a client who comes
-     * late never claims the block of somebody else. */
+    /* Upper half: life of the owner's QP that reads the block; the owner writes it; 0: nobody's.
+     * Lower: life of the client's QP that writes it; 0: none yet. One word, so that a client who
+     * comes late never claims the block of somebody else. */
     _Atomic uint64_t tenancy;
     struct sw_moved moved[2];
     /* What the client has consumed of the owner's rings: positions. */
@@ -206,9 +206,9 @@ static inline uint32_t sw_datagram_units(uint32_t size)
 struct sw_inbox_header {
     uint64_t probe_write; /* the client writes it by process_vm_writev, then reads it here */
     uint64_t probe_read;  /* the owner's nonce: the client reads it by process_vm_readv */
-    /* By the client, who writes it; the owner does not look at it but to find out of nonsense. */
+    /* By the client, which writes it; the owner does not look at it but to find out of nonsense. */
     _Alignas(64) _Atomic uint32_t datagrams_produced;
-    _Alignas(64) _Atomic uint32_t datagrams_consumed; /* by the owner, who writes it */
+    _Alignas(64) _Atomic uint32_t datagrams_consumed; /* by the owner, which writes it */
     /* The ring has been full for long: the owner's engine shall take what its program does not.
      * Set by the client, cleared by the owner. */
     _Alignas(64) _Atomic uint32_t datagrams_urgent;

@@ -36,8 +36,9 @@ struct sw_proof { /* does not move meanwhile: the other side reads the nonce */
 /* Begins it on a connected SEQPACKET socket: the other end must be of this user. 0, or a negative
  * errno (then there is nothing to end). */
 int sw_proof_begin(struct sw_proof *proof, int socket);
-/* Takes messages that have come. 1: proven both ways, and what follows is of whoever asked for it;
- * 0: not yet; -EACCES: refused, counted and logged; another negative errno: no such peer. */
+/* Takes messages that have come. 1: proven both ways, and what follows is of the side that asked
+ * for it; 0: not yet; -EACCES: refused, counted and logged; another negative errno: no such
+ * peer. */
 int sw_proof_step(struct sw_proof *proof, int socket);
 void sw_proof_end(struct sw_proof *proof);
 /* All of it, waiting for `timeout_ms` at most. 0, or a negative errno. */

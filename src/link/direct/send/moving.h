@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The copy of a WRITE or READ, by whoever executes it. */
+/* The copy of a WRITE or READ, on the side that executes it. */
 #ifndef SW_LINK_DIRECT_SEND_MOVING_H
 #define SW_LINK_DIRECT_SEND_MOVING_H
 

@@ -69,7 +69,7 @@ struct sw_lifeline_flow {
  * the flow from it (sw_port_claim_flow()); the PONG does the same here for the answers. */
 void sw_lifeline_ping(struct sw_lifeline *line, const struct sw_lifeline_flow *flow);
 
-/* ---- called by who receives, with rx_lock held ---- */
+/* ---- called by receivers, with rx_lock held ---- */
 
 /* Returns true if the MAD is one of the liveness protocol. The engine handles it later. */
 bool sw_lifeline_take_mad(const struct sw_arrival *arrival, const uint8_t mad[SW_MAD_BYTES]);

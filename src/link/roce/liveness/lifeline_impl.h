@@ -28,7 +28,7 @@ struct sw_lifeline {
     bool is_buried;
     uint16_t port;                /* where the other one listens */
     uint64_t nonce;               /* of the question by MAD */
-    uint64_t caller, called;      /* the secrets of who calls and of who is called */
+    uint64_t caller, called;      /* the secrets of caller and called */
     struct sw_liveness_word ping; /* the peer's last one */
     uint64_t bury_ns;             /* when a dead one's queue pairs end; 0: it lives */
     uint64_t idle_ns;             /* since when it has no user; 0: it has one */

@@ -7,14 +7,14 @@
 
 #define ASK_NS (100 * SW_NS_PER_MS) /* until it is asked again: doubled each time */
 #define ASKS_MAX 8u
-#define HOPES_MAX 5u               /* of who may be no Sidewire process */
-#define MEET_NS (30 * SW_NS_PER_S) /* for a first connection, of who may be stopped meanwhile */
+#define HOPES_MAX 5u               /* of a peer that may be no Sidewire process */
+#define MEET_NS (30 * SW_NS_PER_S) /* for a first connection: a peer may be stopped meanwhile */
 #define CALL_NS (5 * SW_NS_PER_S)  /* for a connection and the proof */
 #define CHECK_NS (3 * SW_NS_PER_S) /* allows for one lost SYN */
 /* A process that dies closes its sockets one after the other, and may listen a little longer. */
 #define AGAIN_NS (20 * SW_NS_PER_MS)
 #define CHECKS_MAX 20u
-#define LATE_NS (50 * SW_NS_PER_MS)   /* and some round trips: who answers so late hardly runs */
+#define LATE_NS (50 * SW_NS_PER_MS)   /* and some round trips: a process this late hardly runs */
 #define TAKEN_NS (300 * SW_NS_PER_MS) /* a connection that stands so long was to a live one */
 #define REST_NS SW_NS_PER_S           /* after a failure: doubled each time */
 #define RESTS_MAX 6u

@@ -33,7 +33,7 @@ void sw_roce_begin_sending(struct sw_roce_qp *r);
 void sw_roce_miss_answer(struct sw_roce_qp *r, uint64_t now_ns);
 void sw_roce_stop_calling(struct sw_roce_qp *r);
 
-/* ---- for who takes it over ---- */
+/* ---- for the carrier that takes it over ---- */
 
 /* NULL: the QP is none of this link's, or not one that can be taken over. */
 struct sw_fallback *sw_roce_fallback(const struct sw_qp *qp);
