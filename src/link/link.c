@@ -207,6 +207,16 @@ bool sw_link_is_far(bool is_local)
     return mode == LINK_ROCE || (is_mixed() && (!is_local || sw_direct.off));
 }
 
+bool sw_link_has_direct(void)
+{
+    return !sw_direct.off;
+}
+
+bool sw_link_brings(uint32_t slot)
+{
+    return !sw_direct.off && (slot == sw_nic.slot || sw_inbox_has_client(slot));
+}
+
 int sw_link_way_to(const union ibv_gid *gid)
 {
     const bool is_local = sw_netdev_is_local_gid(gid);

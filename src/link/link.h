@@ -4,6 +4,7 @@
 #define SW_LINK_LINK_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 /* Makes the links known to the device; before the first device is opened. Idempotent. */
 void sw_link_init(void);
@@ -16,6 +17,11 @@ void sw_link_survey(struct sw_netdev *dev, struct sw_counts *out);
 
 /* Whether a datagram goes out by RoCE. `is_local`: to an address of this host. */
 bool sw_link_is_far(bool is_local);
+
+/* Whether the direct link is in use on this host: SIDEWIRE_DIRECT may have switched it off. */
+bool sw_link_has_direct(void);
+/* Whether the process of that slot, on this host, brings its datagrams by the direct link. */
+bool sw_link_brings(uint32_t slot);
 
 /* There is a process on this host that refuses this one, or is refused: from here on its datagrams
  * are heard wherever they come from, the loopback too. Engine's thread. */

@@ -70,6 +70,22 @@ def roce_rooms(caller, target):
     )
 
 
+def links(caller, target):
+    """A file of a link that includes another's, with what the exceptions are about."""
+    sides = {
+        'direct/datagram/send.c': 'roce/a.h',
+        'roce/port/share.c': 'direct/a.h',
+        'paired/callers.c': 'direct/a.h',
+    }
+    files = {f'src/link/{name}': f'#include "link/{sides[name]}"\n' for name in sides}
+    files |= {f'src/link/{name}': '' for name in (*sides.values(), target)}
+    return check('layers', {**files, f'src/link/{caller}': f'#include "link/{target}"\n'})
+
+
+def movers(caller, target):
+    return check('layers', {f'movers/{caller}': f'#include "{target}"\n', f'movers/{target}': ''})
+
+
 def calls(caller, definer, library='device/libdevice.a'):
     return check_calls(
         {
@@ -192,6 +208,70 @@ def cases():
         ),
         ('rooms__inner_calls_beside', calls('roce_qp_a.c.o', 'roce_b.c.o', 'link/liblink.a'), None),
         ('rooms__calls_outside', calls('roce_port_a.c.o', 'gather.c.o', 'link/liblink.a'), None),
+        ('links__own', links('roce/port/a.c', 'roce/port/b.h'), None),
+        ('links__itself', links('roce/port/a.c', 'engine.h'), None),
+        ('links__chosen', links('link.c', 'roce/roce.h'), None),
+        ('links__beside', links('paired/a.c', 'iwarp/b.h'), None),
+        (
+            'links__sideways',
+            links('roce/group.c', 'direct/direct.h'),
+            "src/link/roce/group.c:1: link/roce/ includes link/direct/direct.h, which is",
+        ),
+        ('links__back', links('iwarp/a.c', 'paired/b.h'), "another link's"),
+        (
+            'links__exception_shrinks',
+            check('layers', {'src/link/paired/callers.c': ''}),
+            'does not include link/direct/ any more',
+        ),
+        ('movers__common', movers('nvme/host/a.c', 'common/b.h'), None),
+        ('movers__downwards', movers('pmem/client/a.c', 'pmem/wire/b.h'), None),
+        (
+            'movers__upwards',
+            movers('nvme/wire/a.c', 'nvme/host/b.h'),
+            'nvme/wire/ may not include nvme/host/',
+        ),
+        (
+            'movers__side_by_side',
+            movers('nvme/target/a.c', 'nvme/host/b.h'),
+            'nvme/target/ may not include nvme/host/',
+        ),
+        (
+            'movers__another',
+            movers('pmem/server/a.c', 'nvme/wire/b.h'),
+            "movers/pmem/server/a.c:1: pmem/ includes nvme/wire/b.h, which is another mover's",
+        ),
+        ('movers__floor', movers('common/a.c', 'pmem/wire/b.h'), "another mover's"),
+        (
+            'movers__programs',
+            check('layers', {'movers/pmem/command/a.c': '#include "sidewire/pmem.h"\n'}),
+            None,
+        ),
+        (
+            'movers__src',
+            check(
+                'layers',
+                {'movers/pmem/server/a.c': '#include "base/log.h"\n', 'src/base/log.h': ''},
+            ),
+            'movers see nothing of src/',
+        ),
+        ('movers__no_room', movers('pmem/other/a.c', 'common/b.h'), 'is in no room of movers/'),
+        ('movers__no_mover', movers('other/a.c', 'common/b.h'), '(common, nvme, pmem, transfer)'),
+        (
+            'bindings__own',
+            check(
+                'layers',
+                {
+                    'bindings/a/b.c': '#include "c.h"\n#include "sidewire/pipe.h"\n',
+                    'bindings/a/c.h': '',
+                },
+            ),
+            None,
+        ),
+        (
+            'bindings__of_movers',
+            check('layers', {'bindings/a/b.c': '#include "common/size.h"\n'}),
+            'bindings see only',
+        ),
         ('layers__pure', check('layers', {'src/wire/a.c': '#include <string.h>\n'}), None),
         (
             'layers__not_pure',

@@ -10,9 +10,8 @@
 #include "device/queue/counters.h"
 #include "device/serve/datagram.h"
 #include "device/serve/mcast.h"
-#include "link/direct/process/inbox.h"
-#include "link/direct/process/state.h"
 #include "link/gather.h"
+#include "link/link.h"
 #include "link/roce/deliver.h"
 #include "link/roce/group.h"
 #include "link/roce/impair.h"
@@ -164,8 +163,7 @@ static bool is_second_copy(const struct sw_arrival *arrival, const struct sw_pac
     const uint32_t slot = sw_qpn_slot(packet->deth.src_qpn);
     union ibv_gid source;
     memcpy(source.raw, &arrival->source, 16);
-    return !sw_direct.off && sw_netdev_is_local_gid(&source) &&
-           (slot == sw_nic.slot || sw_inbox_has_client(slot));
+    return sw_netdev_is_local_gid(&source) && sw_link_brings(slot);
 }
 
 /* On the device that it came to: a group is joined on each by itself. */

@@ -20,7 +20,7 @@
 
 #include "base/log.h"
 #include "device/queue/ah.h"
-#include "link/direct/process/state.h"
+#include "link/link.h"
 #include "link/roce/port/path.h"
 #include "link/roce/port/port.h"
 #include "link/roce/port/socket.h"
@@ -121,7 +121,8 @@ static void close_second(int fd)
 /* Joins once the port is open, if anybody can be heard on that interface. */
 static bool is_wanted(const struct heard *heard)
 {
-    return atomic_load(&sw_roce.open) && (!heard->is_loopback || hears_loopback || sw_direct.off);
+    return atomic_load(&sw_roce.open) &&
+           (!heard->is_loopback || hears_loopback || !sw_link_has_direct());
 }
 
 static void change_group(struct heard *heard, bool joins)
@@ -213,7 +214,7 @@ void sw_roce_group_open(void)
     for (int i = 0; i < 2; i++)
         sw_socket_set(sw_roce.port.common_rx_fds[i], i ? IPPROTO_IP : IPPROTO_IPV6,
                       i ? IP_MULTICAST_ALL : IPV6_MULTICAST_ALL, 0);
-    set_loop(sw_direct.off || loops);
+    set_loop(!sw_link_has_direct() || loops);
     join_wanted();
     sw_lock_release(&lock);
 }
