@@ -336,8 +336,8 @@ static enum look drive_all(uint64_t now_ns)
     return more ? sooner_look(look, LOOK_SOON) : look;
 }
 
-/* True if nothing wants the engine: then it may sleep for long or until rung. Called after `idle`
- * was set. */
+/* True if nothing wants the engine: then it may sleep for long or until rung. Called after
+ * `sw_engine.idle` was set. */
 static bool nothing_to_do(void)
 {
     for (unsigned int i = 0; i < part_count; i++)

@@ -48,7 +48,8 @@ struct sw_retry {
 /* The floor is the caller's to set. */
 void sw_retry_init(struct sw_retry *t, uint8_t timeout, uint8_t retry_cnt, uint8_t rnr_retry);
 
-/* `timeout` x (`retry_cnt` + 1) counts as so much, unless it is more or for ever. */
+/* The product of sw_retry_init(), timeout x (retry_cnt + 1), counts as `product_ns`, unless it is
+ * more or for ever. */
 void sw_retry_at_least(struct sw_retry *t, uint64_t product_ns);
 
 /* A packet was sent: the timer runs from now on, if it did not. */

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What `unused`, `references` and `lists` have to find."""
+"""What `unused`, `references`, `parameters` and `lists` have to find."""
 import os
 import runpy
 
@@ -31,7 +31,13 @@ def used(files):
     )
 
 
+def named(comment, parameters):
+    """A header of one function with its comment."""
+    return check('parameters', {'src/a.h': f'{comment}\nint a({parameters});\n'})
+
+
 def cases():
+    of_struct = {'src/b.h': '/* Sets `b`. */\nvoid a(struct s *c);\n'}
     found = [
         (
             'references__there',
@@ -59,6 +65,44 @@ def cases():
             check('references', {'docs/a.md': '`b__runs`\n'}),
             'no test b__runs',
         ),
+        ('parameters__has', named('/* At most `room` bytes. */', 'int room'), None),
+        (
+            'parameters__has_not',
+            named('/* At most `room` bytes. */', 'int size'),
+            'a has no `room`',
+        ),
+        ('parameters__pointer', named('/* `*room` is set. */', 'int *size'), 'a has no `room`'),
+        ('parameters__several', named('/* To `b`. */', 'void);\nint c(int b'), None),
+        (
+            'parameters__not_the_next',
+            named('/* To `b`. */', 'void);\n\nint c(int b'),
+            'a has no `b`',
+        ),
+        (
+            'parameters__member',
+            check('parameters', {'src/a.c': 'struct s {\n    int b;\n};\n', **of_struct}),
+            None,
+        ),
+        (
+            'parameters__no_member',
+            check('parameters', {'src/a.c': 'struct s {\n    int c;\n};\n', **of_struct}),
+            'has no `b`',
+        ),
+        (
+            'parameters__body',
+            check('parameters', {'src/a.c': '/* `b` */\nint a(void)\n{\n    int b;\n}\n'}),
+            None,
+        ),
+        (
+            'parameters__another_body',
+            check(
+                'parameters',
+                {'src/a.c': '/* `b` */\nint a(void)\n{\n}\n\nint c(void)\n{\n    int b;\n}\n'},
+            ),
+            'has no `b`',
+        ),
+        ('parameters__part_of_a_name', named('/* Each `a` */', 'void'), None),
+        ('parameters__no_function', check('parameters', {'src/a.h': '/* `b` */\nint a;\n'}), None),
         (
             'unused__used',
             used({'src/base/a.c': 'void sw_a(void)\n{\n}\n', 'src/base/a.h': 'void sw_a(void);\n'}),

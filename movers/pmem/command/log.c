@@ -317,7 +317,7 @@ static int fail_reading(const struct log_args *args, enum sw_pmem_log_status sta
     return PM_STATUS_FAILED;
 }
 
-/* What `follow` goes on from. */
+/* `log follow` goes on after these. */
 static bool is_passing(enum sw_pmem_log_status status, bool waits, uint64_t give_up_ns)
 {
     return status == SW_PMEM_LOG_OK || status == SW_PMEM_LOG_TRIMMED ||

@@ -29,7 +29,8 @@ static struct sockaddr_storage sockaddr_of(const struct xfw_address *from)
 
 /* ---- its beginning and its end ---- */
 
-/* The `nth` rail of ours, where that is of the peer's family. False: the route decides. */
+/* The address of the lane's own rail, where that is of the peer's family. False: the route
+ * decides. */
 static bool lane_find_source(const struct xfe_lane *lane, uint16_t family,
                              struct sockaddr_storage *from)
 {

@@ -14,7 +14,7 @@ static bool can_post_send(enum ibv_qp_state state)
            state == IBV_QPS_ERR;
 }
 
-/* Starts what was appended since `from`, as the state demands. */
+/* Starts what was appended, as the state demands. */
 static void qp_post_start_sends(struct sw_qp *qp)
 {
     sw_lock_assert_held(&qp->lock);

@@ -67,7 +67,7 @@ static inline uint64_t sw_rq_pass(struct sw_rq *rq)
  * many elements). *len_bytes: room of the scatter list, 0 if one of its keys is not usable now. */
 int sw_rq_append(struct sw_rq *rq, const struct ibv_recv_wr *wr, uint32_t *len_bytes);
 
-/* Copies `len` bytes to byte `offset` of a posted receive. IBV_WC_SUCCESS, LOC_LEN_ERR or
+/* Copies `len_bytes` to byte `offset` of a posted receive. IBV_WC_SUCCESS, LOC_LEN_ERR or
  * LOC_PROT_ERR. */
 enum ibv_wc_status sw_recv_scatter(uint32_t pd, const struct ibv_sge *sges, uint32_t count,
                                    uint64_t offset, const void *from, uint32_t len_bytes);

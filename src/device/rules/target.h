@@ -46,8 +46,7 @@ static inline const struct sw_verdict_rule *sw_verdict_rules_of(enum ibv_qp_type
     return type == IBV_QPT_UC ? sw_verdict_rules_uc : sw_verdict_rules;
 }
 
-/* What a sender needs of a region: `need` is IBV_ACCESS_* bits that must all be set (0: any valid
- * region, local read). */
+/* Whether all of these bytes lie in the region. */
 static inline bool sw_mr_covers(const struct sw_pub_mr *mr, uint64_t addr, uint64_t len_bytes)
 {
     uint64_t offset = addr - mr->iova;
@@ -61,7 +60,8 @@ struct sw_target_qp {
     uint32_t access; /* what it admits (remote accesses), or ~0u for local ones */
 };
 
-/* Checks one access by key against a table. On SW_ACK *out is the entry and *word its key word. */
+/* Checks one access by key against a table. `need`: IBV_ACCESS_* bits that must all be set (0: any
+ * valid region, local read). On SW_ACK *out is the entry and *word its key word. */
 enum sw_verdict sw_target_check(const struct sw_pub *pub, uint32_t key, uint64_t addr,
                                 uint64_t len_bytes, uint32_t need, struct sw_target_qp qp,
                                 const struct sw_pub_mr **out, uint64_t *word);

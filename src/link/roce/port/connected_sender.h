@@ -22,7 +22,7 @@
 struct sw_connected_sender;
 enum { SW_CONNECTED_SENDER_ROOM_BYTES = 65536 };
 
-/* Whether long messages are spliced: this kernel can, and SIDEWIRE_SPLICE is not `never`. */
+/* Whether long messages are spliced: this kernel can, and SIDEWIRE_SPLICE is not "never". */
 bool sw_connected_sender_is_possible(void);
 
 /* The sender of a path, locked until it is released; NULL: there is none, or another thread has
