@@ -56,8 +56,8 @@ format: ## lays out C with clang-format and Python with black
 	@clang-format -i $(SOURCES)
 	@tests/style/black . --write
 
-lint: setup-test ## checks layout, layers and style
-	@$(MAKE) --no-print-directory build
+lint: setup-test ## runs the inspectors: layers, machines, names, what is unused, layout
+	@$(MAKE) --no-print-directory build/build.ninja
 	@$(MESON) test -C build --suite style --print-errorlogs
 
 fuzz: setup-fuzz ## runs the fuzz targets for a minute each, the forger and hostile programs
