@@ -9,7 +9,7 @@
 
 #define HUGE_BYTES ((size_t)2 << 20)
 
-static void *map(size_t len_bytes, int flags, int fd)
+static void *buffer_map(size_t len_bytes, int flags, int fd)
 {
     void *memory = mmap(NULL, len_bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
 
@@ -23,7 +23,7 @@ static void *map_reserved(size_t len_bytes)
 
     if (fd < 0 || ftruncate(fd, (off_t)len_bytes))
         return NULL;
-    return map(len_bytes, MAP_SHARED, fd);
+    return buffer_map(len_bytes, MAP_SHARED, fd);
 }
 
 void *bench_buffer_create(enum bench_buffer_kind kind, size_t len_bytes)
@@ -39,7 +39,7 @@ void *bench_buffer_create(enum bench_buffer_kind kind, size_t len_bytes)
         memory = map_reserved(whole);
         break;
     case BENCH_BUFFER_THP:
-        memory = map(whole + HUGE_BYTES, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+        memory = buffer_map(whole + HUGE_BYTES, MAP_PRIVATE | MAP_ANONYMOUS, -1);
         if (!memory)
             break;
         memory = (char *)(((uintptr_t)memory + HUGE_BYTES - 1) & ~(uintptr_t)(HUGE_BYTES - 1));

@@ -37,13 +37,13 @@ static struct rdma_event_channel *channel;
 static struct ibv_pd *pd; /* of all connections of this side */
 static struct ibv_cq *shared_cq;
 
-static void must(int failed, const char *what)
+static void connect_must(int failed, const char *what)
 {
     if (failed)
         bench_die("%s: %s", what, strerror(errno));
 }
 
-static struct sockaddr_in address_of(uint16_t port)
+static struct sockaddr_in connect_address_of(uint16_t port)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
     if (options.address)
@@ -53,7 +53,7 @@ static struct sockaddr_in address_of(uint16_t port)
 
 /* ---- one connection of RDMA ---- */
 
-static void give_queues(struct rdma_cm_id *id)
+static void connect_give_queues(struct rdma_cm_id *id)
 {
     if (!pd)
         pd = ibv_alloc_pd(id->verbs);
@@ -66,29 +66,29 @@ static void give_queues(struct rdma_cm_id *id)
         .qp_type = IBV_QPT_RC,
         .cap = {.max_send_wr = 8, .max_recv_wr = 8, .max_send_sge = 1, .max_recv_sge = 1},
     };
-    must(!pd || !cq || rdma_create_qp(id, pd, &attr), "no queue pair");
+    connect_must(!pd || !cq || rdma_create_qp(id, pd, &attr), "no queue pair");
 }
 
-static void drop(struct rdma_cm_id *id)
+static void connect_drop(struct rdma_cm_id *id)
 {
     struct ibv_cq *cq = id->qp->send_cq;
     rdma_destroy_qp(id);
     if (options.own_cq)
-        must(ibv_destroy_cq(cq), "ibv_destroy_cq");
-    must(rdma_destroy_id(id), "rdma_destroy_id");
+        connect_must(ibv_destroy_cq(cq), "ibv_destroy_cq");
+    connect_must(rdma_destroy_id(id), "rdma_destroy_id");
 }
 
-static struct rdma_conn_param param(void)
+static struct rdma_conn_param connect_param(void)
 {
     return (struct rdma_conn_param){
         .responder_resources = 1, .initiator_depth = 1, .retry_count = 7, .rnr_retry_count = 7};
 }
 
 /* The next event; its ID is returned, what came is in *type. */
-static struct rdma_cm_id *next_event(enum rdma_cm_event_type *type)
+static struct rdma_cm_id *connect_next_event(enum rdma_cm_event_type *type)
 {
     struct rdma_cm_event *event;
-    must(rdma_get_cm_event(channel, &event), "rdma_get_cm_event");
+    connect_must(rdma_get_cm_event(channel, &event), "rdma_get_cm_event");
     struct rdma_cm_id *id = event->id;
     *type = event->event;
     if (event->status)
@@ -101,35 +101,37 @@ static struct rdma_cm_id *next_event(enum rdma_cm_event_type *type)
 
 static void serve_rdma(int control)
 {
-    struct sockaddr_in any = address_of(0);
+    struct sockaddr_in any = connect_address_of(0);
     struct rdma_cm_id *listener;
-    must(!(channel = rdma_create_event_channel()), "no event channel");
-    must(rdma_create_id(channel, &listener, NULL, RDMA_PS_TCP), "rdma_create_id");
-    must(rdma_bind_addr(listener, (struct sockaddr *)&any) || rdma_listen(listener, BACKLOG),
-         "cannot listen");
+    connect_must(!(channel = rdma_create_event_channel()), "no event channel");
+    connect_must(rdma_create_id(channel, &listener, NULL, RDMA_PS_TCP), "rdma_create_id");
+    connect_must(rdma_bind_addr(listener, (struct sockaddr *)&any) ||
+                     rdma_listen(listener, BACKLOG),
+                 "cannot listen");
     const uint16_t port = ntohs(rdma_get_src_port(listener));
     bench_send(control, &port, sizeof(port));
     unsigned long ended = 0;
     while (ended < options.connections) {
         enum rdma_cm_event_type type;
-        struct rdma_cm_id *id = next_event(&type);
-        struct rdma_conn_param answer = param();
+        struct rdma_cm_id *id = connect_next_event(&type);
+        struct rdma_conn_param answer = connect_param();
         if (type == RDMA_CM_EVENT_CONNECT_REQUEST) {
-            give_queues(id);
-            must(rdma_accept(id, &answer), "rdma_accept");
+            connect_give_queues(id);
+            connect_must(rdma_accept(id, &answer), "rdma_accept");
         } else if (type == RDMA_CM_EVENT_DISCONNECTED) {
-            must(rdma_disconnect(id), "rdma_disconnect");
-            drop(id);
+            connect_must(rdma_disconnect(id), "rdma_disconnect");
+            connect_drop(id);
             ended++;
         }
     }
 }
 
-static void begin_rdma(struct sockaddr_in *to)
+static void connect_begin_rdma(struct sockaddr_in *to)
 {
     struct rdma_cm_id *id;
-    must(rdma_create_id(channel, &id, NULL, RDMA_PS_TCP), "rdma_create_id");
-    must(rdma_resolve_addr(id, NULL, (struct sockaddr *)to, RESOLVE_MS), "rdma_resolve_addr");
+    connect_must(rdma_create_id(channel, &id, NULL, RDMA_PS_TCP), "rdma_create_id");
+    connect_must(rdma_resolve_addr(id, NULL, (struct sockaddr *)to, RESOLVE_MS),
+                 "rdma_resolve_addr");
 }
 
 /* One step of one connection. Returns whether it came to its end; those to be held, when it is
@@ -137,18 +139,18 @@ static void begin_rdma(struct sockaddr_in *to)
 static bool step_rdma(bool hold)
 {
     enum rdma_cm_event_type type;
-    struct rdma_cm_id *id = next_event(&type);
-    struct rdma_conn_param asked = param();
+    struct rdma_cm_id *id = connect_next_event(&type);
+    struct rdma_conn_param asked = connect_param();
     if (type == RDMA_CM_EVENT_ADDR_RESOLVED) {
-        must(rdma_resolve_route(id, RESOLVE_MS), "rdma_resolve_route");
+        connect_must(rdma_resolve_route(id, RESOLVE_MS), "rdma_resolve_route");
     } else if (type == RDMA_CM_EVENT_ROUTE_RESOLVED) {
-        give_queues(id);
-        must(rdma_connect(id, &asked), "rdma_connect");
+        connect_give_queues(id);
+        connect_must(rdma_connect(id, &asked), "rdma_connect");
     } else if (type == RDMA_CM_EVENT_ESTABLISHED) {
-        must(!hold && rdma_disconnect(id), "rdma_disconnect");
+        connect_must(!hold && rdma_disconnect(id), "rdma_disconnect");
         return hold;
     } else if (type == RDMA_CM_EVENT_DISCONNECTED) {
-        drop(id);
+        connect_drop(id);
         return true;
     } else {
         bench_die("the connection failed: %s", rdma_event_str(type));
@@ -161,7 +163,7 @@ static void ask_rdma(struct sockaddr_in *to, unsigned long count, bool hold)
     unsigned long begun = 0, ended = 0;
     while (ended < count) {
         for (; begun < count && begun - ended < options.window; begun++)
-            begin_rdma(to);
+            connect_begin_rdma(to);
         ended += step_rdma(hold);
     }
 }
@@ -170,17 +172,18 @@ static void ask_rdma(struct sockaddr_in *to, unsigned long count, bool hold)
 
 static void serve_tcp(int control)
 {
-    struct sockaddr_in any = address_of(0);
+    struct sockaddr_in any = connect_address_of(0);
     socklen_t len = sizeof(any);
     const int listener = socket(AF_INET, SOCK_STREAM, 0);
-    must(listener < 0 || bind(listener, (struct sockaddr *)&any, len) ||
-             listen(listener, BACKLOG) || getsockname(listener, (struct sockaddr *)&any, &len),
-         "cannot listen");
+    connect_must(listener < 0 || bind(listener, (struct sockaddr *)&any, len) ||
+                     listen(listener, BACKLOG) ||
+                     getsockname(listener, (struct sockaddr *)&any, &len),
+                 "cannot listen");
     const uint16_t port = ntohs(any.sin_port);
     bench_send(control, &port, sizeof(port));
     for (unsigned long ended = 0; ended < options.connections + options.held; ended++) {
         const int fd = accept(listener, NULL, NULL);
-        must(fd < 0, "accept");
+        connect_must(fd < 0, "accept");
         if (ended >= options.held)
             close(fd);
     }
@@ -189,7 +192,7 @@ static void serve_tcp(int control)
 static int begin_tcp(const struct sockaddr_in *to)
 {
     const int fd = socket(AF_INET, SOCK_STREAM, 0);
-    must(fd < 0 || connect(fd, (const struct sockaddr *)to, sizeof(*to)), "cannot connect");
+    connect_must(fd < 0 || connect(fd, (const struct sockaddr *)to, sizeof(*to)), "cannot connect");
     return fd;
 }
 
@@ -204,14 +207,14 @@ static void ask_tcp(const struct sockaddr_in *to, unsigned long count, bool hold
         const int fd = window[ended % options.window];
         if (hold)
             continue;
-        must(recv(fd, &byte, 1, 0) != 0, "recv");
+        connect_must(recv(fd, &byte, 1, 0) != 0, "recv");
         close(fd);
     }
 }
 
 /* ---- */
 
-static void serve(void)
+static void connect_serve(void)
 {
     const int control = bench_listen(options.port);
     if (options.is_tcp)
@@ -229,15 +232,15 @@ static void ask_many(struct sockaddr_in *to, unsigned long count, bool hold)
         ask_rdma(to, count, hold);
 }
 
-static void ask(void)
+static void connect_ask(void)
 {
     const int control = bench_connect(options.address, options.port);
     uint16_t port;
     char end;
     if (!bench_receive(control, &port, sizeof(port)))
         bench_die("the server has gone");
-    struct sockaddr_in to = address_of(port);
-    must(!options.is_tcp && !(channel = rdma_create_event_channel()), "no event channel");
+    struct sockaddr_in to = connect_address_of(port);
+    connect_must(!options.is_tcp && !(channel = rdma_create_event_channel()), "no event channel");
     ask_many(&to, options.held, true);
     const uint64_t start_ns = bench_now_ns();
     ask_many(&to, options.connections, false);
@@ -262,8 +265,8 @@ int main(int argc, char **argv)
         !options.window || options.window > WINDOW_MAX)
         bench_die("usage: connect_rate rdma|rdma-cq|tcp PORT CONNECTIONS IN_FLIGHT HELD [ADDRESS]");
     if (options.address)
-        ask();
+        connect_ask();
     else
-        serve();
+        connect_serve();
     return 0;
 }

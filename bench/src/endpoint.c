@@ -159,7 +159,7 @@ static struct ibv_context *open_device(const char *wanted)
     return context;
 }
 
-static bool is_link_local(const union ibv_gid *gid)
+static bool endpoint_is_link_local(const union ibv_gid *gid)
 {
     return gid->raw[0] == 0xfe && (gid->raw[1] & 0xc0) == 0x80;
 }
@@ -177,7 +177,7 @@ static void choose_gid(struct bench_endpoint *endpoint, union ibv_gid *gid)
         if (ibv_query_gid_ex(endpoint->context, PORT, i, &entry, 0))
             continue;
         if (entry.gid_type == IBV_GID_TYPE_ROCE_V2)
-            worth += is_link_local(&entry.gid) ? 1 : 2;
+            worth += endpoint_is_link_local(&entry.gid) ? 1 : 2;
         if (worth <= best)
             continue;
         best = worth;
@@ -188,7 +188,7 @@ static void choose_gid(struct bench_endpoint *endpoint, union ibv_gid *gid)
         bench_die("the device has no address");
 }
 
-static uint32_t depth_of(const struct bench_shape *shape)
+static uint32_t endpoint_depth_of(const struct bench_shape *shape)
 {
     return shape->depth ? shape->depth : BENCH_DEPTH;
 }
@@ -199,9 +199,9 @@ static uint32_t receives_of(const struct bench_shape *shape)
 }
 
 /* Entries of the completion queue. */
-static uint32_t entries_of(const struct bench_shape *shape)
+static uint32_t endpoint_entries_of(const struct bench_shape *shape)
 {
-    return depth_of(shape) + shape->receives;
+    return endpoint_depth_of(shape) + shape->receives;
 }
 
 static enum ibv_mtu choose_mtu(const struct bench_endpoint *endpoint)
@@ -229,7 +229,7 @@ static void create_lane(struct bench_endpoint *endpoint, struct bench_lane *lane
 {
     struct ibv_qp_init_attr init = {
         .qp_type = IBV_QPT_RC,
-        .cap = {.max_send_wr = depth_of(&endpoint->shape),
+        .cap = {.max_send_wr = endpoint_depth_of(&endpoint->shape),
                 .max_recv_wr = receives_of(&endpoint->shape),
                 .max_send_sge = 1,
                 .max_recv_sge = 1,
@@ -242,7 +242,7 @@ static void create_lane(struct bench_endpoint *endpoint, struct bench_lane *lane
             IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC,
     };
 
-    lane->cq = cq ? cq : create_cq(endpoint, entries_of(&endpoint->shape));
+    lane->cq = cq ? cq : create_cq(endpoint, endpoint_entries_of(&endpoint->shape));
     init.send_cq = init.recv_cq = lane->cq;
     lane->qp = ibv_create_qp(endpoint->pd, &init);
     if (!lane->qp)
@@ -253,8 +253,8 @@ static void create_lane(struct bench_endpoint *endpoint, struct bench_lane *lane
         bench_die("ibv_modify_qp to INIT failed");
 }
 
-static void connect_lane(struct bench_endpoint *endpoint, struct bench_lane *lane,
-                         const struct card *peer, uint32_t peer_qp_num)
+static void endpoint_connect_lane(struct bench_endpoint *endpoint, struct bench_lane *lane,
+                                  const struct card *peer, uint32_t peer_qp_num)
 {
     struct ibv_qp_attr attr = {
         .qp_state = IBV_QPS_RTR,
@@ -311,7 +311,7 @@ void bench_endpoint_join(struct bench_endpoint *endpoint, const char *device,
     mine.key = endpoint->mr->rkey;
     mine.mtu = endpoint->mtu = choose_mtu(endpoint);
     if (shape->one_cq)
-        common = create_cq(endpoint, (uint32_t)shape->lanes * entries_of(shape));
+        common = create_cq(endpoint, (uint32_t)shape->lanes * endpoint_entries_of(shape));
     for (int i = 0; i < shape->lanes; i++) {
         create_lane(endpoint, &endpoint->lanes[i], common);
         mine.qp_nums[i] = endpoint->lanes[i].qp->qp_num;
@@ -322,7 +322,7 @@ void bench_endpoint_join(struct bench_endpoint *endpoint, const char *device,
     endpoint->remote_addr = theirs.addr;
     endpoint->remote_key = theirs.key;
     for (int i = 0; i < shape->lanes; i++)
-        connect_lane(endpoint, &endpoint->lanes[i], &theirs, theirs.qp_nums[i]);
+        endpoint_connect_lane(endpoint, &endpoint->lanes[i], &theirs, theirs.qp_nums[i]);
     bench_send(socket, &ready, sizeof(ready));
     if (!bench_receive(socket, &ready, sizeof(ready)))
         bench_die("the other side is gone");

@@ -38,7 +38,7 @@ struct side {
 static struct side side;
 static unsigned int connections;
 
-static void must(int failed, const char *what)
+static void idle_must(int failed, const char *what)
 {
     if (failed)
         bench_die("%s: %s", what, strerror(errno));
@@ -49,11 +49,11 @@ static struct ibv_sge whole_message(void)
     return (struct ibv_sge){(uintptr_t)side.memory, BYTES, side.mr->lkey};
 }
 
-static void post_receive(struct ibv_qp *qp)
+static void idle_post_receive(struct ibv_qp *qp)
 {
     struct ibv_sge sge = whole_message();
     struct ibv_recv_wr *bad, wr = {.wr_id = qp->qp_num, .sg_list = &sge, .num_sge = 1};
-    must(ibv_post_recv(qp, &wr, &bad), "ibv_post_recv");
+    idle_must(ibv_post_recv(qp, &wr, &bad), "ibv_post_recv");
 }
 
 static void post_message(struct ibv_qp *qp)
@@ -61,17 +61,17 @@ static void post_message(struct ibv_qp *qp)
     struct ibv_sge sge = whole_message();
     struct ibv_send_wr *bad, wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND};
     wr.send_flags = IBV_SEND_SIGNALED;
-    must(ibv_post_send(qp, &wr, &bad), "ibv_post_send");
+    idle_must(ibv_post_send(qp, &wr, &bad), "ibv_post_send");
 }
 
-static void give_queues(struct rdma_cm_id *id)
+static void idle_give_queues(struct rdma_cm_id *id)
 {
     if (!side.pd) {
         side.pd = ibv_alloc_pd(id->verbs);
         side.completions = ibv_create_comp_channel(id->verbs);
         side.cq = ibv_create_cq(id->verbs, (int)connections * 2, NULL, side.completions, 0);
         side.mr = ibv_reg_mr(side.pd, side.memory, sizeof(side.memory), IBV_ACCESS_LOCAL_WRITE);
-        must(!side.cq || !side.mr, "no queues");
+        idle_must(!side.cq || !side.mr, "no queues");
     }
     struct ibv_qp_init_attr attr = {
         .send_cq = side.cq,
@@ -79,14 +79,14 @@ static void give_queues(struct rdma_cm_id *id)
         .qp_type = IBV_QPT_RC,
         .cap = {.max_send_wr = 8, .max_recv_wr = 8, .max_send_sge = 1, .max_recv_sge = 1},
     };
-    must(rdma_create_qp(id, side.pd, &attr), "no queue pair");
-    post_receive(id->qp);
+    idle_must(rdma_create_qp(id, side.pd, &attr), "no queue pair");
+    idle_post_receive(id->qp);
 }
 
-static struct rdma_cm_id *next_event(enum rdma_cm_event_type *type)
+static struct rdma_cm_id *idle_next_event(enum rdma_cm_event_type *type)
 {
     struct rdma_cm_event *event;
-    must(rdma_get_cm_event(side.channel, &event), "rdma_get_cm_event");
+    idle_must(rdma_get_cm_event(side.channel, &event), "rdma_get_cm_event");
     struct rdma_cm_id *id = event->id;
     *type = event->event;
     if (event->status)
@@ -102,15 +102,15 @@ static void await_connection(void)
         .responder_resources = 1, .initiator_depth = 1, .retry_count = 7, .rnr_retry_count = 7};
     for (;;) {
         enum rdma_cm_event_type type;
-        struct rdma_cm_id *id = next_event(&type);
+        struct rdma_cm_id *id = idle_next_event(&type);
         if (type == RDMA_CM_EVENT_ADDR_RESOLVED) {
-            must(rdma_resolve_route(id, RESOLVE_MS), "rdma_resolve_route");
+            idle_must(rdma_resolve_route(id, RESOLVE_MS), "rdma_resolve_route");
         } else if (type == RDMA_CM_EVENT_ROUTE_RESOLVED) {
-            give_queues(id);
-            must(rdma_connect(id, &param), "rdma_connect");
+            idle_give_queues(id);
+            idle_must(rdma_connect(id, &param), "rdma_connect");
         } else if (type == RDMA_CM_EVENT_CONNECT_REQUEST) {
-            give_queues(id);
-            must(rdma_accept(id, &param), "rdma_accept");
+            idle_give_queues(id);
+            idle_must(rdma_accept(id, &param), "rdma_accept");
         } else if (type == RDMA_CM_EVENT_ESTABLISHED) {
             side.ids[side.ready++] = id;
             return;
@@ -134,13 +134,13 @@ static uint32_t await_message(void)
             if (wc.opcode == IBV_WC_RECV)
                 return wc.qp_num;
         }
-        must(ibv_req_notify_cq(side.cq, 0), "ibv_req_notify_cq");
+        idle_must(ibv_req_notify_cq(side.cq, 0), "ibv_req_notify_cq");
         if (ibv_poll_cq(side.cq, 1, &wc) == 1) {
             if (wc.opcode == IBV_WC_RECV)
                 return wc.qp_num;
             continue;
         }
-        must(ibv_get_cq_event(side.completions, &cq, &context), "ibv_get_cq_event");
+        idle_must(ibv_get_cq_event(side.completions, &cq, &context), "ibv_get_cq_event");
         if (++unacknowledged == 1000) {
             ibv_ack_cq_events(cq, unacknowledged);
             unacknowledged = 0;
@@ -170,14 +170,14 @@ static double memory_kib(void)
     return kib;
 }
 
-static void serve(int control, unsigned long round_trips)
+static void idle_serve(int control, unsigned long round_trips)
 {
     struct sockaddr_in any = {.sin_family = AF_INET};
     struct rdma_cm_id *listener;
     char end;
-    must(rdma_create_id(side.channel, &listener, NULL, RDMA_PS_TCP), "rdma_create_id");
-    must(rdma_bind_addr(listener, (struct sockaddr *)&any) || rdma_listen(listener, BACKLOG),
-         "cannot listen");
+    idle_must(rdma_create_id(side.channel, &listener, NULL, RDMA_PS_TCP), "rdma_create_id");
+    idle_must(rdma_bind_addr(listener, (struct sockaddr *)&any) || rdma_listen(listener, BACKLOG),
+              "cannot listen");
     const uint16_t port = ntohs(rdma_get_src_port(listener));
     bench_send(control, &port, sizeof(port));
     while (side.ready < connections)
@@ -185,13 +185,13 @@ static void serve(int control, unsigned long round_trips)
     bench_send(control, "", 1);
     for (unsigned long i = 0; i < round_trips; i++) {
         struct ibv_qp *qp = find_qp(await_message());
-        post_receive(qp);
+        idle_post_receive(qp);
         post_message(qp);
     }
     bench_receive(control, &end, 1);
 }
 
-static int compare_times(const void *a, const void *b)
+static int idle_compare_times(const void *a, const void *b)
 {
     const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
     return x < y ? -1 : x > y;
@@ -201,7 +201,7 @@ static int compare_times(const void *a, const void *b)
 static uint64_t measure_trips(unsigned long count)
 {
     uint64_t *times = calloc(count, sizeof(*times));
-    must(!times, "calloc");
+    idle_must(!times, "calloc");
     for (unsigned long i = 0; i < count; i++) {
         struct ibv_qp *qp = side.ids[i * 7 % connections]->qp;
         usleep(PAUSE_US);
@@ -209,9 +209,9 @@ static uint64_t measure_trips(unsigned long count)
         post_message(qp);
         await_message();
         times[i] = bench_now_ns() - start_ns;
-        post_receive(qp);
+        idle_post_receive(qp);
     }
-    qsort(times, count, sizeof(*times), compare_times);
+    qsort(times, count, sizeof(*times), idle_compare_times);
     const uint64_t median_ns = times[count / 2];
     free(times);
     return median_ns;
@@ -220,18 +220,19 @@ static uint64_t measure_trips(unsigned long count)
 static void connect_all(const char *address, uint16_t port, double *first_kib)
 {
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(port)};
-    must(!inet_aton(address, &to.sin_addr), "address");
+    idle_must(!inet_aton(address, &to.sin_addr), "address");
     while (side.ready < connections) {
         struct rdma_cm_id *id;
-        must(rdma_create_id(side.channel, &id, NULL, RDMA_PS_TCP), "rdma_create_id");
-        must(rdma_resolve_addr(id, NULL, (struct sockaddr *)&to, RESOLVE_MS), "rdma_resolve_addr");
+        idle_must(rdma_create_id(side.channel, &id, NULL, RDMA_PS_TCP), "rdma_create_id");
+        idle_must(rdma_resolve_addr(id, NULL, (struct sockaddr *)&to, RESOLVE_MS),
+                  "rdma_resolve_addr");
         await_connection();
         if (side.ready == 1)
             *first_kib = memory_kib();
     }
 }
 
-static void ask(int control, const char *address, unsigned long round_trips)
+static void idle_ask(int control, const char *address, unsigned long round_trips)
 {
     double first_kib = 0;
     uint16_t port;
@@ -269,10 +270,10 @@ int main(int argc, char **argv)
     if (!connections || connections > CONNECTIONS_MAX || round_trips <= 100)
         bench_die("%s; more than 100 round trips", usage);
     allow_descriptors();
-    must(!(side.channel = rdma_create_event_channel()), "no event channel");
+    idle_must(!(side.channel = rdma_create_event_channel()), "no event channel");
     if (argc == 5)
-        ask(bench_connect(argv[4], port), argv[4], round_trips);
+        idle_ask(bench_connect(argv[4], port), argv[4], round_trips);
     else
-        serve(bench_listen(port), round_trips);
+        idle_serve(bench_listen(port), round_trips);
     return 0;
 }

@@ -48,7 +48,7 @@ struct incast {
 
 static struct incast incast;
 
-static void die(const char *why)
+static void incast_die(const char *why)
 {
     fprintf(stderr, "incast: %s\n", why);
     exit(1);
@@ -72,7 +72,7 @@ static bool write_to_receiver(struct incast *in, struct sw_sim_qp *qp, uint64_t 
 
 /* ---- the streams ---- */
 
-static void fill(struct incast *in, struct sender *sender)
+static void incast_fill(struct incast *in, struct sender *sender)
 {
     while (write_to_receiver(in, sender->qp, sender->next_id, STREAM_BYTES)) {
         sender->next_id++;
@@ -86,16 +86,16 @@ static void stream_done(struct sw_sim_qp *qp, const struct sw_sim_completion *wc
     struct incast *in = &incast;
     struct sender *sender = qp->user;
     if (wc->status != IBV_WC_SUCCESS)
-        die("a stream failed");
+        incast_die("a stream failed");
     if (in->world.now_ns >= in->warm_ns && in->world.now_ns < in->end_ns)
         sender->delivered_bytes += STREAM_BYTES;
-    fill(in, sender);
+    incast_fill(in, sender);
 }
 
 static void stream_begin(void *who, void *what)
 {
     struct sender *sender = what;
-    fill(who, sender);
+    incast_fill(who, sender);
     sw_sim_host_pump(sender->qp->host);
 }
 
@@ -106,24 +106,24 @@ static void probe_done(struct sw_sim_qp *qp, const struct sw_sim_completion *wc)
     struct incast *in = qp->user;
     uint64_t begun_ns = in->probe_begun_ns[wc->id % SW_SIM_SENDS];
     if (wc->status != IBV_WC_SUCCESS)
-        die("a short message failed");
+        incast_die("a short message failed");
     if (begun_ns >= in->warm_ns && in->probes < PROBES_MAX)
         in->probe_ns[in->probes++] = in->world.now_ns - begun_ns;
 }
 
-static void probe(void *who, void *what)
+static void incast_probe(void *who, void *what)
 {
     struct incast *in = who;
     uint64_t now_ns = in->world.now_ns;
     (void)what;
     in->probe_begun_ns[in->probe_next % SW_SIM_SENDS] = now_ns;
     if (!write_to_receiver(in, in->prober, in->probe_next, PROBE_BYTES))
-        die("short messages pile up");
+        incast_die("short messages pile up");
     in->probe_next++;
     sw_sim_host_pump(in->prober->host);
     uint64_t wait_ns = PROBE_PERIOD_NS + sw_sim_below(&in->world, (uint32_t)PROBE_PERIOD_NS);
     if (now_ns + wait_ns < in->end_ns)
-        sw_sim_at(&in->world, now_ns + wait_ns, probe, in, NULL);
+        sw_sim_at(&in->world, now_ns + wait_ns, incast_probe, in, NULL);
 }
 
 /* ---- the world ---- */
@@ -166,7 +166,7 @@ static struct sw_sim_qp *connect_to_receiver(struct incast *in, uint32_t from,
     return qps[0];
 }
 
-static void build(struct incast *in, uint64_t seed)
+static void incast_build(struct incast *in, uint64_t seed)
 {
     struct sw_sim_net_config config = {.hosts = FIRST_SENDER + in->senders,
                                        .bits_per_s = 100000000000ull,
@@ -183,7 +183,7 @@ static void build(struct incast *in, uint64_t seed)
     in->key = sw_sim_host_register(&in->host[RECEIVER], in->host[RECEIVER].base, WINDOW_BYTES,
                                    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
     in->prober = connect_to_receiver(in, PROBER, probe_done, in);
-    sw_sim_at(&in->world, 0, probe, in, NULL);
+    sw_sim_at(&in->world, 0, incast_probe, in, NULL);
     for (uint32_t i = 0; i < in->senders; i++) {
         struct sender *sender = &in->sender[i];
         sender->qp = connect_to_receiver(in, FIRST_SENDER + i, stream_done, sender);
@@ -200,7 +200,7 @@ static int by_time(const void *a, const void *b)
 }
 
 /* Jain's index of the senders' shares: 1 when they are equal, 1/n when one has all. */
-static double fairness(const struct incast *in)
+static double incast_fairness(const struct incast *in)
 {
     double sum = 0, squares = 0;
     for (uint32_t i = 0; i < in->senders; i++) {
@@ -211,12 +211,12 @@ static double fairness(const struct incast *in)
     return squares > 0 ? sum * sum / (in->senders * squares) : 1;
 }
 
-static void report(struct incast *in)
+static void incast_report(struct incast *in)
 {
     uint64_t bytes = 0, resent = 0;
     double seconds = (double)(in->end_ns - in->warm_ns) / 1e9;
     if (!in->probes)
-        die("no short message came through");
+        incast_die("no short message came through");
     qsort(in->probe_ns, in->probes, sizeof(in->probe_ns[0]), by_time);
     for (uint32_t i = 0; i < in->senders; i++) {
         bytes += in->sender[i].delivered_bytes;
@@ -225,7 +225,7 @@ static void report(struct incast *in)
     printf("{\"senders\": %u, \"jain\": %.5f, \"gbits_per_s\": %.3f, \"short_messages\": %u, "
            "\"p50_ns\": %" PRIu64 ", \"p99_ns\": %" PRIu64 ", \"marked\": %" PRIu64
            ", \"dropped\": %" PRIu64 ", \"resent\": %" PRIu64 "}\n",
-           in->senders, fairness(in), (double)bytes * 8 / seconds / 1e9, in->probes,
+           in->senders, incast_fairness(in), (double)bytes * 8 / seconds / 1e9, in->probes,
            in->probe_ns[in->probes / 2], in->probe_ns[(uint64_t)in->probes * 99 / 100],
            in->net.marked, in->net.dropped, resent);
 }
@@ -242,16 +242,16 @@ int main(int argc, char **argv)
         BENCH_FLAG_OPTION("no-ecn", 'e', no_ecn),
     };
     if (!bench_parse_options(argc, argv, table, sizeof(table) / sizeof(table[0])))
-        die("usage: incast [--senders N] [--seed N] [--warm-us N] [--us N] [--no-ecn]");
+        incast_die("usage: incast [--senders N] [--seed N] [--warm-us N] [--us N] [--no-ecn]");
     in->marks = !no_ecn;
     if (in->senders > SENDERS_MAX || !us || warm_us > 10000000 || us > 10000000)
-        die("up to 28 senders, up to ten virtual seconds");
+        incast_die("up to 28 senders, up to ten virtual seconds");
     in->warm_ns = warm_us * US;
     in->end_ns = in->warm_ns + us * US;
-    build(in, seed);
+    incast_build(in, seed);
     while (sw_sim_step(&in->world, in->end_ns))
         ;
-    report(in);
+    incast_report(in);
     sw_sim_net_fini(&in->net);
     for (uint32_t i = 0; i < in->net.config.hosts; i++)
         sw_sim_host_fini(&in->host[i]);

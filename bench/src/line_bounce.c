@@ -27,7 +27,7 @@ static int compare_double(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static void await(_Atomic uint32_t *line, uint32_t value)
+static void bounce_await(_Atomic uint32_t *line, uint32_t value)
 {
     while (atomic_load_explicit(line, memory_order_acquire) != value)
         ;
@@ -54,10 +54,10 @@ int main(int argc, char **argv)
         for (int i = 0; i < ROUNDS_PER_GROUP; i++) {
             round++;
             if (!peer)
-                await(&lines->ping, round);
+                bounce_await(&lines->ping, round);
             atomic_store_explicit(peer ? &lines->ping : &lines->pong, round, memory_order_release);
             if (peer)
-                await(&lines->pong, round);
+                bounce_await(&lines->pong, round);
         }
         group_ns[group] = (double)(bench_now_ns() - started) / (2 * ROUNDS_PER_GROUP);
     }

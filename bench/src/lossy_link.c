@@ -27,7 +27,7 @@
 static uint64_t random_state;
 
 /* splitmix64 */
-static uint64_t next_random(void)
+static uint64_t lossy_next_random(void)
 {
     uint64_t z = (random_state += 0x9e3779b97f4a7c15u);
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -64,7 +64,7 @@ static void pass_frames(int from, int to, unsigned long lost_per_mille)
         const ssize_t len = read(from, frame, sizeof(frame));
         if (len <= 0)
             return;
-        if (is_ip(frame, len) && next_random() % 1000 < lost_per_mille)
+        if (is_ip(frame, len) && lossy_next_random() % 1000 < lost_per_mille)
             continue;
         while (write(to, frame, (size_t)len) < 0 && errno == EAGAIN)
             ;

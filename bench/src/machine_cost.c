@@ -36,7 +36,7 @@ struct cost {
     uint64_t next_ns, admit_ns, answer_ns, packets;
 };
 
-static void start(void)
+static void cost_start(void)
 {
     const struct sw_requester_config config = {.first_psn = 1,
                                                .mtu_bytes = MTU,
@@ -78,11 +78,11 @@ static uint32_t answer_some(uint64_t now_ns)
     return count;
 }
 
-static struct cost measure(const struct workload *work, uint64_t length_ns)
+static struct cost cost_measure(const struct workload *work, uint64_t length_ns)
 {
     const struct sw_request request = {.kind = (uint8_t)work->kind, .len_bytes = work->len_bytes};
     struct cost cost = {0};
-    start();
+    cost_start();
     uint64_t begun = clock_ns(), now = begun;
     while (now - begun < length_ns) {
         while (sw_requester_post(&requester, &request))
@@ -111,9 +111,9 @@ static double per_packet(const struct cost *cost)
 static struct cost measure_best(const struct workload *work, uint64_t length_ns)
 {
     enum { RUNS = 100 };
-    struct cost best = measure(work, length_ns / RUNS);
+    struct cost best = cost_measure(work, length_ns / RUNS);
     for (int i = 1; i < RUNS; i++) {
-        struct cost other = measure(work, length_ns / RUNS);
+        struct cost other = cost_measure(work, length_ns / RUNS);
         if (per_packet(&other) < per_packet(&best))
             best = other;
     }

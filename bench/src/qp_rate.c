@@ -32,7 +32,7 @@ struct job {
     unsigned long flying[BENCH_LANES_MAX]; /* on their way */
 };
 
-static void post_one(struct job *job, int lane)
+static void qp_rate_post_one(struct job *job, int lane)
 {
     size_t offset = (size_t)lane * SLOT_BYTES;
     struct ibv_sge sge = {.addr = (uintptr_t)job->memory + offset,
@@ -58,7 +58,7 @@ static void post_one(struct job *job, int lane)
 }
 
 /* Returns how many have come. */
-static unsigned long reap(struct job *job)
+static unsigned long qp_rate_reap(struct job *job)
 {
     struct ibv_wc wc[64];
     int got = ibv_poll_cq(job->endpoint.lanes[0].cq, 64, wc);
@@ -73,7 +73,7 @@ static unsigned long reap(struct job *job)
     return (unsigned long)got;
 }
 
-static void run(struct job *job, unsigned long ops)
+static void qp_rate_run(struct job *job, unsigned long ops)
 {
     unsigned long posted = 0, done = 0;
     int turn = 0, qps = job->options->qps;
@@ -82,23 +82,23 @@ static void run(struct job *job, unsigned long ops)
         /* Ends at a queue pair that is full: its turn comes when it has room. */
         while (posted < ops && posted - done < job->options->window &&
                job->flying[turn] < job->per_qp) {
-            post_one(job, turn);
+            qp_rate_post_one(job, turn);
             posted++;
             turn = turn + 1 == qps ? 0 : turn + 1;
         }
-        done += reap(job);
+        done += qp_rate_reap(job);
     }
 }
 
-static void initiate(struct job *job)
+static void qp_rate_initiate(struct job *job)
 {
     const struct options *options = job->options;
     uint64_t started_ns;
     double seconds;
 
-    run(job, options->ops / 10 + (unsigned long)options->qps);
+    qp_rate_run(job, options->ops / 10 + (unsigned long)options->qps);
     started_ns = bench_now_ns();
-    run(job, options->ops);
+    qp_rate_run(job, options->ops);
     seconds = (double)(bench_now_ns() - started_ns) / 1e9;
     printf("{\"qps\": %d, \"size_bytes\": %u, \"window\": %lu, \"ops\": %lu, \"seconds\": %.6f, "
            "\"mops_per_s\": %.4f}\n",
@@ -106,7 +106,7 @@ static void initiate(struct job *job)
            (double)options->ops / seconds / 1e6);
 }
 
-static void parse(int argc, char **argv, struct options *options)
+static void qp_rate_parse(int argc, char **argv, struct options *options)
 {
     const struct bench_option table[] = {
         BENCH_TEXT_OPTION("device", 'd', options->device),
@@ -135,7 +135,7 @@ int main(int argc, char **argv)
     int socket;
     char word;
 
-    parse(argc, argv, &options);
+    qp_rate_parse(argc, argv, &options);
     job.options = &options;
     job.per_qp = (options.window + (unsigned long)options.qps - 1) / (unsigned long)options.qps;
     shape.lanes = options.qps;
@@ -150,7 +150,7 @@ int main(int argc, char **argv)
         options.address ? bench_connect(options.address, options.port) : bench_listen(options.port);
     bench_endpoint_join(&job.endpoint, options.device, &shape, job.memory, len_bytes, socket);
     if (options.address)
-        initiate(&job);
+        qp_rate_initiate(&job);
     else
         (void)bench_receive(socket, &word, 1); /* asleep until the initiator closes */
     close(socket);

@@ -16,7 +16,7 @@
 
 static const struct rpc_way *const ways[] = {&rpc_verbs, &rpc_tcp, &rpc_udp, &rpc_udp_shared};
 
-static __attribute__((noreturn)) void usage(void)
+static __attribute__((noreturn)) void rpc_usage(void)
 {
     bench_die(
         "usage: rpc --way verbs|tcp|udp|udp-shared --port N [--device NAME] [--depth 1..%u] "
@@ -24,7 +24,7 @@ static __attribute__((noreturn)) void usage(void)
         RPC_DEPTH_MAX);
 }
 
-static void parse(int argc, char **argv, struct rpc_options *options)
+static void rpc_parse(int argc, char **argv, struct rpc_options *options)
 {
     const struct bench_option table[] = {
         BENCH_TEXT_OPTION("way", 'y', options->way),
@@ -38,23 +38,23 @@ static void parse(int argc, char **argv, struct rpc_options *options)
         BENCH_NUMBER_OPTION("count", 'n', options->count),
     };
     if (!bench_parse_options(argc, argv, table, sizeof(table) / sizeof(table[0])))
-        usage();
+        rpc_usage();
     options->address = argv[optind];
     if (!options->port || !options->way || !options->depth || options->depth > RPC_DEPTH_MAX ||
         !options->count || !options->data_bytes ||
         (options->span_bytes && options->span_bytes < options->data_bytes))
-        usage();
+        rpc_usage();
 }
 
-static const struct rpc_way *find_way(const char *name)
+static const struct rpc_way *rpc_find_way(const char *name)
 {
     for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++)
         if (!strcmp(ways[i]->name, name))
             return ways[i];
-    usage();
+    rpc_usage();
 }
 
-static void run(const struct rpc_way *way, uint32_t depth, unsigned long count)
+static void rpc_run(const struct rpc_way *way, uint32_t depth, unsigned long count)
 {
     uint32_t slots[RPC_DEPTH_MAX] = {0};
     unsigned long asked = 0, answered = 0;
@@ -74,14 +74,14 @@ static void run(const struct rpc_way *way, uint32_t depth, unsigned long count)
     }
 }
 
-static void measure(const struct rpc_way *way, const struct rpc_options *options)
+static void rpc_measure(const struct rpc_way *way, const struct rpc_options *options)
 {
     uint64_t started_ns;
     double seconds;
 
-    run(way, options->depth, options->count / 10 + options->depth);
+    rpc_run(way, options->depth, options->count / 10 + options->depth);
     started_ns = bench_now_ns();
-    run(way, options->depth, options->count);
+    rpc_run(way, options->depth, options->count);
     seconds = (double)(bench_now_ns() - started_ns) / 1e9;
     printf("{\"way\": \"%s\", \"depth\": %u, \"data_bytes\": %u, \"requests_per_s\": %.1f, "
            "\"bytes_per_s\": %.0f}\n",
@@ -95,13 +95,13 @@ int main(int argc, char **argv)
     const struct rpc_way *way;
     int control;
 
-    parse(argc, argv, &options);
-    way = find_way(options.way);
+    rpc_parse(argc, argv, &options);
+    way = rpc_find_way(options.way);
     control =
         options.address ? bench_connect(options.address, options.port) : bench_listen(options.port);
     way->open(&options, control);
     if (options.address)
-        measure(way, &options);
+        rpc_measure(way, &options);
     else
         way->serve();
     close(control);

@@ -22,7 +22,7 @@ static struct {
     size_t from, to;
 } self;
 
-static void open_way(const struct rpc_options *options, int control)
+static void tcp_open(const struct rpc_options *options, int control)
 {
     const int one = 1;
 
@@ -38,13 +38,13 @@ static void open_way(const struct rpc_options *options, int control)
         bench_die("%s", strerror(errno));
 }
 
-static void close_way(void)
+static void tcp_close(void)
 {
     free(self.room);
     free(self.data);
 }
 
-static void wait_for(short events)
+static void tcp_wait_for(short events)
 {
     struct pollfd ready = {.fd = self.fd, .events = events};
 
@@ -52,7 +52,7 @@ static void wait_for(short events)
         poll(&ready, 1, -1);
 }
 
-static void put(struct iovec *pieces, int count)
+static void tcp_put(struct iovec *pieces, int count)
 {
     while (count) {
         struct msghdr message = {.msg_iov = pieces, .msg_iovlen = (size_t)count};
@@ -61,7 +61,7 @@ static void put(struct iovec *pieces, int count)
         if (sent < 0 && errno != EAGAIN)
             bench_die("the other side is gone");
         if (sent < 0)
-            wait_for(POLLOUT);
+            tcp_wait_for(POLLOUT);
         for (; count && sent >= (ssize_t)pieces->iov_len; pieces++, count--)
             sent -= (ssize_t)pieces->iov_len;
         if (count && sent > 0) {
@@ -84,11 +84,11 @@ static void put_all(const uint32_t *slots, uint32_t count, uint32_t bytes, bool 
         if (with_data)
             pieces[used++] = (struct iovec){self.data, self.options.data_bytes};
     }
-    put(pieces, used);
+    tcp_put(pieces, used);
 }
 
 /* The slots of whole messages of that length that have come. 0: the other side has gone. */
-static uint32_t get(uint32_t slots[RPC_DEPTH_MAX], size_t bytes)
+static uint32_t tcp_get(uint32_t slots[RPC_DEPTH_MAX], size_t bytes)
 {
     uint32_t found = 0;
 
@@ -104,33 +104,33 @@ static uint32_t get(uint32_t slots[RPC_DEPTH_MAX], size_t bytes)
         if (got == 0 || (got < 0 && errno != EAGAIN))
             return 0;
         if (got < 0)
-            wait_for(POLLIN);
+            tcp_wait_for(POLLIN);
         self.to += got > 0 ? (size_t)got : 0;
     }
 }
 
-static void ask(const uint32_t *slots, uint32_t count)
+static void tcp_ask(const uint32_t *slots, uint32_t count)
 {
     put_all(slots, count, RPC_REQUEST_BYTES, self.options.is_write);
 }
 
-static uint32_t await(uint32_t slots[RPC_DEPTH_MAX])
+static uint32_t tcp_await(uint32_t slots[RPC_DEPTH_MAX])
 {
     const uint32_t data_bytes = self.options.is_write ? 0 : self.options.data_bytes;
-    uint32_t found = get(slots, RPC_ANSWER_BYTES + data_bytes);
+    uint32_t found = tcp_get(slots, RPC_ANSWER_BYTES + data_bytes);
 
     if (!found)
         bench_die("the other side is gone");
     return found;
 }
 
-static void serve(void)
+static void tcp_serve(void)
 {
     const uint32_t data_bytes = self.options.is_write ? self.options.data_bytes : 0;
     uint32_t slots[RPC_DEPTH_MAX], count;
 
-    while ((count = get(slots, RPC_REQUEST_BYTES + data_bytes)))
+    while ((count = tcp_get(slots, RPC_REQUEST_BYTES + data_bytes)))
         put_all(slots, count, RPC_ANSWER_BYTES, !self.options.is_write);
 }
 
-const struct rpc_way rpc_tcp = {"tcp", open_way, ask, await, serve, close_way};
+const struct rpc_way rpc_tcp = {"tcp", tcp_open, tcp_ask, tcp_await, tcp_serve, tcp_close};

@@ -47,7 +47,7 @@ static struct {
     uint32_t waiting[RPC_DEPTH_MAX], waiting_count, message_bytes; /* short ones that follow it */
 } self;
 
-static void open_way(const struct rpc_options *options, int control)
+static void udp_open(const struct rpc_options *options, int control)
 {
     struct sockaddr_in own = {.sin_family = AF_INET, .sin_port = htons(options->port)}, to = own;
     socklen_t len = sizeof(to);
@@ -74,19 +74,19 @@ static void open_sharing(const struct rpc_options *options, int control)
 {
     const int one = 1;
 
-    open_way(options, control);
+    udp_open(options, control);
     self.shares = true;
     if (setsockopt(self.fd, IPPROTO_UDP, UDP_GRO, &one, sizeof(one)))
         bench_die("UDP_GRO: %s", strerror(errno));
 }
 
-static void close_way(void)
+static void udp_close(void)
 {
 }
 
 static void flush_shared(void);
 
-static void flush(void)
+static void udp_flush(void)
 {
     if (self.shares)
         flush_shared();
@@ -114,7 +114,7 @@ static uint32_t seal_datagram(uint8_t *at, uint32_t kind, uint32_t slot, uint32_
 }
 
 /* All datagrams have the length of the first; the last may be shorter. */
-static void send_shared(void)
+static void udp_send_shared(void)
 {
     _Alignas(8) uint8_t control[CMSG_SPACE(sizeof(uint16_t))] = {0};
     struct iovec piece = {self.shared, self.shared_bytes};
@@ -142,7 +142,7 @@ static void flush_shared(void)
     uint8_t *at;
 
     if (self.shared_bytes + HEADER_BYTES + payload_bytes + CRC_BYTES > SHARED_BYTES)
-        send_shared();
+        udp_send_shared();
     at = self.shared + self.shared_bytes;
     for (uint32_t i = 0; i < self.waiting_count; i++)
         memcpy(at + HEADER_BYTES + (size_t)i * self.message_bytes, &self.waiting[i],
@@ -152,7 +152,7 @@ static void flush_shared(void)
         self.datagrams++;
     }
     self.waiting_count = 0;
-    send_shared();
+    udp_send_shared();
 }
 
 static void share_message(uint32_t kind, uint32_t slot, uint32_t payload_bytes)
@@ -173,7 +173,7 @@ static void share_message(uint32_t kind, uint32_t slot, uint32_t payload_bytes)
     self.datagrams++;
 }
 
-static void put(uint32_t kind, uint32_t slot, uint32_t payload_bytes)
+static void udp_put(uint32_t kind, uint32_t slot, uint32_t payload_bytes)
 {
     uint8_t *at = self.out[self.queued];
     uint32_t bytes;
@@ -187,7 +187,7 @@ static void put(uint32_t kind, uint32_t slot, uint32_t payload_bytes)
     self.outgoing[self.queued].msg_hdr =
         (struct msghdr){.msg_iov = &self.out_pieces[self.queued], .msg_iovlen = 1};
     if (++self.queued == BATCH)
-        flush();
+        udp_flush();
 }
 
 static void put_data(uint32_t slot)
@@ -195,8 +195,8 @@ static void put_data(uint32_t slot)
     uint32_t left = self.options.data_bytes;
 
     for (; left > PACKET_BYTES; left -= PACKET_BYTES)
-        put(IS_DATA, slot, PACKET_BYTES);
-    put(IS_DATA, slot, left);
+        udp_put(IS_DATA, slot, PACKET_BYTES);
+    udp_put(IS_DATA, slot, left);
 }
 
 /* Returns how many slots it names. */
@@ -256,7 +256,7 @@ static bool receive_each(uint32_t *slots, uint32_t *found)
 }
 
 /* The slots of the messages that have come. 0: the other side has gone. */
-static uint32_t get(uint32_t slots[RPC_DEPTH_MAX])
+static uint32_t udp_get(uint32_t slots[RPC_DEPTH_MAX])
 {
     const uint64_t end_ns = bench_now_ns() + GIVE_UP_NS;
     uint32_t found = 0;
@@ -274,38 +274,39 @@ static uint32_t get(uint32_t slots[RPC_DEPTH_MAX])
     return found;
 }
 
-static void ask(const uint32_t *slots, uint32_t count)
+static void udp_ask(const uint32_t *slots, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
         if (self.options.is_write)
             put_data(slots[i]);
-        put(IS_MESSAGE, slots[i], RPC_REQUEST_BYTES);
+        udp_put(IS_MESSAGE, slots[i], RPC_REQUEST_BYTES);
     }
-    flush();
+    udp_flush();
 }
 
-static uint32_t await(uint32_t slots[RPC_DEPTH_MAX])
+static uint32_t udp_await(uint32_t slots[RPC_DEPTH_MAX])
 {
-    uint32_t found = get(slots);
+    uint32_t found = udp_get(slots);
 
     if (!found)
         bench_die("a datagram was lost, or the other side is gone");
     return found;
 }
 
-static void serve(void)
+static void udp_serve(void)
 {
     uint32_t slots[RPC_DEPTH_MAX], count;
 
-    while ((count = get(slots))) {
+    while ((count = udp_get(slots))) {
         for (uint32_t i = 0; i < count; i++) {
             if (!self.options.is_write)
                 put_data(slots[i]);
-            put(IS_MESSAGE, slots[i], RPC_ANSWER_BYTES);
+            udp_put(IS_MESSAGE, slots[i], RPC_ANSWER_BYTES);
         }
-        flush();
+        udp_flush();
     }
 }
 
-const struct rpc_way rpc_udp = {"udp", open_way, ask, await, serve, close_way};
-const struct rpc_way rpc_udp_shared = {"udp-shared", open_sharing, ask, await, serve, close_way};
+const struct rpc_way rpc_udp = {"udp", udp_open, udp_ask, udp_await, udp_serve, udp_close};
+const struct rpc_way rpc_udp_shared = {"udp-shared", open_sharing, udp_ask,
+                                       udp_await,    udp_serve,    udp_close};

@@ -25,12 +25,12 @@ static struct {
 
 enum { OF_RECEIVE, OF_READ, OF_SEND };
 
-static uint64_t id_of(unsigned int kind, uint32_t slot)
+static uint64_t verbs_id_of(unsigned int kind, uint32_t slot)
 {
     return (uint64_t)kind << 32 | slot;
 }
 
-static void open_way(const struct rpc_options *options, int control)
+static void verbs_open(const struct rpc_options *options, int control)
 {
     const size_t slots = RPC_DEPTH_MAX;
     size_t len_bytes;
@@ -57,14 +57,14 @@ static void open_way(const struct rpc_options *options, int control)
     memset(self.memory, 1, len_bytes);
     bench_endpoint_join(&self.endpoint, options->device, &shape, self.memory, len_bytes, control);
     for (uint32_t i = 0; i < options->depth; i++)
-        bench_lane_receive(&self.endpoint, 0, id_of(OF_RECEIVE, i), i * RPC_REQUEST_BYTES,
+        bench_lane_receive(&self.endpoint, 0, verbs_id_of(OF_RECEIVE, i), i * RPC_REQUEST_BYTES,
                            self.receive_bytes);
     bench_send(control, "", 1);
     if (!bench_receive(control, &(char){0}, 1))
         bench_die("the other side is gone");
 }
 
-static void close_way(void)
+static void verbs_close(void)
 {
     bench_endpoint_close(&self.endpoint);
     free(self.memory);
@@ -77,8 +77,8 @@ struct list {
     uint32_t count;
 };
 
-static struct ibv_send_wr *add(struct list *list, enum ibv_wr_opcode opcode, uint64_t id,
-                               size_t offset, uint32_t len_bytes)
+static struct ibv_send_wr *verbs_add(struct list *list, enum ibv_wr_opcode opcode, uint64_t id,
+                                     size_t offset, uint32_t len_bytes)
 {
     struct ibv_send_wr *wr = &list->wrs[list->count];
     struct ibv_sge *sge = &list->sges[list->count];
@@ -95,7 +95,8 @@ static struct ibv_send_wr *add(struct list *list, enum ibv_wr_opcode opcode, uin
 static void add_send(struct list *list, uint32_t slot)
 {
     const size_t at = self.sends_at + (size_t)slot * RPC_REQUEST_BYTES;
-    struct ibv_send_wr *wr = add(list, IBV_WR_SEND, id_of(OF_SEND, slot), at, self.send_bytes);
+    struct ibv_send_wr *wr =
+        verbs_add(list, IBV_WR_SEND, verbs_id_of(OF_SEND, slot), at, self.send_bytes);
 
     memcpy(self.memory + at, &slot, sizeof(slot));
     wr->send_flags = (self.options.span_bytes ? 0u : IBV_SEND_SIGNALED) |
@@ -112,19 +113,20 @@ static size_t random_block(void)
     return self.span_at + (size_t)(self.draw % blocks * self.options.data_bytes);
 }
 
-static void add_data(struct list *list, uint32_t slot)
+static void verbs_add_data(struct list *list, uint32_t slot)
 {
     const size_t at = self.data_at + (size_t)slot * self.options.data_bytes;
-    struct ibv_send_wr *wr = add(
-        list, self.options.is_write ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE, id_of(OF_READ, slot),
-        self.options.span_bytes ? random_block() : at, self.options.data_bytes);
+    struct ibv_send_wr *wr =
+        verbs_add(list, self.options.is_write ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE,
+                  verbs_id_of(OF_READ, slot), self.options.span_bytes ? random_block() : at,
+                  self.options.data_bytes);
 
     wr->send_flags = self.options.is_write ? IBV_SEND_SIGNALED : 0;
     wr->wr.rdma.remote_addr = self.endpoint.remote_addr + at;
     wr->wr.rdma.rkey = self.endpoint.remote_key;
 }
 
-static void post(struct list *list)
+static void verbs_post(struct list *list)
 {
     struct ibv_send_wr *bad;
 
@@ -141,12 +143,12 @@ static uint32_t take_message(uint32_t buffer)
     uint32_t slot;
 
     memcpy(&slot, self.memory + (size_t)buffer * RPC_REQUEST_BYTES, sizeof(slot));
-    bench_lane_receive(&self.endpoint, 0, id_of(OF_RECEIVE, buffer), buffer * RPC_REQUEST_BYTES,
-                       self.receive_bytes);
+    bench_lane_receive(&self.endpoint, 0, verbs_id_of(OF_RECEIVE, buffer),
+                       buffer * RPC_REQUEST_BYTES, self.receive_bytes);
     return slot;
 }
 
-static int poll_once(struct ibv_wc wc[BATCH])
+static int verbs_poll_once(struct ibv_wc wc[BATCH])
 {
     int got = ibv_poll_cq(self.endpoint.lanes[0].cq, BATCH, wc);
 
@@ -162,12 +164,12 @@ static int poll_once(struct ibv_wc wc[BATCH])
 static int next_completions(struct ibv_wc wc[BATCH])
 {
     for (int looks = 1;; looks++) {
-        int got = poll_once(wc);
+        int got = verbs_poll_once(wc);
 
         if (!got && self.options.sleeps) {
             if (!bench_lane_sleep(&self.endpoint, 0, self.control))
                 return 0;
-            got = poll_once(wc);
+            got = verbs_poll_once(wc);
         }
         if (got) /* flushed: the other side's queue pair has ended */
             return wc[got - 1].status == IBV_WC_SUCCESS ? got : 0;
@@ -176,16 +178,16 @@ static int next_completions(struct ibv_wc wc[BATCH])
     }
 }
 
-static void ask(const uint32_t *slots, uint32_t count)
+static void verbs_ask(const uint32_t *slots, uint32_t count)
 {
     static struct list list;
 
     for (uint32_t i = 0; i < count; i++)
         add_send(&list, slots[i]);
-    post(&list);
+    verbs_post(&list);
 }
 
-static uint32_t await(uint32_t slots[RPC_DEPTH_MAX])
+static uint32_t verbs_await(uint32_t slots[RPC_DEPTH_MAX])
 {
     struct ibv_wc wc[BATCH];
     uint32_t found = 0;
@@ -202,7 +204,7 @@ static uint32_t await(uint32_t slots[RPC_DEPTH_MAX])
     return found;
 }
 
-static void serve(void)
+static void verbs_serve(void)
 {
     static struct list list;
     struct ibv_wc wc[BATCH];
@@ -215,15 +217,16 @@ static void serve(void)
             if (wc[i].wr_id >> 32 == OF_RECEIVE) {
                 const uint32_t slot = take_message(of);
 
-                add_data(&list, slot);
+                verbs_add_data(&list, slot);
                 if (!self.options.is_write)
                     add_send(&list, slot);
             } else if (wc[i].wr_id >> 32 == OF_READ) {
                 add_send(&list, of);
             }
         }
-        post(&list);
+        verbs_post(&list);
     }
 }
 
-const struct rpc_way rpc_verbs = {"verbs", open_way, ask, await, serve, close_way};
+const struct rpc_way rpc_verbs = {"verbs",     verbs_open,  verbs_ask,
+                                  verbs_await, verbs_serve, verbs_close};

@@ -37,14 +37,14 @@ static struct {
     size_t place_bytes;
 } self = {.bytes = 4096, .depth = 1, .count = 20000};
 
-static __attribute__((noreturn)) void usage(void)
+static __attribute__((noreturn)) void staged_usage(void)
 {
     bench_die("usage: staged --port N --file PATH [--device NAME] [--bytes N] [--depth 1..%u] "
               "[--count N] [--rate BYTES] [--sleep] [ADDRESS OF THE SERVER]",
               DEPTH_MAX);
 }
 
-static void parse(int argc, char **argv)
+static void staged_parse(int argc, char **argv)
 {
     const struct bench_option table[] = {
         BENCH_NUMBER_OPTION("port", 'p', self.port),
@@ -57,11 +57,11 @@ static void parse(int argc, char **argv)
         BENCH_FLAG_OPTION("sleep", 'e', self.sleeps),
     };
     if (!bench_parse_options(argc, argv, table, sizeof(table) / sizeof(table[0])))
-        usage();
+        staged_usage();
     self.address = argv[optind];
     if (!self.port || !self.depth || self.depth > DEPTH_MAX || self.bytes < ANSWER_BYTES ||
         !self.count || (!self.address && !self.path))
-        usage();
+        staged_usage();
 }
 
 static void map_place(void)
@@ -83,7 +83,7 @@ static size_t answers_at(void)
     return ((size_t)self.bytes * self.depth + PAGE - 1) / PAGE * PAGE;
 }
 
-static void join(void)
+static void staged_join(void)
 {
     const struct bench_shape shape = {.lanes = 1,
                                       .depth = 2 * self.depth,
@@ -105,7 +105,7 @@ static size_t place_of(uint32_t slot, bool of_answer)
     return of_answer ? answers_at() + slot * ANSWER_BYTES : (size_t)slot * self.bytes;
 }
 
-static void post_receive(uint32_t slot)
+static void staged_post_receive(uint32_t slot)
 {
     bench_lane_receive(&self.endpoint, 0, slot, place_of(slot, self.address),
                        self.address ? ANSWER_BYTES : self.bytes);
@@ -126,7 +126,7 @@ static void post_send(uint32_t slot)
 }
 
 /* Messages that have come: their slots. */
-static uint32_t poll_once(uint32_t slots[DEPTH_MAX])
+static uint32_t staged_poll_once(uint32_t slots[DEPTH_MAX])
 {
     struct ibv_wc wc[DEPTH_MAX];
     int got = ibv_poll_cq(self.endpoint.lanes[0].cq, (int)self.depth, wc);
@@ -142,10 +142,10 @@ static uint32_t poll_once(uint32_t slots[DEPTH_MAX])
 }
 
 /* False: the other side has gone. */
-static bool await(uint32_t slots[DEPTH_MAX], uint32_t *count)
+static bool staged_await(uint32_t slots[DEPTH_MAX], uint32_t *count)
 {
     for (unsigned long look = 1;; look++) {
-        *count = poll_once(slots);
+        *count = staged_poll_once(slots);
         if (*count)
             return true;
         if (self.sleeps && !bench_lane_sleep(&self.endpoint, 0, self.control))
@@ -155,24 +155,24 @@ static bool await(uint32_t slots[DEPTH_MAX], uint32_t *count)
     }
 }
 
-static void serve(void)
+static void staged_serve(void)
 {
     uint32_t slots[DEPTH_MAX], count;
     size_t at = 0;
 
-    while (await(slots, &count)) {
+    while (staged_await(slots, &count)) {
         for (uint32_t i = 0; i < count; i++) {
             memcpy(self.place + at, self.memory + place_of(slots[i], false), self.bytes);
             atomic_thread_fence(memory_order_seq_cst);
             at = (at + self.bytes) % self.place_bytes;
-            post_receive(slots[i]);
+            staged_post_receive(slots[i]);
             post_send(slots[i]);
         }
     }
 }
 
 /* Sends no faster than it was told. Lost time is not caught up. */
-static void pace(void)
+static void staged_pace(void)
 {
     uint64_t now_ns = bench_now_ns();
 
@@ -194,14 +194,14 @@ static void write_all(unsigned long count, uint32_t *ns)
         slots[got++] = (uint32_t)begun;
     for (;;) {
         for (uint32_t i = 0; i < got; i++) {
-            post_receive(slots[i]);
-            pace();
+            staged_post_receive(slots[i]);
+            staged_pace();
             started_ns[slots[i]] = bench_now_ns();
             post_send(slots[i]);
         }
         if (ended == count)
             return;
-        if (!await(slots, &got))
+        if (!staged_await(slots, &got))
             bench_die("the server is gone");
         for (uint32_t i = 0; i < got; i++) {
             if (ns)
@@ -213,13 +213,13 @@ static void write_all(unsigned long count, uint32_t *ns)
     }
 }
 
-static int by_value(const void *a, const void *b)
+static int staged_by_value(const void *a, const void *b)
 {
     const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
     return (x > y) - (x < y);
 }
 
-static void measure(void)
+static void staged_measure(void)
 {
     uint32_t *ns = calloc(self.count, sizeof(*ns));
     double sum_ns = 0;
@@ -232,7 +232,7 @@ static void measure(void)
     const double seconds = (double)(bench_now_ns() - started_ns) / 1e9;
     for (unsigned long i = 0; i < self.count; i++)
         sum_ns += ns[i];
-    qsort(ns, self.count, sizeof(*ns), by_value);
+    qsort(ns, self.count, sizeof(*ns), staged_by_value);
     printf("{\"mean_us\": %.3f, \"p50_us\": %.3f, \"bytes_per_s\": %.0f}\n",
            sum_ns / (double)self.count / 1e3, ns[self.count / 2] / 1e3,
            (double)self.count * self.bytes / seconds);
@@ -241,20 +241,20 @@ static void measure(void)
 
 int main(int argc, char **argv)
 {
-    parse(argc, argv);
+    staged_parse(argc, argv);
     if (!self.address)
         map_place();
     self.control = self.address ? bench_connect(self.address, self.port) : bench_listen(self.port);
-    join();
+    staged_join();
     for (uint32_t i = 0; !self.address && i < self.depth; i++)
-        post_receive(i);
+        staged_post_receive(i);
     bench_send(self.control, "", 1);
     if (!bench_receive(self.control, &(char){0}, 1))
         bench_die("the other side is gone");
     if (self.address)
-        measure();
+        staged_measure();
     else
-        serve();
+        staged_serve();
     close(self.control);
     bench_endpoint_close(&self.endpoint);
     return 0;

@@ -42,7 +42,7 @@ static int compare_u64(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static void post(struct side *side, enum ibv_wr_opcode opcode, uint32_t size_bytes, int flags)
+static void sweep_post(struct side *side, enum ibv_wr_opcode opcode, uint32_t size_bytes, int flags)
 {
     bool inlined = opcode == IBV_WR_RDMA_WRITE && side->endpoint.inline_ok && size_bytes <= 64;
     struct ibv_sge sge = {
@@ -75,7 +75,7 @@ static void ping_pong(struct side *side, const struct order *order, bool first, 
                 ;
         }
         side->source[order->size_bytes - 1] = number;
-        post(side, IBV_WR_RDMA_WRITE, order->size_bytes, IBV_SEND_SIGNALED);
+        sweep_post(side, IBV_WR_RDMA_WRITE, order->size_bytes, IBV_SEND_SIGNALED);
         bench_lane_wait(side->lane, 1);
         if (first) {
             uint64_t now;
@@ -120,7 +120,7 @@ static double measure_gbytes(struct side *side, enum ibv_wr_opcode opcode, uint3
     while (done < batches) {
         if (posted < batches && posted - done < WINDOW / BATCH) {
             for (int i = 1; i <= BATCH; i++)
-                post(side, opcode, size_bytes, i == BATCH ? IBV_SEND_SIGNALED : 0);
+                sweep_post(side, opcode, size_bytes, i == BATCH ? IBV_SEND_SIGNALED : 0);
             posted++;
         } else {
             bench_lane_wait(side->lane, 1);
@@ -130,7 +130,7 @@ static double measure_gbytes(struct side *side, enum ibv_wr_opcode opcode, uint3
     return (double)(batches * BATCH * size_bytes) / (double)(bench_now_ns() - started);
 }
 
-static void lead(struct side *side, const char *kind_name)
+static void sweep_lead(struct side *side, const char *kind_name)
 {
     const char *comma = "";
 
@@ -150,7 +150,7 @@ static void lead(struct side *side, const char *kind_name)
     printf("]}\n");
 }
 
-static void follow(struct side *side)
+static void sweep_follow(struct side *side)
 {
     struct order order;
     char ready = 1;
@@ -201,11 +201,11 @@ int main(int argc, char **argv)
     side.source = memory;
     side.sink = memory + SIZE_MAX_BYTES;
     if (peer) {
-        lead(&side, kind_name);
+        sweep_lead(&side, kind_name);
         shutdown(side.socket, SHUT_RDWR);
         waitpid(peer, NULL, 0);
     } else {
-        follow(&side);
+        sweep_follow(&side);
     }
     bench_endpoint_close(&side.endpoint);
     return 0;

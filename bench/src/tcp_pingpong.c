@@ -22,7 +22,7 @@
 
 static char buffer[BYTES_MAX];
 
-static void receive(int fd, size_t bytes)
+static void pingpong_receive(int fd, size_t bytes)
 {
     for (size_t done = 0; done < bytes;) {
         const ssize_t got = recv(fd, buffer + done, bytes - done, 0);
@@ -33,7 +33,7 @@ static void receive(int fd, size_t bytes)
     }
 }
 
-static void transmit(int fd, size_t bytes)
+static void pingpong_transmit(int fd, size_t bytes)
 {
     for (size_t done = 0; done < bytes;) {
         const ssize_t put = send(fd, buffer + done, bytes - done, MSG_NOSIGNAL);
@@ -44,7 +44,7 @@ static void transmit(int fd, size_t bytes)
     }
 }
 
-static int compare_times(const void *a, const void *b)
+static int pingpong_compare_times(const void *a, const void *b)
 {
     const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
     return x < y ? -1 : x > y;
@@ -52,7 +52,7 @@ static int compare_times(const void *a, const void *b)
 
 static void print_times(uint32_t *times_ns, unsigned long count, uint64_t all_ns)
 {
-    qsort(times_ns, count, sizeof(*times_ns), compare_times);
+    qsort(times_ns, count, sizeof(*times_ns), pingpong_compare_times);
     printf("{\"one_way_ns\": %.1f, \"median_ns\": %.1f}\n", (double)all_ns / 2 / (double)count,
            (double)times_ns[count / 2] / 2);
 }
@@ -78,10 +78,10 @@ int main(int argc, char **argv)
         if (i == WARM_UP)
             start_ns = last_ns = bench_now_ns();
         if (is_client)
-            transmit(fd, bytes);
-        receive(fd, bytes);
+            pingpong_transmit(fd, bytes);
+        pingpong_receive(fd, bytes);
         if (!is_client)
-            transmit(fd, bytes);
+            pingpong_transmit(fd, bytes);
         if (i >= WARM_UP) {
             const uint64_t now_ns = bench_now_ns();
             times_ns[i - WARM_UP] = (uint32_t)(now_ns - last_ns);

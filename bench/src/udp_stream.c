@@ -42,8 +42,8 @@ static int udp_socket(const struct sockaddr_in *own)
     return fd;
 }
 
-static void list(struct mmsghdr messages[MESSAGES], struct iovec iov[MESSAGES], size_t bytes,
-                 struct sockaddr_in *to)
+static void stream_list(struct mmsghdr messages[MESSAGES], struct iovec iov[MESSAGES], size_t bytes,
+                        struct sockaddr_in *to)
 {
     for (int i = 0; i < MESSAGES; i++) {
         iov[i] = (struct iovec){runs[i], bytes};
@@ -56,7 +56,7 @@ static void list(struct mmsghdr messages[MESSAGES], struct iovec iov[MESSAGES], 
 }
 
 /* The bytes of a run whose segments are as they were sent. */
-static uint64_t take(const uint8_t *run, uint32_t len, uint32_t segment)
+static uint64_t stream_take(const uint8_t *run, uint32_t len, uint32_t segment)
 {
     uint64_t good = 0;
     for (uint32_t at = 0; at + segment <= len; at += segment) {
@@ -70,7 +70,7 @@ static uint64_t take(const uint8_t *run, uint32_t len, uint32_t segment)
     return good;
 }
 
-static void serve(uint16_t port, uint32_t segment)
+static void stream_serve(uint16_t port, uint32_t segment)
 {
     const struct sockaddr_in own = {.sin_family = AF_INET, .sin_port = htons(port)};
     const int one = 1, listener = socket(AF_INET, SOCK_STREAM, 0), fd = udp_socket(&own);
@@ -83,10 +83,10 @@ static void serve(uint16_t port, uint32_t segment)
     while (recv(control, &end, 1, MSG_DONTWAIT) < 0) {
         struct mmsghdr messages[MESSAGES];
         struct iovec iov[MESSAGES];
-        list(messages, iov, RUN_ROOM, NULL);
+        stream_list(messages, iov, RUN_ROOM, NULL);
         const int count = recvmmsg(fd, messages, MESSAGES, MSG_DONTWAIT, NULL);
         for (int i = 0; i < count; i++)
-            good += take(runs[i], messages[i].msg_len, segment);
+            good += stream_take(runs[i], messages[i].msg_len, segment);
     }
     if (write(control, &good, sizeof(good)) != sizeof(good))
         bench_die("the client has gone");
@@ -109,14 +109,14 @@ static uint64_t send_for(int fd, struct sockaddr_in *to, uint32_t segment, doubl
             const uint32_t crc = sw_icrc_add(0, at, segment - CRC_BYTES);
             memcpy(at + segment - CRC_BYTES, &crc, CRC_BYTES);
         }
-        list(messages, iov, (size_t)count * segment, to);
+        stream_list(messages, iov, (size_t)count * segment, to);
         if (sendmmsg(fd, messages, MESSAGES, 0) < 0)
             bench_die("cannot send");
     }
     return now_ns - start_ns;
 }
 
-static void ask(const char *address, uint16_t port, uint32_t segment, double seconds)
+static void stream_ask(const char *address, uint16_t port, uint32_t segment, double seconds)
 {
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(port)};
     const int control = socket(AF_INET, SOCK_STREAM, 0);
@@ -137,8 +137,8 @@ int main(int argc, char **argv)
     if ((argc != 4 && argc != 5) || segment <= CRC_BYTES || segment > RUN_BYTES)
         bench_die("usage: udp_stream PORT SEGMENT_BYTES SECONDS [ADDRESS]");
     if (argc == 4)
-        serve((uint16_t)atoi(argv[1]), segment);
+        stream_serve((uint16_t)atoi(argv[1]), segment);
     else
-        ask(argv[4], (uint16_t)atoi(argv[1]), segment, atof(argv[3]));
+        stream_ask(argv[4], (uint16_t)atoi(argv[1]), segment, atof(argv[3]));
     return 0;
 }

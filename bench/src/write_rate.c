@@ -116,7 +116,7 @@ static unsigned long lists_of(const struct options *options, unsigned long ops)
     return (ops + list - 1) / list;
 }
 
-static void warm_up(struct worker *worker)
+static void write_rate_warm_up(struct worker *worker)
 {
     bench_pin(worker->cpu);
     run_lists(worker, lists_of(worker->options, 1000));
@@ -145,18 +145,18 @@ static void run_phase(struct worker *worker)
     worker->finished = true;
 }
 
-static void *work(void *arg)
+static void *write_rate_work(void *arg)
 {
     struct worker *worker = arg;
 
-    warm_up(worker);
+    write_rate_warm_up(worker);
     run_phase(worker);
     /* Not a system call before the phase is over for all. */
     bench_gate_await(worker->gate, BENCH_PHASE_LEAVE);
     return NULL;
 }
 
-static void report(const struct worker *workers, const struct options *options)
+static void write_rate_report(const struct worker *workers, const struct options *options)
 {
     uint64_t first = UINT64_MAX, last = 0, cpu_ns = 0;
     unsigned long ops = lists_of(options, options->ops) * (unsigned long)options->list *
@@ -178,8 +178,8 @@ static void report(const struct worker *workers, const struct options *options)
     printf("}\n");
 }
 
-static void initiate(const struct options *options, struct bench_endpoint *endpoint, char *memory,
-                     struct bench_gate *gate)
+static void write_rate_initiate(const struct options *options, struct bench_endpoint *endpoint,
+                                char *memory, struct bench_gate *gate)
 {
     static struct worker workers[THREADS_MAX];
 
@@ -193,14 +193,14 @@ static void initiate(const struct options *options, struct bench_endpoint *endpo
                                   .index = i,
                                   .cpu = i < options->cpu_count - 1 ? options->cpus[i] : -1};
         build_list(worker, memory);
-        if (i && pthread_create(&worker->thread, NULL, work, worker))
+        if (i && pthread_create(&worker->thread, NULL, write_rate_work, worker))
             bench_die("pthread_create failed");
     }
     for (int i = 1; i < options->threads; i++) {
         while (!workers[i].warm)
             usleep(1000);
     }
-    warm_up(&workers[0]); /* this thread's own */
+    write_rate_warm_up(&workers[0]); /* this thread's own */
     gate->initiator_pid = (uint32_t)getpid();
     bench_gate_set(gate, BENCH_PHASE_READY);
     run_phase(&workers[0]);
@@ -212,7 +212,7 @@ static void initiate(const struct options *options, struct bench_endpoint *endpo
     bench_gate_await(gate, BENCH_PHASE_LEAVE);
     for (int i = 1; i < options->threads; i++)
         pthread_join(workers[i].thread, NULL);
-    report(workers, options);
+    write_rate_report(workers, options);
 }
 
 static void parse_op(struct options *options, const char *name)
@@ -244,7 +244,7 @@ static void parse_cpus(struct options *options, const char *list)
     }
 }
 
-static void parse(int argc, char **argv, struct options *options)
+static void write_rate_parse(int argc, char **argv, struct options *options)
 {
     const char *op = "write", *cpus = NULL;
     const struct bench_option table[] = {
@@ -283,7 +283,7 @@ int main(int argc, char **argv)
     int socket;
     char word;
 
-    parse(argc, argv, &options);
+    write_rate_parse(argc, argv, &options);
     gate = bench_gate_open(options.gate_path);
     socket = bench_pair(&peer);
     len_bytes = (size_t)options.threads * LANE_BYTES;
@@ -297,7 +297,7 @@ int main(int argc, char **argv)
                         memory, len_bytes, socket);
     if (peer) {
         gate->target_pid = (uint32_t)peer;
-        initiate(&options, &endpoint, memory, gate);
+        write_rate_initiate(&options, &endpoint, memory, gate);
         close(socket);
         waitpid(peer, NULL, 0);
     } else {

@@ -85,6 +85,11 @@ def cases():
             None,
         ),
         (
+            'style__static_of_bench',
+            check('style', {'bench/src/a.c': HEAD + MAKE_IT, 'movers/b/a.c': HEAD + MAKE_IT}),
+            'bench/src/a.c: recurring',
+        ),
+        (
             'style__static_of_tests',
             check(
                 'style',
