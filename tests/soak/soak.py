@@ -100,14 +100,19 @@ def is_all_as_before(base, held):
 
 
 def fill_memory(world):
-    """Memory of a namespace is taken when it is written. All of it, so that it grows no more."""
+    """Memory is taken when it is written. All of it, so that it grows no more. What the other host
+    writes, the server's own process puts in its place, and it has the pages then."""
     words = '--rw write --bs 1m --iodepth 8 --destroy-data --runtime 4 -N'.split()
-    for nsid in '1', '2':
-        worlds.run(world.nvme(worlds.SERVING, 'bench', *words, nsid))
     zeros = world.path('zeros')
     with open(zeros, 'wb') as file:
         file.truncate(worlds.MEMORY_BYTES)
-    worlds.run(world.transfer(worlds.SERVING, 'write', '-r', 'memory', zeros))
+    for command in (
+        *(world.nvme(worlds.SERVING, 'bench', *words, nsid) for nsid in ('1', '2')),
+        world.transfer(worlds.VISITING, 'write', '-r', 'memory', zeros),
+    ):
+        status, said = worlds.run(command)
+        if status:
+            raise RuntimeError(f'{" ".join(command)}: {said}')
 
 
 def make_trouble(world, kind, chance, outages, counts, faults):
