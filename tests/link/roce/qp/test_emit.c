@@ -159,7 +159,7 @@ static void end__leaves_in_the_last_segment_behind_several(void **state)
 static void end__leaves_in_the_last_segment_after_a_loss(void **state)
 {
     (void)state;
-    r.apart = 5;
+    r.unjoined = 5;
     SEND_MESSAGE(MTU + SHORT, 1, 2, SEND_FIRST, ACK, SEND_LAST);
 }
 
@@ -179,7 +179,7 @@ static void end__as_long_as_the_rest_goes_before_the_ack(void **state)
 static void end__with_no_room_for_an_ack_leaves_behind_it(void **state)
 {
     (void)state;
-    r.apart = 5;
+    r.unjoined = 5;
     SEND_MESSAGE(2 * MTU - 8, 2, 3, ACK, SEND_FIRST, SEND_LAST);
 }
 
