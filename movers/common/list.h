@@ -3,6 +3,7 @@
 #ifndef SW_MOVERS_LIST_H
 #define SW_MOVERS_LIST_H
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -41,6 +42,7 @@ static inline void list_append(struct list *list, struct list_node *node)
 
 static inline void list_remove(struct list_node *node)
 {
+    assert(node->next && node->previous);
     node->previous->next = node->next;
     node->next->previous = node->previous;
     node->next = node->previous = NULL;
@@ -49,6 +51,7 @@ static inline void list_remove(struct list_node *node)
 /* Moves all of `from` to `list`, which was empty. */
 static inline void list_take_all(struct list *list, struct list *from)
 {
+    assert(list_is_empty(list));
     if (list_is_empty(from))
         return;
     list->head = from->head;

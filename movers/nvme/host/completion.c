@@ -7,6 +7,7 @@
 #include "common/minmax.h"
 #include "nvme/host/host.h"
 
+#include <assert.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/timerfd.h>
@@ -16,6 +17,7 @@ enum { EVENTS_ACK = 128, POLLS_MASK = 63 };
 
 void nvh_finish(struct sw_nvme_queue *queue, uint32_t index)
 {
+    assert(index < queue->slots_max);
     struct nvh_slot *slot = &queue->slots[index];
     queue->finished += !slot->is_call;
     slot->generation++;
@@ -28,6 +30,7 @@ void nvh_finish(struct sw_nvme_queue *queue, uint32_t index)
     sw_nvme_done *done = slot->done;
     const struct sw_nvme_result result = slot->result;
     slot->state = NVH_FREE;
+    assert(queue->free_count < queue->slots_max);
     queue->free_slots[queue->free_count++] = (uint16_t)index;
     queue->used -= !slot->is_call;
     done(result.arg, &result);

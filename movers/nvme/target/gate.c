@@ -48,6 +48,7 @@ static void await_open(struct nvt_gate *gate)
  * the two sees the other. Pairs with nvt_gate_close(). */
 void nvt_gate_enter(struct nvt_gate *gate, uint32_t number)
 {
+    assert(number < gate->thread_count);
     _Atomic bool *is_inside = &gate->threads[number].is_inside;
     for (;;) {
         atomic_store(is_inside, true);
@@ -77,6 +78,7 @@ void nvt_gate_close(struct nvt_gate *gate)
 
 void nvt_gate_open(struct nvt_gate *gate)
 {
+    assert(nvt_gate_is_wanted(gate)); /* the caller has closed it */
     atomic_store_explicit(&gate->is_wanted, false, memory_order_release);
     pthread_mutex_unlock(&gate->closed);
 }

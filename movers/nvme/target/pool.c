@@ -143,6 +143,7 @@ uint8_t *nvt_pool_take_kept(struct nvt_pool *pool, size_t len_bytes)
 
 void nvt_pool_give(struct nvt_pool *pool, uint8_t *piece)
 {
+    assert(piece >= pool->region.base && piece < pool->region.base + pool->region.len_bytes);
     int32_t at = (int32_t)((size_t)(piece - pool->region.base) >> NVT_POOL_SHIFT_MIN);
     assert(pool->state[at] & IN_USE);
     int order = (pool->state[at] & ~IN_USE) - 1;

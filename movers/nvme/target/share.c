@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "nvme/target/share.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,6 +72,7 @@ struct nvt_share *nvt_share_join(struct nvt_shares *shares, uint64_t ctrl_serial
 
 void nvt_share_release(struct nvt_share *share)
 {
+    assert(share->users);
     if (--share->users)
         return;
     struct nvt_share *address = share->address;
@@ -114,6 +116,7 @@ static uint8_t *share_take_piece(const struct nvt_share *share, uint32_t len_byt
 uint8_t *nvt_share_take(struct nvt_share *share, uint32_t len_bytes, uint64_t mine_bytes)
 {
     const uint64_t bytes = nvt_pool_piece_bytes(len_bytes);
+    assert(share->address && mine_bytes <= share->held_bytes);
     if (share->address->first && share->address->first != share)
         return NULL;
     if (!may_hold(share, mine_bytes, bytes, TIMES_OF_CTRL) ||
@@ -134,6 +137,7 @@ void nvt_share_give(struct nvt_share *share, uint8_t *piece)
     struct nvt_pool *pool = share->shares->pool;
     const uint64_t before_bytes = pool->free_bytes;
     nvt_pool_give(pool, piece);
+    assert(pool->free_bytes - before_bytes <= share->held_bytes);
     share->held_bytes -= pool->free_bytes - before_bytes;
     share->address->held_bytes -= pool->free_bytes - before_bytes;
     nvt_share_release(share);
@@ -152,6 +156,7 @@ bool nvt_share_copy(struct nvt_share *share, uint32_t len_bytes, uint64_t left_b
 
 void nvt_share_drop_copy(struct nvt_share *share, uint32_t len_bytes)
 {
+    assert(share->address->copied_bytes >= len_bytes);
     share->address->copied_bytes -= len_bytes;
     nvt_share_release(share);
 }
@@ -164,6 +169,7 @@ void nvt_share_keep_receive(struct nvt_share *share)
 
 void nvt_share_give_receive(struct nvt_share *share)
 {
+    assert(share->address->receives);
     share->address->receives--;
     nvt_share_release(share);
 }
@@ -180,6 +186,7 @@ void nvt_share_wait(struct nvt_share *share, struct list_node *request)
 
 void nvt_share_stop_waiting(struct nvt_share *share, struct list_node *request)
 {
+    assert(share->is_in_turn);
     list_remove(request);
     if (!list_is_empty(&share->starved))
         return;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Chains: posted in their order, ended, and sorted out when the connection is lost. */
+#include <assert.h>
 #include <string.h>
 
 #include "pmem/client/machine.h"
@@ -14,6 +15,7 @@ static void client_end_chain(struct sw_pmem *p, struct pmc_slot *slot, enum sw_p
 {
     const struct sw_pmem_result result = {
         .status = status, .failed = failed, .session = p->info.session, .arg = slot->arg};
+    assert(!slot->is_over);
     slot->is_over = true;
     while (p->ended < p->tail && slot_at(p, p->ended)->is_over)
         p->ended++;
@@ -93,8 +95,9 @@ enum sw_pmem_status sw_pmem_post(struct sw_pmem *p, const struct sw_pmem_chain *
 
 void pmc_completed(struct sw_pmem *p, uint64_t id, enum sw_pmem_status status, const char *why)
 {
-    struct pmc_slot *slot = &p->slots[id >> 3];
     const uint32_t op = id & 7;
+    assert(id >> 3 < p->options.chains && op < p->slots[id >> 3].count);
+    struct pmc_slot *slot = &p->slots[id >> 3];
     if (status == SW_PMEM_OK) {
         if (op + 1 == slot->count)
             client_end_chain(p, slot, SW_PMEM_OK, 0);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Live, lost, dead, and the timers between. */
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +13,7 @@ enum { RETRY_MS = 100, FULL_SHIFT_MAX = 2 };
 
 bool pmc_init(struct sw_pmem *p, const struct pmc_port *port, const struct sw_pmem_options *options)
 {
+    assert(options->chains);
     p->port = port;
     p->options = *options;
     p->slots = calloc(options->chains, sizeof(*p->slots));
@@ -34,6 +36,7 @@ static bool is_first_try(const struct sw_pmem *p)
 void pmc_connect(struct sw_pmem *p)
 {
     const uint64_t now = p->port->now_ns();
+    assert(p->state != SW_PMEM_DEAD && p->stage == PMC_NONE);
     if (!p->began_ns)
         p->began_ns = now;
     p->stage = PMC_RESOLVING;

@@ -15,6 +15,7 @@ uint64_t pml_stage_low(const struct pml_log *log)
 static void stage_record(struct pml_log *log, const void *payload, uint32_t len)
 {
     const uint64_t all = pml_record_bytes(len), stage = log->config.stage_bytes;
+    assert(len <= log->config.geometry.payload_max);
     const uint64_t at = log->end.position % stage;
     const uint64_t first = mover_min_u64(all, stage - at);
     uint8_t *to = first == all ? log->stage + at : log->scratch;
@@ -93,7 +94,7 @@ void pml_append_step(struct pml_log *log, unsigned which)
 static void put_outcome(struct pml_log *log, enum pml_status status)
 {
     const struct pml_pending *pending = &log->pending[log->pending_first];
-    assert(log->outcome_count < PML_WINDOW_MAX);
+    assert(log->pending_count && log->outcome_count < PML_WINDOW_MAX);
     log->outcomes[(log->outcome_first + log->outcome_count++) % PML_WINDOW_MAX] =
         (struct pml_outcome){pending->user, status, pending->next};
     log->pending_first = (log->pending_first + 1) % PML_WINDOW_MAX;

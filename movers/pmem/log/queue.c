@@ -25,6 +25,7 @@ uint64_t pml_memory_bytes(const struct pml_config *config)
 
 void pml_init(struct pml_log *log, const struct pml_config *config, uint8_t *memory)
 {
+    assert(pml_memory_bytes(config));
     memset(log, 0, sizeof(*log));
     log->config = *config;
     log->stage = memory;
@@ -53,6 +54,7 @@ void pml_push_ring(struct pml_log *log, struct pml_copy *copy, enum pml_verb ver
 {
     const uint64_t ring = log->config.geometry.ring_bytes, at = position % ring;
     const uint64_t first = mover_min_u64(len, ring - at);
+    assert(len <= ring);
     pml_push(copy,
              &(struct pml_op){
                  .verb = verb, .offset = PML_RING_OFFSET + at, .len_bytes = first, .data = data});
@@ -87,6 +89,7 @@ void pml_push_flush_all(struct pml_log *log, struct pml_copy *copy)
 
 void pml_push_slot(struct pml_log *log, struct pml_copy *copy, enum pml_purpose purpose)
 {
+    assert(!copy->slot_busy); /* the line is still being written */
     copy->slot_to = (struct pml_slot){copy->slot.count + 1, log->head};
     pml_slot_format(&log->config.geometry, &copy->slot_to, copy->slot_line);
     /* Count 1 was written by `create` to the first. */
@@ -142,6 +145,7 @@ void pml_found(struct pml_log *log, unsigned copy)
 
 void pml_lost(struct pml_log *log, unsigned copy)
 {
+    assert(copy < log->config.geometry.copies);
     struct pml_copy *c = &log->copies[copy];
     const enum pml_copy_state state = c->state;
     for (unsigned i = 0; i < c->group_count; i++) {
@@ -202,8 +206,8 @@ static void finish_group(struct pml_log *log, unsigned copy, const struct pml_gr
 
 void pml_done(struct pml_log *log, unsigned copy)
 {
+    assert(copy < log->config.geometry.copies && log->copies[copy].group_count);
     struct pml_copy *c = &log->copies[copy];
-    assert(c->group_count);
     const struct pml_group group = c->groups[c->group_first];
     c->group_first = (c->group_first + 1) % PML_GROUPS_MAX;
     c->group_count--;

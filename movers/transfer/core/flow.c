@@ -31,6 +31,7 @@ void xfc_flow_init(struct xfc_flow *flow, uint64_t drain_ns, struct list *ended)
 void xfc_flow_lane(struct xfc_flow *flow, uint32_t lane, struct xfc_entry *ring, uint32_t depth,
                    uint64_t window_bytes)
 {
+    assert(lane < XFC_LANES_MAX && depth);
     flow->lanes[lane] =
         (struct xfc_lane){.ring = ring, .depth = depth, .window_bytes = window_bytes};
 }

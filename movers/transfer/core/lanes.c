@@ -18,6 +18,7 @@ static struct xfc_task *task_of_turn(struct list_node *node)
 static void enter_ring(struct xfc_lane *lane, uint32_t number, const struct xfc_step *step)
 {
     const uint32_t bytes = step->request ? step->request->bytes : 0;
+    assert(lane->given - lane->confirmed < lane->depth);
     lane->ring[lane->given % lane->depth] = (struct xfc_entry){
         .task = step->task, .bytes = bytes, .request = step->first, .kind = step->kind};
     lane->given++;
@@ -33,6 +34,7 @@ static void enter_ring(struct xfc_lane *lane, uint32_t number, const struct xfc_
 static void lanes_fill_message(struct xfc_flow *flow, struct xfc_step *step)
 {
     struct xfc_out *out = flow->outs;
+    assert(flow->outs_count < XFC_OUT_MAX);
     while (out->tag)
         out++;
     *out = (struct xfc_out){.tag = step->tag,
@@ -148,6 +150,7 @@ static bool lanes_next_request(struct xfc_flow *flow, struct xfc_lane *lane, str
     if (!task)
         return false;
     const uint32_t at = find_request(task);
+    assert(at < task->plan->requests_count); /* it is in line for having one to give */
     const struct xfc_request *request = &task->plan->requests[at];
     if (lane->bytes_given && lane->bytes_given + request->bytes > lane->window_bytes)
         return false;
@@ -210,6 +213,7 @@ void xfc_flow_refused(struct xfc_flow *flow, uint32_t number, uint64_t which,
                       enum sw_xfer_status status, uint64_t now_ns)
 {
     struct xfc_lane *lane = &flow->lanes[number];
+    assert(which < lane->given);
     if (which > lane->confirmed)
         xfc_flow_confirm(flow, number, which - 1, now_ns);
     struct xfc_task *task = lane->ring[which % lane->depth].task;
@@ -301,6 +305,7 @@ void xfc_flow_settled(struct xfc_flow *flow, uint32_t number)
 
 void xfc_flow_drop(struct xfc_flow *flow, uint32_t number)
 {
+    assert(number < XFC_LANES_MAX);
     flow->drops |= 1u << number;
 }
 
@@ -323,6 +328,7 @@ bool xfc_flow_answered(struct xfc_flow *flow, uint64_t tag, struct xfc_out *answ
 
 void xfc_flow_notice_taken(struct xfc_flow *flow, struct xfc_task *task, uint64_t now_ns)
 {
+    assert(task->state == SW_XFER_POSTED && task->notice == XFC_NOTICE_GIVEN);
     task->notice = XFC_NOTICE_TAKEN;
     xfc_flow_end_if_quiet(flow, task, now_ns);
 }
@@ -330,6 +336,7 @@ void xfc_flow_notice_taken(struct xfc_flow *flow, struct xfc_task *task, uint64_
 void xfc_flow_summed(struct xfc_flow *flow, struct xfc_task *task, uint32_t known,
                      enum sw_xfer_status status, uint64_t now_ns)
 {
+    assert(task->state == SW_XFER_POSTED && known <= task->sums_given);
     task->sums_known = known;
     if (status == SW_XFER_CORRUPT) {
         task->is_corrupt = true;

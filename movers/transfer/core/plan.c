@@ -8,6 +8,7 @@
 bool xfc_plan_make(struct xfc_plan *plan, uint32_t requests_max, uint32_t pieces_per_request,
                    bool has_sums)
 {
+    assert(pieces_per_request);
     *plan =
         (struct xfc_plan){.requests_max = requests_max, .pieces_per_request = pieces_per_request};
     plan->requests = calloc(requests_max, sizeof(*plan->requests));
@@ -124,6 +125,7 @@ void xfc_plan_restart(struct xfc_plan *plan)
 
 bool xfc_plan_mark(struct xfc_plan *plan, uint32_t sum, bool is_alike)
 {
+    assert(sum < plan->sums_count);
     const struct xfc_sum *of = &plan->sums[sum];
     uint8_t *mark = &plan->marks[of->block];
     if (!is_alike)

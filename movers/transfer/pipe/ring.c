@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "transfer/pipe/ring.h"
 
+#include <assert.h>
+
 #include "common/bytes.h"
 
 static uint64_t whole_lines(uint64_t bytes)
@@ -25,6 +27,7 @@ static struct pipe_record put_head(struct pipe_out *out, uint32_t length)
 
 unsigned pipe_out_reserve(struct pipe_out *out, uint32_t bytes, struct pipe_record records[2])
 {
+    assert(out->consumed <= out->produced && out->reclaimed <= out->produced);
     const uint64_t size = whole_lines(PIPE_HEAD + (uint64_t)bytes);
     const uint64_t to_end = out->bytes - (out->produced & (out->bytes - 1));
     const uint64_t skipped = to_end < size ? to_end : 0;
