@@ -19,7 +19,7 @@
 #include "nvme/target/length.h"
 #include "nvme/target/uring.h"
 
-enum { BLOCK_BYTES = 4096, SECTOR_BYTES = 512, VERIFY_BYTES = 1 << 20 };
+enum { BLOCK_BYTES = 4096, SECTOR_BYTES = 512 };
 
 struct file {
     struct nvt_backend backend;
@@ -36,7 +36,8 @@ struct file_op {
     struct nvt_uring_op op; /* must be first */
     struct nvt_io *io;
     struct file *file;
-    uint8_t *bounce; /* for memory that O_DIRECT does not take, and for VERIFY */
+    uint8_t *bounce; /* for memory that O_DIRECT does not take */
+    uint8_t *place;  /* of parts.h, for VERIFY */
 };
 
 static struct file_op *take_op(struct file *file, struct nvt_io *io)
@@ -50,15 +51,33 @@ static struct file_op *take_op(struct file *file, struct nvt_io *io)
     return op;
 }
 
+static void give_op(struct file_op *op)
+{
+    struct nvt_uring *uring = op->io->uring;
+    free(op->bounce);
+    op->op.next = uring->spare;
+    uring->spare = &op->op;
+}
+
 static void finish_op(struct file_op *op, uint16_t status)
 {
     struct nvt_io *io = op->io;
     if (op->bounce && io->kind == NVT_READ && !status)
         memcpy(io->data, op->bounce, io->len_bytes);
-    free(op->bounce);
-    op->op.next = io->uring->spare;
-    io->uring->spare = &op->op;
+    uint8_t *place = op->place;
+    give_op(op);
+    if (place)
+        nvt_parts_give(&io->uring->parts, place, NULL);
     io->done(io, status);
+}
+
+/* Others have their turn before the next part. */
+static void file_end_part(struct file_op *op)
+{
+    struct nvt_io *io = op->io;
+    uint8_t *place = op->place;
+    give_op(op);
+    nvt_parts_give(&io->uring->parts, place, io);
 }
 
 static void backend_file_go_on(struct file_op *op);
@@ -86,9 +105,11 @@ static void backend_file_complete_op(struct nvt_uring_op *base, int result)
     if (!result) /* the file has become shorter, or the device is full */
         return finish_op(op, nvt_backend_status(is_write(io) ? ENOSPC : EIO, is_write(io)));
     io->moved += (uint64_t)result;
-    if (io->moved < io->len_bytes)
-        return backend_file_go_on(op);
-    finish_op(op, 0);
+    if (io->moved == io->len_bytes)
+        return finish_op(op, 0);
+    if (op->place)
+        return file_end_part(op);
+    backend_file_go_on(op);
 }
 
 /* How much the system is asked for: all that is left, or, as a fault by request, a part of it. */
@@ -107,8 +128,8 @@ static void prepare_move(struct file_op *op, struct io_uring_sqe *sqe)
     uint64_t left = ask_for(op->file, io->len_bytes - io->moved);
     uint8_t *memory = op->bounce ? op->bounce + io->moved : io->data + io->moved;
     if (io->kind == NVT_VERIFY) {
-        left = mover_min_u64(left, VERIFY_BYTES);
-        io_uring_prep_read(sqe, op->file->fd, op->bounce, (unsigned)left, at);
+        left = mover_min_u64(left, NVT_PART_BYTES);
+        io_uring_prep_read(sqe, op->file->fd, op->place, (unsigned)left, at);
         return;
     }
     const bool is_fixed =
@@ -155,22 +176,34 @@ static void backend_file_go_on(struct file_op *op)
 
 static bool wants_bounce(const struct file *file, const struct nvt_io *io)
 {
-    if (io->kind == NVT_VERIFY)
-        return true;
     return (io->kind == NVT_READ || io->kind == NVT_WRITE) && file->is_direct &&
            (uintptr_t)io->data % file->align_bytes;
+}
+
+static bool file_begin_part(struct nvt_io *io)
+{
+    struct file_op *op = take_op(io->owner, io);
+    if (op) {
+        op->place = nvt_parts_take(&io->uring->parts);
+        backend_file_go_on(op);
+    } else {
+        io->done(io, NVME_SC_INTERNAL);
+    }
+    return true;
 }
 
 static void backend_file_submit_io(struct nvt_backend *backend, struct nvt_io *io)
 {
     struct file *file = (struct file *)backend;
-    struct file_op *op = take_op(file, io);
+    io->owner = file;
     io->moved = 0;
+    if (io->kind == NVT_VERIFY)
+        return nvt_parts_add(&io->uring->parts, io, file_begin_part);
+    struct file_op *op = take_op(file, io);
     if (!op)
         return io->done(io, NVME_SC_INTERNAL);
     if (wants_bounce(file, io)) {
-        const size_t bytes = io->kind == NVT_VERIFY ? VERIFY_BYTES : io->len_bytes;
-        if (posix_memalign((void **)&op->bounce, BLOCK_BYTES, bytes)) {
+        if (posix_memalign((void **)&op->bounce, BLOCK_BYTES, io->len_bytes)) {
             op->bounce = NULL;
             return finish_op(op, NVME_SC_INTERNAL);
         }

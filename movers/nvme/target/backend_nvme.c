@@ -15,6 +15,7 @@
 
 #include <nvme/types.h>
 
+#include "common/minmax.h"
 #include "nvme/target/backends.h"
 #include "nvme/target/claim.h"
 #include "nvme/target/uring.h"
@@ -44,7 +45,8 @@ struct transfer {
     struct nvt_io *io;
     uint32_t left;
     uint16_t status;
-    uint8_t *scratch; /* what VERIFY reads into, where the device has no such command */
+    uint8_t *place; /* of parts.h: this is a part of it; NULL: all of it */
+    uint32_t part_bytes;
 };
 
 struct piece {
@@ -55,6 +57,20 @@ struct piece {
 
 /* ---- commands ---- */
 
+/* Others have their turn before the next part. */
+static void nvme_end_part(struct transfer *transfer)
+{
+    struct nvt_io *io = transfer->io;
+    const uint16_t status = transfer->status;
+    uint8_t *place = transfer->place;
+    io->moved += transfer->part_bytes;
+    const bool is_over = status || io->moved == io->len_bytes;
+    free(transfer);
+    nvt_parts_give(&io->uring->parts, place, is_over ? NULL : io);
+    if (is_over)
+        io->done(io, status);
+}
+
 /* A command less. The last one ends the operation. */
 static void leave_transfer(struct transfer *transfer)
 {
@@ -62,7 +78,8 @@ static void leave_transfer(struct transfer *transfer)
     const uint16_t status = transfer->status;
     if (--transfer->left)
         return;
-    free(transfer->scratch);
+    if (transfer->place)
+        return nvme_end_part(transfer);
     free(transfer);
     io->done(io, status);
 }
@@ -147,8 +164,7 @@ static bool backend_nvme_send_piece(struct device *device, struct transfer *tran
     case NVT_VERIFY:
         if (device->has_verify)
             return send_blocks(device, transfer, nvme_cmd_verify, offset, len_bytes, NULL, 0);
-        return send_blocks(device, transfer, nvme_cmd_read, offset, len_bytes, transfer->scratch,
-                           0);
+        return send_blocks(device, transfer, nvme_cmd_read, offset, len_bytes, transfer->place, 0);
     case NVT_WRITE_ZEROES:
         if (device->has_write_zeroes)
             return send_blocks(device, transfer, nvme_cmd_write_zeroes, offset, len_bytes, NULL,
@@ -166,24 +182,49 @@ static bool backend_nvme_send_piece(struct device *device, struct transfer *tran
 /* How much one command does. */
 static uint32_t step_of(const struct device *device, const struct nvt_io *io)
 {
-    const bool moves = io->kind == NVT_READ || io->kind == NVT_WRITE ||
-                       (io->kind == NVT_VERIFY && !device->has_verify) ||
-                       (io->kind == NVT_WRITE_ZEROES && !device->has_write_zeroes);
+    const bool moves = io->kind == NVT_READ || io->kind == NVT_WRITE;
     return moves ? device->piece_bytes : (uint32_t)BLOCKS_MAX << device->block_shift;
+}
+
+/* It moves data that no host has memory for here: as much as a host asks for. */
+static bool is_in_parts(const struct device *device, const struct nvt_io *io)
+{
+    return (io->kind == NVT_VERIFY && !device->has_verify) ||
+           (io->kind == NVT_WRITE_ZEROES && !device->has_write_zeroes);
+}
+
+static bool nvme_begin_part(struct nvt_io *io)
+{
+    struct device *device = io->owner;
+    struct transfer *transfer = calloc(1, sizeof(*transfer));
+    if (!transfer) {
+        io->done(io, NVME_SC_INTERNAL);
+        return true;
+    }
+    *transfer = (struct transfer){
+        .io = io,
+        .left = 1, /* this function's own */
+        .place = nvt_parts_take(&io->uring->parts),
+        .part_bytes = (uint32_t)mover_min_u64(device->piece_bytes, io->len_bytes - io->moved)};
+    if (!backend_nvme_send_piece(device, transfer, io->moved, transfer->part_bytes))
+        transfer->status = NVME_SC_INTERNAL;
+    leave_transfer(transfer);
+    return true;
 }
 
 /* Submits all pieces at once: they need not come back in order. */
 static void backend_nvme_submit_io(struct nvt_backend *backend, struct nvt_io *io)
 {
     struct device *device = (struct device *)backend;
+    io->owner = device;
+    io->moved = 0;
+    if (is_in_parts(device, io))
+        return nvt_parts_add(&io->uring->parts, io, nvme_begin_part);
     struct transfer *transfer = calloc(1, sizeof(*transfer));
     if (!transfer)
         return io->done(io, NVME_SC_INTERNAL);
     transfer->io = io;
     transfer->left = 1; /* this function's own */
-    if (io->kind == NVT_VERIFY && !device->has_verify &&
-        posix_memalign((void **)&transfer->scratch, PAGE_BYTES, device->piece_bytes))
-        transfer->status = NVME_SC_INTERNAL;
     const uint64_t step = step_of(device, io), len = io->kind == NVT_FLUSH ? 1 : io->len_bytes;
     for (uint64_t done = 0; done < len && !transfer->status; done += step) {
         const uint64_t left = len - done;

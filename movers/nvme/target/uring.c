@@ -31,9 +31,13 @@ static int uring_open_ring(struct nvt_ring *ring, uint32_t entries, uint32_t fla
 int nvt_uring_open(struct nvt_uring *uring, uint32_t entries)
 {
     *uring = (struct nvt_uring){.event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
-    const int rc =
-        uring->event_fd < 0 ? -errno : uring_open_ring(&uring->calls, entries, 0, uring->event_fd);
-    if (rc && uring->event_fd >= 0)
+    int rc = uring->event_fd < 0 ? -errno : nvt_parts_open(&uring->parts);
+    if (!rc)
+        rc = uring_open_ring(&uring->calls, entries, 0, uring->event_fd);
+    if (!rc)
+        return 0;
+    nvt_parts_close(&uring->parts);
+    if (uring->event_fd >= 0)
         close(uring->event_fd);
     return rc;
 }
@@ -54,6 +58,7 @@ void nvt_uring_close(struct nvt_uring *uring)
     if (uring->commands.is_open)
         io_uring_queue_exit(&uring->commands.ring);
     close(uring->event_fd);
+    nvt_parts_close(&uring->parts);
     while (uring->spare) {
         struct nvt_uring_op *op = uring->spare;
         uring->spare = op->next;

@@ -10,6 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "nvme/target/parts.h"
+
 struct nvme_uring_cmd;
 
 /* Entries of one size: the kernel takes commands for devices in large ones only. */
@@ -26,6 +28,7 @@ struct nvt_uring {
     int buffers;                /* registered */
     bool wants_buffers;         /* some backend moves data by them */
     struct nvt_uring_op *spare; /* of backend_file.c; freed at the end */
+    struct nvt_parts parts;     /* of the thread's backends */
 };
 
 /* A completion: `result` as the system call would have said (negative errno). */
