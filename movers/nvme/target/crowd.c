@@ -2,6 +2,7 @@
 #include "nvme/target/crowd.h"
 
 #include <arpa/inet.h>
+#include <assert.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stddef.h>
@@ -40,85 +41,130 @@ void nvt_crowd_address(const struct sockaddr *from, char *text, size_t size)
         *text = '\0';
 }
 
+/* ---- what is there ---- */
+
+static uint32_t chain_of(const char *address)
+{
+    uint32_t hash = 2166136261u; /* FNV-1a */
+    for (; *address; address++)
+        hash = (hash ^ (uint8_t)*address) * 16777619u;
+    return hash % NVT_CROWD_CHAINS;
+}
+
+/* Makes it where it is new. */
+static struct nvt_crowd_address *crowd_address_of(struct nvt_crowd *crowd, const char *text)
+{
+    uint32_t *chain = &crowd->chains[chain_of(text)];
+    uint32_t at = *chain;
+    while (at && strcmp(crowd->addresses[at].address, text) != 0)
+        at = crowd->addresses[at].next;
+    if (at)
+        return &crowd->addresses[at];
+    assert(crowd->address_count < NVT_CROWD_ADDRESSES);
+    at = ++crowd->address_count;
+    crowd->addresses[at] = (struct nvt_crowd_address){.address = text, .next = *chain};
+    *chain = at;
+    return &crowd->addresses[at];
+}
+
 static uint32_t entries_of(uint32_t entries)
 {
     return entries > NVT_CROWD_ENTRY_MIN ? entries : NVT_CROWD_ENTRY_MIN;
 }
 
-static void crowd_note_older(void **oldest, uint64_t *since_ns, const struct nvt_guest *guest)
+static void share_count(struct nvt_crowd_share *share, const struct nvt_guest *guest)
 {
-    if (*oldest && *since_ns <= guest->since_ns)
-        return;
-    *oldest = guest->user;
-    *since_ns = guest->since_ns;
-}
-
-static void count_io_queues(struct nvt_crowd *crowd, const struct nvt_guest *guest)
-{
-    if (guest->is_ending)
-        return;
-    crowd->io_places += guest->io_queues_max;
-    crowd->io_taken += guest->is_io && (guest->is_expected || guest->is_proven);
-}
-
-static void count_unproven(struct nvt_crowd *crowd, const struct nvt_guest *guest,
-                           bool is_of_address)
-{
-    const uint32_t entries = entries_of(guest->entries);
     if (guest->is_ending) {
-        crowd->ending += entries;
+        share->ending += entries_of(guest->entries);
         return;
     }
-    crowd->unproven += entries;
-    crowd_note_older(&crowd->oldest, &crowd->since_ns, guest);
-    if (!is_of_address)
+    share->there += entries_of(guest->entries);
+    if (share->oldest && share->since_ns <= guest->since_ns)
         return;
-    crowd->unproven_of_address += entries;
-    crowd_note_older(&crowd->oldest_of_address, &crowd->since_of_address_ns, guest);
+    share->oldest = guest->user;
+    share->since_ns = guest->since_ns;
 }
 
 void nvt_crowd_add(struct nvt_crowd *crowd, const struct nvt_guest *guest)
 {
-    const bool is_of_address = !strcmp(guest->address, crowd->address);
+    struct nvt_crowd_address *address = crowd_address_of(crowd, guest->address);
     crowd->count++;
-    crowd->count_of_address += is_of_address;
-    if (is_of_address)
-        count_io_queues(crowd, guest);
-    if (!guest->is_proven && !guest->is_expected)
-        count_unproven(crowd, guest, is_of_address);
+    address->count++;
+    if (!guest->is_ending) {
+        address->io_places += guest->io_queues_max;
+        address->io_taken += guest->is_io && (guest->is_expected || guest->is_proven);
+    }
+    if (guest->is_proven || guest->is_expected)
+        return;
+    share_count(&crowd->unproven, guest);
+    share_count(&address->unproven, guest);
 }
 
-bool nvt_crowd_expects(const struct nvt_crowd *crowd)
+/* ---- who may come, and who goes ---- */
+
+bool nvt_crowd_expects(struct nvt_crowd *crowd)
 {
-    return crowd->is_io && crowd->io_taken < crowd->io_places;
+    const struct nvt_crowd_address *address = crowd_address_of(crowd, crowd->address);
+    return crowd->is_io && address->io_taken < address->io_places;
 }
 
-static void *unless_young(const struct nvt_crowd *crowd, void *guest, uint64_t since_ns)
+/* Those that have no more than anybody may have in any case are all alike. */
+static uint32_t rank_of(const struct nvt_crowd_share *share)
 {
-    return guest && crowd->now_ns > since_ns + YOUNG_NS ? guest : NULL;
+    return share->there > NVT_CROWD_SPARE ? share->there : NVT_CROWD_SPARE;
 }
 
-bool nvt_crowd_admits(const struct nvt_crowd *crowd, void **leaves)
+/* That of the address that has most. Where one has more come all the time, the oldest of all are
+ * those of others. */
+static const struct nvt_crowd_share *largest_of(const struct nvt_crowd *crowd)
 {
+    const struct nvt_crowd_share *largest = &crowd->addresses[0].unproven;
+    for (uint32_t i = 1; i <= crowd->address_count; i++) {
+        const struct nvt_crowd_share *share = &crowd->addresses[i].unproven;
+        if (share->oldest &&
+            (!largest->oldest || rank_of(share) > rank_of(largest) ||
+             (rank_of(share) == rank_of(largest) && share->since_ns < largest->since_ns)))
+            largest = share;
+    }
+    return largest;
+}
+
+static void *unless_young(const struct nvt_crowd *crowd, const struct nvt_crowd_share *share)
+{
+    return share->oldest && crowd->now_ns > share->since_ns + YOUNG_NS ? share->oldest : NULL;
+}
+
+/* Until those have gone that are asked to. */
+static bool has_to_wait(const struct nvt_crowd_share *all, const struct nvt_crowd_share *share,
+                        uint32_t entries)
+{
+    const uint32_t own = share->there + share->ending + entries;
+    return own > NVT_CROWD_ENDING_OF_ADDRESS ||
+           all->there + all->ending + entries >
+               (own <= NVT_CROWD_SPARE ? NVT_CROWD_BOUND : NVT_CROWD_ENDING);
+}
+
+bool nvt_crowd_admits(struct nvt_crowd *crowd, void **leaves)
+{
+    const struct nvt_crowd_address *address = crowd_address_of(crowd, crowd->address);
     const uint32_t entries = entries_of(crowd->entries);
     const bool is_expected = nvt_crowd_expects(crowd);
     *leaves = NULL;
-    if (!is_expected && crowd->unproven + crowd->ending + entries > NVT_CROWD_ENDING)
-        return false; /* until those have gone that are asked to */
+    if (!is_expected && has_to_wait(&crowd->unproven, &address->unproven, entries))
+        return false;
     if (crowd->count >= crowd->places) {
-        *leaves = unless_young(crowd, crowd->oldest, crowd->since_ns);
+        *leaves = unless_young(crowd, largest_of(crowd));
         return false;
     }
-    if (crowd->count_of_address &&
-        crowd->count_of_address + 1 > TIMES_FREE * (crowd->places - crowd->count - 1)) {
-        *leaves = unless_young(crowd, crowd->oldest_of_address, crowd->since_of_address_ns);
+    if (address->count && address->count + 1 > TIMES_FREE * (crowd->places - crowd->count - 1)) {
+        *leaves = unless_young(crowd, &address->unproven);
         return false;
     }
     if (is_expected)
         return true;
-    if (crowd->unproven_of_address + entries > NVT_CROWD_OF_ADDRESS)
-        *leaves = crowd->oldest_of_address;
-    else if (crowd->unproven + entries > NVT_CROWD_MAX)
-        *leaves = crowd->oldest;
+    if (address->unproven.there + entries > NVT_CROWD_OF_ADDRESS)
+        *leaves = address->unproven.oldest;
+    else if (crowd->unproven.there + entries > NVT_CROWD_MAX)
+        *leaves = largest_of(crowd)->oldest;
     return true;
 }

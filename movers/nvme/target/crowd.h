@@ -2,7 +2,9 @@
 /*
  * Connections beside each other: whether there is room for one more, and who goes for it. One whose
  * host has not proved itself (no Connect yet, or no proof of its secret) is counted by the entries
- * of its queue, since these are memory. The oldest of them make room for the next.
+ * of its queue, since these are memory. The oldest of the address that has most of them makes room
+ * for the next. Those that are ending count as well, but an address that has next to nothing gets
+ * in beside them.
  *
  * An I/O queue is expected while its address has a controller that lacks one: a host makes all the
  * connections of a controller before it says the first Connect, and has none of them if it does
@@ -18,10 +20,15 @@
 struct sockaddr;
 
 enum {
+    NVT_CROWD_ADDRESSES = 8192,
+    NVT_CROWD_CHAINS = 1024,
     NVT_CROWD_ENTRY_MIN = 64,        /* entries that a connection counts for at least */
     NVT_CROWD_OF_ADDRESS = 32 << 10, /* entries before proof: of one address, */
     NVT_CROWD_MAX = 64 << 10,        /* in all, */
-    NVT_CROWD_ENDING = 128 << 10,    /* and with those that are ending */
+    NVT_CROWD_ENDING_OF_ADDRESS = 64 << 10,
+    NVT_CROWD_ENDING = 128 << 10, /* both with those that are ending, */
+    NVT_CROWD_SPARE = 2 << 10,    /* but an address has these */
+    NVT_CROWD_BOUND = 256 << 10,  /* up to that */
 };
 
 struct nvt_guest {
@@ -33,26 +40,39 @@ struct nvt_guest {
     void *user;
 };
 
-/* All zeroes but these to begin with: address, entries and is_io of the guest that comes, places,
- * now_ns. */
+/* What is there before proof: entries, and the oldest of those that are not ending. */
+struct nvt_crowd_share {
+    uint32_t there, ending;
+    uint64_t since_ns;
+    void *oldest; /* NULL: there is none */
+};
+
+struct nvt_crowd_address {
+    const char *address;
+    uint32_t next;                /* of its chain; 0: the last one */
+    uint32_t count;               /* connections */
+    uint32_t io_places, io_taken; /* what its controllers may have, and have */
+    struct nvt_crowd_share unproven;
+};
+
+/* All zeroes but these to begin with: address, entries and is_io of who comes, places, now_ns. */
 struct nvt_crowd {
     const char *address;
     uint32_t entries, places;
     bool is_io;
     uint64_t now_ns;
-    uint32_t count, count_of_address;               /* connections */
-    uint32_t unproven, unproven_of_address, ending; /* entries */
-    uint32_t io_places, io_taken; /* what the controllers of the address may have, and have */
-    uint64_t since_ns, since_of_address_ns;
-    void *oldest, *oldest_of_address; /* users; NULL: there is none */
+    uint32_t count; /* connections */
+    struct nvt_crowd_share unproven;
+    uint32_t address_count, chains[NVT_CROWD_CHAINS];
+    struct nvt_crowd_address addresses[1 + NVT_CROWD_ADDRESSES]; /* [0] is nobody's */
 };
 
 /* The text that all connections of a host have in common. For IPv6 that is the /64: a host has as
  * many addresses there as it likes, and may come from another one each time. */
 void nvt_crowd_address(const struct sockaddr *from, char *text, size_t size);
 void nvt_crowd_add(struct nvt_crowd *crowd, const struct nvt_guest *guest);
-bool nvt_crowd_expects(const struct nvt_crowd *crowd);
+bool nvt_crowd_expects(struct nvt_crowd *crowd);
 /* False: there is no room. `*leaves` is who has to go, or NULL. */
-bool nvt_crowd_admits(const struct nvt_crowd *crowd, void **leaves);
+bool nvt_crowd_admits(struct nvt_crowd *crowd, void **leaves);
 
 #endif

@@ -4,6 +4,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -14,6 +15,8 @@ enum { BACKLOG = 128, RNR_RETRY_FOREVER = 7, DEPTH_OF_READS = 128 };
 
 /* As the standard encodes 80 us: a host that finds no shared receive asks again then. */
 enum { RNR_TIMER = 5 };
+
+_Static_assert(NVR_QUEUES_MAX < (int)NVT_CROWD_ADDRESSES, "each may come from another address");
 
 static void refuse_connection(struct nvr_server *server, struct rdma_cm_id *id, uint16_t status)
 {
@@ -48,16 +51,8 @@ static uint32_t io_queues_beside(const struct nvt_queue *queue)
     return ctrl->subsystem->queues_max;
 }
 
-/* Room for one more from there; the oldest that has not proved itself may have to go for it. */
-static bool is_admitted(struct nvr_server *server, const char *address,
-                        const struct nvf_cm_req *req, bool *is_expected)
+static void count_queues(const struct nvr_server *server, struct nvt_crowd *crowd)
 {
-    struct nvt_crowd crowd = {.address = address,
-                              .entries = le16toh(req->host_sends),
-                              .is_io = req->qid,
-                              .places = server->settings.queues_max,
-                              .now_ns = server->target.now_ns};
-    void *leaves;
     for (uint32_t i = 0; i < NVR_QUEUES_MAX; i++) {
         struct nvr_queue *queue = server->queues[i];
         if (!queue)
@@ -71,10 +66,27 @@ static bool is_admitted(struct nvr_server *server, const char *address,
                                         .is_proven = nvt_queue_is_proven(&queue->queue),
                                         .is_ending = queue->is_closing || queue->is_over,
                                         .user = queue};
-        nvt_crowd_add(&crowd, &guest);
+        nvt_crowd_add(crowd, &guest);
     }
-    const bool is_admitted = nvt_crowd_admits(&crowd, &leaves);
-    *is_expected = nvt_crowd_expects(&crowd);
+}
+
+/* Room for one more from there; one that has not proved itself may have to go for it. */
+static bool is_admitted(struct nvr_server *server, const char *address,
+                        const struct nvf_cm_req *req, bool *is_expected)
+{
+    struct nvt_crowd *crowd = calloc(1, sizeof(*crowd));
+    void *leaves;
+    if (!crowd)
+        return false;
+    crowd->address = address;
+    crowd->entries = le16toh(req->host_sends) + 1u;
+    crowd->is_io = req->qid;
+    crowd->places = server->settings.queues_max;
+    crowd->now_ns = server->target.now_ns;
+    count_queues(server, crowd);
+    const bool is_admitted = nvt_crowd_admits(crowd, &leaves);
+    *is_expected = nvt_crowd_expects(crowd);
+    free(crowd);
     if (leaves)
         nvr_queue_fail(leaves);
     return is_admitted;

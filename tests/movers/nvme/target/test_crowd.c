@@ -27,16 +27,34 @@ static struct connection connections[8 * PLACES];
 static int count;
 static uint32_t places;
 static uint64_t now_ns;
+static bool takes_its_time; /* a connection that has to go */
 
-/* As the server does; a connection that has to go has gone at once. */
+static void leave(struct connection *one)
+{
+    if (takes_its_time)
+        one->is_ending = true;
+    else
+        one->entries = 0;
+}
+
+static void let_ending_go(void)
+{
+    for (int i = 0; i < count; i++)
+        if (connections[i].is_ending)
+            connections[i].entries = 0;
+}
+
+/* As the server does. */
 static bool arrive(struct connection comer)
 {
-    struct nvt_crowd crowd = {.address = comer.address,
-                              .entries = comer.entries,
-                              .is_io = comer.is_io,
-                              .places = places,
-                              .now_ns = now_ns};
+    static struct nvt_crowd all, *crowd = &all;
     void *leaves;
+    memset(crowd, 0, offsetof(struct nvt_crowd, addresses));
+    crowd->address = comer.address;
+    crowd->entries = comer.entries;
+    crowd->is_io = comer.is_io;
+    crowd->places = places;
+    crowd->now_ns = now_ns;
     for (int i = 0; i < count; i++) {
         const struct connection *one = &connections[i];
         const struct nvt_guest guest = {.address = one->address,
@@ -49,12 +67,12 @@ static bool arrive(struct connection comer)
                                         .is_ending = one->is_ending,
                                         .user = &connections[i]};
         if (one->entries)
-            nvt_crowd_add(&crowd, &guest);
+            nvt_crowd_add(crowd, &guest);
     }
-    const bool is_admitted = nvt_crowd_admits(&crowd, &leaves);
-    comer.is_expected = nvt_crowd_expects(&crowd);
+    const bool is_admitted = nvt_crowd_admits(crowd, &leaves);
+    comer.is_expected = nvt_crowd_expects(crowd);
     if (leaves)
-        ((struct connection *)leaves)->entries = 0;
+        leave(leaves);
     assert_in_range(count, 0, sizeof(connections) / sizeof(*connections) - 1);
     if (is_admitted)
         connections[count++] = comer;
@@ -90,6 +108,7 @@ static int begin(void **state)
     (void)state;
     count = 0;
     places = PLACES;
+    takes_its_time = false;
     now_ns = 2 * SECOND_NS;
     return 0;
 }
@@ -139,14 +158,35 @@ static void unproven__that_are_ending_are_waited_for(void **state)
 {
     (void)state;
     int refused = 0;
-    for (int i = 0; i < 200; i++) {
+    takes_its_time = true;
+    for (int i = 0; i < 200; i++)
         refused += !come("192.0.2.66", DEPTH, false);
-        for (int j = 0; j < count; j++)
-            if (!connections[j].entries) /* those take their time */
-                connections[j] = (struct connection){.entries = DEPTH, .is_ending = true};
-    }
-    assert_true(entries_there() <= NVT_CROWD_ENDING);
+    assert_true(entries_there() <= NVT_CROWD_ENDING_OF_ADDRESS);
     assert_true(refused > 0);
+}
+
+/* Three addresses call without end, and what has to go for them takes its time. */
+static void unproven__of_few_addresses_keep_no_other_away(void **state)
+{
+    (void)state;
+    char address[24];
+    takes_its_time = true;
+    for (int i = 0; i < 1000; i++) {
+        for (int j = 0; j < 3; j++) {
+            snprintf(address, sizeof(address), "198.51.100.%d", j);
+            (void)come(address, DEPTH, false);
+        }
+        if (i % 100 == 50) {
+            snprintf(address, sizeof(address), "192.0.2.%d", i / 100);
+            assert_true(come(address, DEPTH, false));
+        }
+        if (i % 40 == 39)
+            let_ending_go();
+    }
+    for (int i = 0; i < count; i++)
+        assert_false(!strncmp(connections[i].address, "192.0.2.", 8) &&
+                     (connections[i].is_ending || !connections[i].entries));
+    assert_true(entries_there() <= NVT_CROWD_BOUND);
 }
 
 static void proven__of_one_address_leave_a_quarter(void **state)
@@ -348,6 +388,7 @@ int main(void)
         CASE(unproven__have_few_entries_of_many_addresses),
         CASE(unproven__of_short_queues_count_for_more_than_they_have),
         CASE(unproven__that_are_ending_are_waited_for),
+        CASE(unproven__of_few_addresses_keep_no_other_away),
         CASE(proven__of_one_address_leave_a_quarter),
         CASE(proven__never_have_to_go),
         CASE(herd__of_hosts_has_all_its_queues),
