@@ -102,12 +102,15 @@ def is_all_as_before(base, held):
 def fill_memory(world):
     """Memory is taken when it is written. All of it, so that it grows no more. What the other host
     writes, the server's own process puts in its place, and it has the pages then."""
-    words = '--rw write --bs 1m --iodepth 8 --destroy-data --runtime 4 -N'.split()
+    words = '--verify --destroy-data --bs 1m --iodepth 8 --loops 1'.split()
     zeros = world.path('zeros')
     with open(zeros, 'wb') as file:
         file.truncate(worlds.MEMORY_BYTES)
     for command in (
-        *(world.nvme(worlds.SERVING, 'bench', *words, nsid) for nsid in ('1', '2')),
+        *(
+            world.nvme(worlds.SERVING, 'bench', *words, '-N', str(nsid), '--size', size)
+            for nsid, size in enumerate(worlds.NAMESPACES, 1)
+        ),
         world.transfer(worlds.VISITING, 'write', '-r', 'memory', zeros),
     ):
         status, said = worlds.run(command)

@@ -18,6 +18,7 @@ SERVING, VISITING = 0, 1  # the hosts
 BEGIN_S = 30
 DISK_BYTES = 24 << 20  # of the file system that gets full
 MEMORY_BYTES = 16 << 20  # that transfers serve
+NAMESPACES = '64m', '256m'  # of memory
 SERVED_BYTES = 64 << 20  # of the file on it, which has holes
 
 
@@ -55,11 +56,12 @@ class Server:
         return self.process.poll() is None
 
     def holds(self):
-        """KiB of memory that no file is behind, and descriptors."""
+        """KiB of memory that no file is behind, and descriptors. Memory that is mapped twice, as that
+        of a namespace is, counts once."""
         folder = f'/proc/{self.process.pid}'
-        with open(f'{folder}/status') as file:
-            fields = dict(line.split(':', 1) for line in file)
-        kib = sum(int(fields[name].split()[0]) for name in ('RssAnon', 'RssShmem'))
+        with open(f'{folder}/smaps_rollup') as file:
+            fields = dict(line.split(':', 1) for line in file if ': ' in line)
+        kib = sum(int(fields[name].split()[0]) for name in ('Pss_Anon', 'Pss_Shmem'))
         return kib, len(os.listdir(f'{folder}/fd'))
 
     def descriptors(self):
@@ -111,7 +113,7 @@ class World:
         with open(os.path.join(self.disk, 'served'), 'wb') as file:
             file.truncate(SERVED_BYTES)
         target = ['target', '--listen', ADDRESSES[SERVING], '--control', self.path('control')]
-        for spec in ('ram:64M', 'ram:256M', f'file:{self.disk}/served'):
+        for spec in (*(f'ram:{size}' for size in NAMESPACES), f'file:{self.disk}/served'):
             target += ['--namespace', spec]
         self.serve('nvme', *target)
         region = ['--size', '16M', '--listen', ADDRESSES[SERVING]]
