@@ -48,10 +48,11 @@ struct nvt_io {
     /* Not 0: nobody wants it any more, and it may end with that status before it is over. NULL: it
      * is always wanted. */
     uint16_t (*given_up)(const struct nvt_io *io);
-    const void *host; /* whose it is: hosts take turns */
+    const void *address, *host; /* whose it is: addresses take turns, and hosts at each */
     struct {
         struct list_node node;
-        struct list behind; /* other operations of its host */
+        struct list behind; /* of a host's first: its other operations */
+        struct list hosts;  /* of an address's first: those of the other hosts there */
         bool (*step)(struct nvt_io *io);
     } slice;        /* of slices.h */
     uint64_t moved; /* the backend's own */

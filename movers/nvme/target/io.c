@@ -141,6 +141,7 @@ static void give_to_backend(struct nvt_request *request)
     struct nvt_backend *backend = ns->backend;
     request->io.uring = request->queue->thread->uring;
     request->io.host = request->queue->ctrl;
+    request->io.address = request->queue->share ? request->queue->share->address : NULL;
     request->io.slices = &request->queue->thread->slices;
     request->io.memory = backend->memory ? &ns->region : NULL;
     request->io.given_up = io_given_up;

@@ -2,8 +2,8 @@
 /*
  * Operations that take long, a slice at a time, so that no command keeps others waiting. A backend
  * adds such an operation instead of serving it at once. The loop of the thread runs slices between
- * its other work: hosts take turns, and so do the operations of each. One that nobody wants any
- * more ends at its next turn.
+ * its other work: addresses take turns, so do the hosts at each, and so do the operations of each
+ * host. One that nobody wants any more ends at its next turn.
  */
 #ifndef SW_MOVERS_NVME_SLICES_H
 #define SW_MOVERS_NVME_SLICES_H
@@ -19,7 +19,7 @@ struct nvt_io;
 #define NVT_SLICES_NS 200000ull
 
 struct nvt_slices {
-    struct list waiting; /* an operation of each host, in the order of turns; others behind it */
+    struct list waiting; /* an operation of each address, in the order of turns */
 };
 
 void nvt_slices_init(struct nvt_slices *slices);

@@ -186,6 +186,40 @@ static void slices__hosts_take_turns(void **state)
     assert_true(nvt_queue_gone(&admin2));
 }
 
+/* One address has many hosts, each with a long command. */
+static void slices__addresses_take_turns(void **state)
+{
+    (void)state;
+    enum { HOSTS = 8, TURNS = 3 };
+    struct nvt_queue admins[HOSTS + 1], queues[HOSTS + 1];
+    struct nvf_sqe sqe = command(nvme_cmd_write_zeroes, NSID, 0, 0);
+    memset(memory, 0x5a, SIZE);
+    slices_wait = true;
+    for (int i = 0; i <= HOSTS; i++) {
+        const char *address = i < HOSTS ? "192.0.2.3" : "192.0.2.4";
+        make_queue_from(&admins[i], 0, address);
+        make_queue_from(&queues[i], 1, address);
+        begin_as(&admins[i], &queues[i], (uint8_t)(i + 2));
+        sqe.cdw10 = htole32(i < HOSTS ? 0 : SIZE / 2 / BLOCK);
+        sqe.cdw12 =
+            htole32((i < HOSTS ? (uint32_t)SIZE / 2 : TURNS * NVT_ZEROING_BYTES) / BLOCK - 1);
+        assert_int_equal(say(&queues[i], &sqe), WAITS);
+    }
+    const int before = answers;
+    for (int i = 0; i < 2 * TURNS; i++) {
+        assert_int_equal(answers, before);
+        assert_true(run_slice());
+    }
+    assert_int_equal(answers, before + 1);
+    assert_true(is_all(0, SIZE / 2, TURNS * NVT_ZEROING_BYTES));
+    run_slices();
+    assert_int_equal(answers, before + 1 + HOSTS);
+    for (int i = 0; i <= HOSTS; i++) {
+        assert_true(nvt_queue_gone(&queues[i]));
+        assert_true(nvt_queue_gone(&admins[i]));
+    }
+}
+
 static void begin_long_command(void)
 {
     memset(memory, 0x5a, SIZE);
@@ -307,6 +341,7 @@ int main(void)
         CASE(slices__others_are_served_between),
         CASE(slices__operations_take_turns),
         CASE(slices__hosts_take_turns),
+        CASE(slices__addresses_take_turns),
         CASE(slices__end_with_their_queue),
         CASE(slices__end_with_their_namespace),
         CASE(slices__end_when_their_host_is_fenced),
