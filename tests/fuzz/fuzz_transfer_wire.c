@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/bytes.h"
+#include "common/base/bytes.h"
 #include "transfer/wire/card.h"
 #include "transfer/wire/message.h"
 

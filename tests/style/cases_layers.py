@@ -223,7 +223,7 @@ def cases():
             check('layers', {'src/link/paired/callers.c': ''}),
             'does not include link/direct/ any more',
         ),
-        ('movers__common', movers('nvme/host/a.c', 'common/b.h'), None),
+        ('movers__common', movers('nvme/host/a.c', 'common/text/b.h'), None),
         ('movers__downwards', movers('pmem/client/a.c', 'pmem/wire/b.h'), None),
         (
             'movers__upwards',
@@ -240,7 +240,18 @@ def cases():
             movers('pmem/server/a.c', 'nvme/wire/b.h'),
             "movers/pmem/server/a.c:1: pmem/ includes nvme/wire/b.h, which is another mover's",
         ),
-        ('movers__floor', movers('common/a.c', 'pmem/wire/b.h'), "another mover's"),
+        ('movers__floor', movers('common/text/a.c', 'pmem/wire/b.h'), "another mover's"),
+        ('movers__floor_downwards', movers('common/rdma/a.c', 'common/time/b.h'), None),
+        (
+            'movers__floor_upwards',
+            movers('common/time/a.c', 'common/rdma/b.h'),
+            'common/time/ may not include common/rdma/',
+        ),
+        (
+            'movers__floor_itself',
+            movers('common/a.c', 'common/text/b.h'),
+            'is in no room of movers/',
+        ),
         (
             'movers__programs',
             check('layers', {'movers/pmem/command/a.c': '#include "sidewire/pmem.h"\n'}),
@@ -269,7 +280,7 @@ def cases():
         ),
         (
             'bindings__of_movers',
-            check('layers', {'bindings/a/b.c': '#include "common/size.h"\n'}),
+            check('layers', {'bindings/a/b.c': '#include "common/text/size.h"\n'}),
             'bindings see only',
         ),
         ('layers__pure', check('layers', {'src/wire/a.c': '#include <string.h>\n'}), None),

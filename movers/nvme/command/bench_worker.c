@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The threads of `bench`: each has a queue, and keeps its depth of requests in flight. */
-#include "common/clock.h"
+#include "common/time/clock.h"
 #include "nvme/command/bench.h"
 
 #include <pthread.h>

@@ -3,8 +3,8 @@
  * `read` and `write`: blocks to or from a file, or a whole namespace, with many requests in
  * flight. Data of a file that is no multiple of a block is refused, not padded.
  */
-#include "common/clock.h"
-#include "common/minmax.h"
+#include "common/base/minmax.h"
+#include "common/time/clock.h"
 #include "nvme/command/host_commands.h"
 
 #include <errno.h>

@@ -13,7 +13,7 @@
 
 #include <jansson.h>
 
-#include "common/command.h"
+#include "common/command/command.h"
 #include "nvme/command/secret.h"
 #include "sidewire/nvme.h"
 

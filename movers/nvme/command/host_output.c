@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "common/size.h"
+#include "common/text/size.h"
 
 int nv_fail(const struct nv_host *host, const char *format, ...)
 {

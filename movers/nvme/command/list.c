@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* `list`: the namespaces of a subsystem, in the columns of nvme-cli. `connect-test`: what a
  * connection negotiates and how fast it answers. */
-#include "common/clock.h"
+#include "common/time/clock.h"
 #include "nvme/command/host_commands.h"
 
 #include <endian.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* `resv-report`, `resv-register`, `resv-acquire`, `resv-release`: reservations of a namespace, with
  * the options of nvme-cli and the report as it prints it. */
-#include "common/minmax.h"
+#include "common/base/minmax.h"
 #include "nvme/command/host_commands.h"
 
 #include <endian.h>

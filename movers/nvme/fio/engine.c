@@ -9,7 +9,7 @@
 #include <fio.h>
 #include <optgroup.h>
 
-#include "common/clock.h"
+#include "common/time/clock.h"
 #include "nvme/fio/job.h"
 #include "nvme/host/as_errno.h"
 #include "nvme/wire/secret_text.h"

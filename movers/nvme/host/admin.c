@@ -3,8 +3,8 @@
  * Administration: commands that a thread waits for. Their data goes through memory of the
  * controller, so that whatever happens the caller's memory is its own again on return.
  */
-#include "common/clock.h"
-#include "common/minmax.h"
+#include "common/base/minmax.h"
+#include "common/time/clock.h"
 #include "nvme/host/host.h"
 
 #include <poll.h>

@@ -3,8 +3,8 @@
  * Completions: what the device reports, what the controller answers, and waiting for both. Bytes
  * of the controller are checked here; whatever it sends wrongly ends the queue.
  */
-#include "common/clock.h"
-#include "common/minmax.h"
+#include "common/base/minmax.h"
+#include "common/time/clock.h"
 #include "nvme/host/host.h"
 
 #include <assert.h>

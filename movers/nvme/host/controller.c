@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* A controller: its life, as the program sees it. The machines are in setup.c and reconnect.c. */
-#include "common/clock.h"
+#include "common/time/clock.h"
 #include "nvme/host/host.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* A queue: its memory, opening and closing. All that it needs is made here, before any data. */
-#include "common/clock.h"
+#include "common/time/clock.h"
 #include "nvme/host/host.h"
 
 #include <errno.h>

@@ -4,7 +4,7 @@
  * destroys its queue pair before it does anything to its requests. The admin queue connects again
  * by whichever thread polls; an I/O queue follows by its own thread once the controller is live.
  */
-#include "common/clock.h"
+#include "common/time/clock.h"
 #include "nvme/host/host.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Requests: their checks and their commands. Source: NVM 1.0, section 3. */
-#include "common/clock.h"
+#include "common/time/clock.h"
 #include "nvme/host/host.h"
 
 #include <string.h>

@@ -3,8 +3,8 @@
  * From the link of the admin queue to a live controller: Connect, properties, Identify, number of
  * queues. A machine of one command at a time. Source: NVMe Base 2.0, 3.5.2 and 6.3.
  */
-#include "common/clock.h"
-#include "common/minmax.h"
+#include "common/base/minmax.h"
+#include "common/time/clock.h"
 #include "nvme/host/host.h"
 
 #include <string.h>

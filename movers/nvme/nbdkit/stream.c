@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/minmax.h"
+#include "common/base/minmax.h"
 
 enum { SLOTS = 16, SLOT_BYTES = 256 * 1024, NAP_MS = 100 };
 

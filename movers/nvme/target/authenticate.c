@@ -11,7 +11,7 @@
 
 #include <openssl/crypto.h>
 
-#include "common/clock.h"
+#include "common/time/clock.h"
 #include "nvme/target/auth.h"
 #include "nvme/target/model.h"
 

@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/list.h"
+#include "common/base/list.h"
 
 struct nvt_backend;
 struct nvt_backend_spec;

@@ -8,7 +8,7 @@
 
 #include <nvme/types.h>
 
-#include "common/clock.h"
+#include "common/time/clock.h"
 #include "nvme/target/backends.h"
 #include "nvme/target/spec.h"
 #include "nvme/target/uring.h"

@@ -13,7 +13,7 @@
 
 #include <nvme/types.h>
 
-#include "common/minmax.h"
+#include "common/base/minmax.h"
 #include "nvme/target/backends.h"
 #include "nvme/target/claim.h"
 #include "nvme/target/length.h"

@@ -15,7 +15,7 @@
 
 #include <nvme/types.h>
 
-#include "common/minmax.h"
+#include "common/base/minmax.h"
 #include "nvme/target/backends.h"
 #include "nvme/target/claim.h"
 #include "nvme/target/uring.h"

@@ -20,8 +20,8 @@
 
 #include <nvme/types.h>
 
-#include "common/holes.h"
-#include "common/minmax.h"
+#include "common/base/minmax.h"
+#include "common/serve/holes.h"
 #include "nvme/target/backends.h"
 #include "nvme/target/claim.h"
 #include "nvme/target/guard.h"

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/served.h"
+#include "common/serve/served.h"
 #include "nvme/target/backend.h"
 
 struct claimed_file {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The lock on what a backend serves (common/served.h). Backends of one file share it, where all but
- * the newest of them are leaving: they are about to be replaced or removed, or have been removed
- * and still have requests under way.
+ * The lock on what a backend serves (common/serve/served.h). Backends of one file share it, where
+ * all but the newest of them are leaving: they are about to be replaced or removed, or have been
+ * removed and still have requests under way.
  */
 #ifndef SW_MOVERS_NVME_CLAIM_H
 #define SW_MOVERS_NVME_CLAIM_H

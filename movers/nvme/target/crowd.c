@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/origin.h"
+#include "common/serve/origin.h"
 
 /* What one address has of all places: three quarters of them where it is alone. */
 enum { TIMES_FREE = 3 };

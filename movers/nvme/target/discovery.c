@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/minmax.h"
+#include "common/base/minmax.h"
 #include "nvme/target/model.h"
 #include "nvme/wire/bytes.h"
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/endpoint.h"
+#include "common/text/endpoint.h"
 #include "nvme/wire/fabrics.h"
 
 enum { PORT_DIGITS_MAX = 5 };

@@ -21,7 +21,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "common/list.h"
+#include "common/base/list.h"
 #include "nvme/target/auth.h"
 #include "nvme/target/backend.h"
 #include "nvme/target/config.h"

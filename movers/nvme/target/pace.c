@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "nvme/target/pace.h"
 
-#include "common/clock.h"
+#include "common/time/clock.h"
 
 /* While a disk works at few requests, hosts wait, and the next thing comes from it. The fastest
  * ones answer within DISK_SPIN_US; for others a core that polls only keeps the kernel from hearing

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "common/minmax.h"
+#include "common/base/minmax.h"
 
 enum { ORDERS = NVT_POOL_SHIFT_MAX - NVT_POOL_SHIFT_MIN + 1, IN_USE = 0x80 };
 

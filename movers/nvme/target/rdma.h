@@ -14,7 +14,7 @@
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
 
-#include "common/listener.h"
+#include "common/rdma/listener.h"
 #include "nvme/target/gate.h"
 #include "nvme/target/model.h"
 #include "nvme/target/pace.h"

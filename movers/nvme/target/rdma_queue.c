@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/clock.h"
+#include "common/time/clock.h"
 #include "nvme/target/rdma.h"
 
 enum { WC_BATCH = 32, PAGE_BYTES = 4096, CLOSE_MS = 1000, LAST_RECEIVE_MS = 200 };

@@ -9,7 +9,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "common/minmax.h"
+#include "common/base/minmax.h"
 #include "nvme/target/rdma.h"
 
 enum { LINE_BYTES = 64, WARM_BYTES = 512, SIGNALED_BYTES = 1 << 20 };

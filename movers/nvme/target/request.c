@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "common/clock.h"
+#include "common/time/clock.h"
 #include "nvme/target/model.h"
 
 static void target_run_request(struct nvt_request *request)

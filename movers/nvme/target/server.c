@@ -9,7 +9,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "common/clock.h"
+#include "common/time/clock.h"
 #include "nvme/target/thread.h"
 
 enum { URING_ENTRIES = 512, DRAIN_MS = 3000 };

@@ -14,7 +14,7 @@
 #ifndef SW_MOVERS_NVME_SHARE_H
 #define SW_MOVERS_NVME_SHARE_H
 
-#include "common/list.h"
+#include "common/base/list.h"
 #include "nvme/target/pool.h"
 
 enum { NVT_ADDRESS_MAX = 64 }; /* of a host, as text */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "nvme/target/slices.h"
 
-#include "common/clock.h"
+#include "common/time/clock.h"
 #include "nvme/target/backend.h"
 
 void nvt_slices_init(struct nvt_slices *slices)

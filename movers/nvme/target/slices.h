@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/list.h"
+#include "common/base/list.h"
 
 struct nvt_io;
 

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "common/clock.h"
+#include "common/time/clock.h"
 
 enum { OPTION_MAX = 128, DELAY_MAX_S = 60 };
 

@@ -11,7 +11,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "common/clock.h"
+#include "common/time/clock.h"
 
 enum { EVENTS_MAX = 16, LOOK_US = 200, OTHERS_SLEEP_MS = 1000, PROBE_MS = 30000 };
 

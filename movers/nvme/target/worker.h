@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/list.h"
+#include "common/base/list.h"
 
 enum { NVT_JOBS_MAX = 128 }; /* that wait, of one owner */
 

@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "common/minmax.h"
+#include "common/base/minmax.h"
 #include "nvme/target/guard.h"
 
 enum { WRITTEN_BYTES = 256 << 10 }; /* what is zeroed by writing, in one part */

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/bytes.h"
+#include "common/base/bytes.h"
 
 /* Where things are. The first six bytes of all: type, id, two reserved, the transaction. */
 enum {

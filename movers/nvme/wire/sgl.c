@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "common/bytes.h"
+#include "common/base/bytes.h"
 
 enum { KEYED_MAX = 0xffffff };
 

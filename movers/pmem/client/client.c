@@ -10,7 +10,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include "common/clock.h"
+#include "common/time/clock.h"
 
 enum { CHAINS_MAX = 1024, TICK_MS = 100, POLLS_PER_LOOK = 64 };
 

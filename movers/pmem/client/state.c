@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/minmax.h"
+#include "common/base/minmax.h"
 #include "pmem/client/machine.h"
 
 enum { RETRY_MS = 100, FULL_SHIFT_MAX = 2 };

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/clock.h"
+#include "common/time/clock.h"
 #include "pmem/command/samples.h"
 
 enum { PATIENCE_MS = 20000, BYTES_MAX = 1 << 26, COUNT_MAX = 10000000 };

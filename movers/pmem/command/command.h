@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/command.h"
+#include "common/command/command.h"
 #include "sidewire/pmem.h"
 
 enum { PM_STATUS_OK = 0, PM_STATUS_FAILED = 1, PM_STATUS_USAGE = 2 };

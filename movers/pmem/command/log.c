@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/clock.h"
-#include "common/endpoint.h"
+#include "common/text/endpoint.h"
+#include "common/time/clock.h"
 #include "pmem/command/samples.h"
 #include "sidewire/pmem_log.h"
 

@@ -8,7 +8,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include "common/endpoint.h"
+#include "common/text/endpoint.h"
 #include "pmem/command/command.h"
 #include "pmem/server/server.h"
 

@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "common/minmax.h"
+#include "common/base/minmax.h"
 #include "pmem/log/steps.h"
 
 uint64_t pml_stage_low(const struct pml_log *log)

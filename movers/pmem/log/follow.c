@@ -5,7 +5,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "common/minmax.h"
+#include "common/base/minmax.h"
 #include "pmem/log/driver.h"
 #include "pmem/log/reader.h"
 

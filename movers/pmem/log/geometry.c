@@ -2,7 +2,7 @@
 /* What a log's ring may be, and what copies say of it together. */
 #include <string.h>
 
-#include "common/minmax.h"
+#include "common/base/minmax.h"
 #include "pmem/log/layout.h"
 
 enum {

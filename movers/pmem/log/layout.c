@@ -4,7 +4,7 @@
 #include <isa-l/crc64.h>
 #include <string.h>
 
-#include "common/bytes.h"
+#include "common/base/bytes.h"
 
 enum { VERSION = 1, CHECK_OFFSET = 56, RECORD_MAGIC = 0x524c5753 /* "SWLR" */ };
 

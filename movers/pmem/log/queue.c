@@ -4,7 +4,7 @@
 #include <endian.h>
 #include <string.h>
 
-#include "common/minmax.h"
+#include "common/base/minmax.h"
 #include "pmem/log/steps.h"
 
 /* The most that one group needs: a WRITE, two FLUSHes and three ATOMIC WRITEs, of settling. */

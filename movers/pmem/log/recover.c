@@ -2,7 +2,7 @@
 /* Reading copies, and the election: a quorum that has been read takes a new epoch and a log. */
 #include <string.h>
 
-#include "common/minmax.h"
+#include "common/base/minmax.h"
 #include "pmem/log/steps.h"
 
 static void read_control(struct pml_copy *copy)

@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "common/minmax.h"
+#include "common/base/minmax.h"
 #include "pmem/log/driver.h"
 
 static enum sw_pmem_log_status use_status_of(enum pml_status status)

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/clock.h"
+#include "common/time/clock.h"
 #include "pmem/server/server.h"
 #include "sidewire/flush.h"
 

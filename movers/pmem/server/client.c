@@ -6,8 +6,8 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-#include "common/clock.h"
-#include "common/origin.h"
+#include "common/serve/origin.h"
+#include "common/time/clock.h"
 #include "pmem/server/server.h"
 
 enum { CQ_ENTRIES = 8, READS_MAX = 16, PROBE_ID = 2 * PMS_RECEIVES };

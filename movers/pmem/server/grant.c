@@ -2,7 +2,7 @@
 /* Rights as the device keeps them: one domain for each set of rules, one region for each range. */
 #include <stdlib.h>
 
-#include "common/minmax.h"
+#include "common/base/minmax.h"
 #include "pmem/server/server.h"
 #include "sidewire/flush.h"
 

@@ -14,8 +14,8 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "common/holes.h"
-#include "common/new_file.h"
+#include "common/serve/holes.h"
+#include "common/serve/new_file.h"
 
 #ifndef RAMFS_MAGIC
 #define RAMFS_MAGIC 0x858458f6

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/served.h"
+#include "common/serve/served.h"
 #include "sidewire/pmem.h"
 
 struct pms_memory {

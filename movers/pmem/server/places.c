@@ -7,7 +7,7 @@
  */
 #include <string.h>
 
-#include "common/clock.h"
+#include "common/time/clock.h"
 #include "pmem/server/server.h"
 
 void pms_limits_init(struct pms_limits *limits)

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/size.h"
+#include "common/text/size.h"
 
 static bool parse_client(char *text, struct pms_rule *rule)
 {

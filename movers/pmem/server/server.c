@@ -9,7 +9,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include "common/clock.h"
+#include "common/time/clock.h"
 
 enum { BACKLOG = 64 };
 

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/listener.h"
+#include "common/rdma/listener.h"
 #include "pmem/server/memory.h"
 #include "pmem/server/rules.h"
 #include "pmem/wire/control.h"
@@ -60,7 +60,7 @@ struct pms_limits {
 
 struct pms_client {
     struct rdma_cm_id *id;
-    struct in6_addr origin;                    /* by which places are counted: common/origin.h */
+    struct in6_addr origin; /* by which places are counted: common/serve/origin.h */
     uint64_t since_ns, answered_ns, probed_ns; /* answered_ns: 0 if no answer is under way */
     bool is_proved, may_write, is_probed;
     struct pms_grant *grant;

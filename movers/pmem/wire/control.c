@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "common/bytes.h"
+#include "common/base/bytes.h"
 
 enum {
     MAGIC = 0x314d5053,

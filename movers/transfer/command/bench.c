@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "common/clock.h"
+#include "common/time/clock.h"
 #include "transfer/command/command.h"
 
 enum {

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/command.h"
+#include "common/command/command.h"
 #include "sidewire/transfer.h"
 
 enum { XF_STATUS_OK = 0, XF_STATUS_FAILED = 1, XF_STATUS_USAGE = 2, XF_CARD_BYTES_MAX = 1 << 15 };

@@ -11,8 +11,8 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include "common/endpoint.h"
-#include "common/new_file.h"
+#include "common/serve/new_file.h"
+#include "common/text/endpoint.h"
 #include "transfer/command/command.h"
 
 enum { FILES_MAX = 64, KEY_LAYOUT = 0x3000, KEY_RAIL, KEY_SHARED };

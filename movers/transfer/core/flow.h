@@ -21,7 +21,7 @@
 #ifndef SW_MOVERS_TRANSFER_FLOW_H
 #define SW_MOVERS_TRANSFER_FLOW_H
 
-#include "common/list.h"
+#include "common/base/list.h"
 #include "sidewire/transfer.h"
 #include "transfer/core/plan.h"
 

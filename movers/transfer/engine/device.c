@@ -3,7 +3,7 @@
 #include <fcntl.h>
 #include <sys/epoll.h>
 
-#include "common/clock.h"
+#include "common/time/clock.h"
 #include "transfer/engine/engine.h"
 
 struct xfe_device *xfe_device_find(struct sw_xfer_agent *agent, const struct ibv_context *verbs)

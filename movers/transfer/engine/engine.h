@@ -11,8 +11,8 @@
 
 #include <netinet/in.h>
 
-#include "common/connection.h"
-#include "common/listener.h"
+#include "common/rdma/connection.h"
+#include "common/rdma/listener.h"
 #include "sidewire/transfer.h"
 #include "transfer/core/flow.h"
 #include "transfer/wire/card.h"

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/clock.h"
-#include "common/minmax.h"
+#include "common/base/minmax.h"
+#include "common/time/clock.h"
 #include "transfer/engine/engine.h"
 
 enum { RETRIES = 7, READS_MAX = 16 };

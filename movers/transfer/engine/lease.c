@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/clock.h"
+#include "common/time/clock.h"
 #include "transfer/engine/engine.h"
 
 enum { DOUBT_MS = 500 };

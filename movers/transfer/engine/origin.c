@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/origin.h"
+#include "common/serve/origin.h"
 #include "transfer/engine/engine.h"
 
 /* One for each session and each notice that can be there, so there is always a free one. */

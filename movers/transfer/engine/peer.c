@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/clock.h"
-#include "common/minmax.h"
+#include "common/base/minmax.h"
+#include "common/time/clock.h"
 #include "transfer/engine/engine.h"
 
 enum { RETRY_MS = 500, RETRY_DOUBLED_MAX = 4, ROUNDS = 16 };

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/clock.h"
+#include "common/time/clock.h"
 #include "transfer/engine/engine.h"
 
 enum { POLLED_MAX = 16 };

@@ -2,7 +2,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "common/clock.h"
+#include "common/time/clock.h"
 #include "transfer/engine/engine.h"
 
 const char *sw_xfer_status_text(enum sw_xfer_status status)

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/clock.h"
+#include "common/time/clock.h"
 #include "transfer/engine/engine.h"
 
 static bool transfer_add_pair(struct sw_xfer_transfer *t, uint32_t local_at, uint32_t remote_at)

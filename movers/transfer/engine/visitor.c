@@ -9,8 +9,8 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-#include "common/clock.h"
-#include "common/origin.h"
+#include "common/serve/origin.h"
+#include "common/time/clock.h"
 #include "transfer/engine/engine.h"
 
 enum { READS_MAX = 16, SENDS = XFE_CREDITS + 2, WINDOW_MS = 500, TURN = 64 /* completions */ };

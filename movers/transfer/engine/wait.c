@@ -4,7 +4,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#include "common/clock.h"
+#include "common/time/clock.h"
 #include "transfer/engine/engine.h"
 
 enum { SOURCES_MAX = 64, POLLS_PER_LOOK = 16, LONGEST_MS = 60000 };

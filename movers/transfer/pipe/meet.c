@@ -10,8 +10,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "common/bytes.h"
-#include "common/clock.h"
+#include "common/base/bytes.h"
+#include "common/time/clock.h"
 #include "transfer/engine/engine.h"
 #include "transfer/pipe/pipe.h"
 

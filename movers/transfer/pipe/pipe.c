@@ -9,8 +9,8 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-#include "common/bytes.h"
-#include "common/clock.h"
+#include "common/base/bytes.h"
+#include "common/time/clock.h"
 
 enum {
     SENDS_KEPT = 16, /* requests that are not records: credits, doorbells, sleeps */

@@ -3,7 +3,7 @@
 #ifndef SW_MOVERS_TRANSFER_PIPE_H
 #define SW_MOVERS_TRANSFER_PIPE_H
 
-#include "common/connection.h"
+#include "common/rdma/connection.h"
 #include "sidewire/pipe.h"
 #include "transfer/pipe/ring.h"
 

@@ -3,7 +3,7 @@
 
 #include <assert.h>
 
-#include "common/bytes.h"
+#include "common/base/bytes.h"
 
 static uint64_t whole_lines(uint64_t bytes)
 {

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "common/bytes.h"
+#include "common/base/bytes.h"
 #include "transfer/core/sum.h"
 
 enum { MAGIC = 0x43585753, SUM_OFFSET = 12, VERSIONED_BYTES = 8 };

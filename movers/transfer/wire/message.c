@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "common/bytes.h"
+#include "common/base/bytes.h"
 #include "transfer/wire/card.h"
 
 enum { PRIVATE_MAGIC = 0x50585753, MESSAGE_MAGIC = 0x4d585753 };

@@ -21,7 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/clock.h"
+#include "common/time/clock.h"
 #include "hostile_host.h"
 #include "nvme/target/config.h"
 #include "nvme/target/serving.h"

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "common/bytes.h"
+#include "common/base/bytes.h"
 #include "transfer/pipe/ring.h"
 
 enum { BYTES = 4096, MESSAGE_MAX = 1024 };

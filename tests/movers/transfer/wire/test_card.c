@@ -8,7 +8,7 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include "common/bytes.h"
+#include "common/base/bytes.h"
 #include "transfer/wire/card.h"
 #include "transfer/wire/message.h"
 

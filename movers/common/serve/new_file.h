@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/served.h"
+#include "common/serve/served.h"
 
 /* mover_served_open() of a file that gets `create_bytes`, with all blocks, where it is not there or
  * is empty; with 0 it does not. Where several servers are to make it, one does, and the others meet

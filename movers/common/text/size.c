@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "common/size.h"
+#include "common/text/size.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "common/connection.h"
+#include "common/rdma/connection.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -8,7 +8,7 @@
 #include <arpa/inet.h>
 #include <cmocka.h>
 
-#include "common/origin.h"
+#include "common/serve/origin.h"
 
 static struct in6_addr origin(const char *text)
 {

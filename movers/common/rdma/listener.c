@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "common/listener.h"
+#include "common/rdma/listener.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -9,7 +9,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#include "common/clock.h"
+#include "common/time/clock.h"
 
 enum { FIRST_WAIT_MS = 100, LONGEST_WAIT_MS = 5000 };
 

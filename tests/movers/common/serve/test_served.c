@@ -21,7 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/served.h"
+#include "common/serve/served.h"
 
 static const struct mover_serving alone = {.share_option = "--shared"};
 static const struct mover_serving shared = {.is_shared = true, .share_option = "--shared"};

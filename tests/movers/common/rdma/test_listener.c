@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/listener.h"
+#include "common/rdma/listener.h"
 
 /* ---- rdma_cm ---- */
 

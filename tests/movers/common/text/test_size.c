@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "common/size.h"
+#include "common/text/size.h"
 
 static void parse_size__takes_units(void **state)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "common/served.h"
+#include "common/serve/served.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "common/command.h"
+#include "common/command/command.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "common/size.h"
+#include "common/text/size.h"
 
 uint64_t mover_parse_bytes(struct argp_state *state, const char *text)
 {

@@ -14,7 +14,7 @@ import tempfile
 import time
 import unittest
 
-sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../tools'))
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../../tools'))
 from own_network import MOVED, move_to_own_network  # noqa: E402
 
 SIDEWIRE, LINK = sys.argv[1:3]

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "common/endpoint.h"
+#include "common/text/endpoint.h"
 
 #include <string.h>
 

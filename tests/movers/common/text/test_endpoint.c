@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "common/endpoint.h"
+#include "common/text/endpoint.h"
 
 static void split_endpoint__finds_both(void **state)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "common/new_file.h"
+#include "common/serve/new_file.h"
 
 #include <errno.h>
 #include <fcntl.h>

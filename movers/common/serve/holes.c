@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "common/holes.h"
+#include "common/serve/holes.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -8,7 +8,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "common/minmax.h"
+#include "common/base/minmax.h"
 
 enum { SECTOR_BYTES = 512 /* of st_blocks */ };
 
