@@ -7,11 +7,13 @@
 #include "nvme/target/thread.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "common/time/clock.h"
+#include "common/time/deadline.h"
 
 enum { EVENTS_MAX = 16, LOOK_US = 200, OTHERS_SLEEP_MS = 1000, PROBE_MS = 30000 };
 
@@ -298,8 +300,7 @@ static void sleep_until(struct nvr_thread *thread, uint64_t now_ns, uint64_t unt
         is_armed && !poll_once(thread) && !has_later(thread) && list_is_empty(&thread->ending);
     end_turn(thread);
     if (may_sleep)
-        thread_look_around(thread,
-                           until_ns > now_ns ? (int)((until_ns - now_ns) / NS_PER_MS) + 1 : 0);
+        thread_look_around(thread, mover_ms_until(until_ns, now_ns, INT_MAX));
 }
 
 void nvr_thread_run(struct nvr_thread *thread)

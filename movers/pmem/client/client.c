@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "common/time/clock.h"
+#include "common/time/deadline.h"
 
 enum { CHAINS_MAX = 1024, TICK_MS = 100, POLLS_PER_LOOK = 64 };
 
@@ -249,12 +250,9 @@ bool sw_pmem_arm(struct sw_pmem *p)
 static void nap_until(struct sw_pmem *p, uint64_t deadline_ns)
 {
     struct epoll_event event;
-    const uint64_t now = mover_now_ns();
-    uint64_t ms = deadline_ns > now ? (deadline_ns - now + PMC_MS - 1) / PMC_MS : 0;
-    if (ms > TICK_MS)
-        ms = TICK_MS;
+    const int ms = mover_ms_until(deadline_ns, mover_now_ns(), TICK_MS);
     if (sw_pmem_arm(p))
-        epoll_wait(pmc_client_of(p)->epoll_fd, &event, 1, (int)ms);
+        epoll_wait(pmc_client_of(p)->epoll_fd, &event, 1, ms);
 }
 
 enum sw_pmem_status sw_pmem_wait_live(struct sw_pmem *p, uint64_t deadline_ns)

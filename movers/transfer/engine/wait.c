@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "common/time/clock.h"
+#include "common/time/deadline.h"
 #include "transfer/engine/engine.h"
 
 enum { SOURCES_MAX = 64, POLLS_PER_LOOK = 16, LONGEST_MS = 60000 };
@@ -124,12 +125,9 @@ bool sw_xfer_arm(struct sw_xfer_agent *agent)
 static void nap_agent(struct sw_xfer_agent *agent, uint64_t deadline_ns)
 {
     struct epoll_event event;
-    const uint64_t now = mover_now_ns();
-    uint64_t ms = deadline_ns > now ? (deadline_ns - now + XFE_MS - 1) / XFE_MS : 0;
-    if (ms > LONGEST_MS)
-        ms = LONGEST_MS;
+    const int ms = mover_ms_until(deadline_ns, mover_now_ns(), LONGEST_MS);
     if (ms && sw_xfer_arm(agent))
-        epoll_wait(agent->epoll_fd, &event, 1, (int)ms);
+        epoll_wait(agent->epoll_fd, &event, 1, ms);
 }
 
 enum sw_xfer_status sw_xfer_run_once(struct sw_xfer_agent *agent, uint64_t deadline_ns)

@@ -12,10 +12,12 @@
 
 #include "common/base/bytes.h"
 #include "common/time/clock.h"
+#include "common/time/deadline.h"
 #include "transfer/engine/engine.h"
 #include "transfer/pipe/pipe.h"
 
 enum { MAGIC = 0x50495753, VERSION = 1, ASK_BYTES = 40, ANSWER_BYTES = 24, BACKLOG = 16 };
+enum { NAP_MAX_MS = 1000 };
 
 struct sw_pipe_listener {
     struct rdma_event_channel *events;
@@ -152,8 +154,7 @@ static enum mover_event await_event(struct sw_pipe *pipe, uint64_t deadline_ns)
         const uint64_t now = mover_now_ns();
         if (now >= deadline_ns)
             break;
-        const uint64_t left_ms = (deadline_ns - now + 999999) / 1000000;
-        epoll_wait(pipe->epoll_fd, &ready, 1, left_ms < 1000 ? (int)left_ms : 1000);
+        epoll_wait(pipe->epoll_fd, &ready, 1, mover_ms_until(deadline_ns, now, NAP_MAX_MS));
     }
     return event;
 }
@@ -363,8 +364,7 @@ enum sw_xfer_status sw_pipe_accept(struct sw_pipe_listener *listener,
         const uint64_t now = mover_now_ns();
         if (now >= deadline_ns)
             return xfe_fail(error, SW_XFER_TIMEOUT, "nobody has asked for this pipe");
-        const uint64_t left_ms = (deadline_ns - now + 999999) / 1000000;
-        poll(ready, 2, left_ms < 1000 ? (int)left_ms : 1000);
+        poll(ready, 2, mover_ms_until(deadline_ns, now, NAP_MAX_MS));
         meet_tick(listener);
     }
     struct sw_pipe *pipe = make_pipe();

@@ -11,6 +11,7 @@
 
 #include "common/base/bytes.h"
 #include "common/time/clock.h"
+#include "common/time/deadline.h"
 
 enum {
     SENDS_KEPT = 16, /* requests that are not records: credits, doorbells, sleeps */
@@ -197,10 +198,9 @@ static void watch_stall(struct sw_pipe *pipe, uint64_t now_ns)
 static void pipe_sleep_for(struct sw_pipe *pipe, uint64_t deadline_ns)
 {
     struct epoll_event event;
-    const uint64_t now = mover_now_ns();
-    const uint64_t left_ms = deadline_ns > now ? (deadline_ns - now + 999999) / 1000000 : 0;
     pipe->sleeps++;
-    epoll_wait(pipe->epoll_fd, &event, 1, left_ms < SLEEP_MAX_MS ? (int)left_ms : SLEEP_MAX_MS);
+    epoll_wait(pipe->epoll_fd, &event, 1,
+               mover_ms_until(deadline_ns, mover_now_ns(), SLEEP_MAX_MS));
     pipe_take_events(pipe);
     watch_stall(pipe, mover_now_ns());
 }
