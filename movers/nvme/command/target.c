@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "common/serve/signals.h"
 #include "nvme/command/command.h"
 #include "nvme/command/secret.h"
 #include "nvme/target/control.h"
@@ -269,36 +269,34 @@ static void reload_config(struct program *program)
 static void take_signal(struct nvr_watch *watch)
 {
     struct program *program = watch->context;
-    struct signalfd_siginfo info;
-    if (read(watch->fd, &info, sizeof(info)) != sizeof(info))
-        return;
-    if (info.ssi_signo == SIGHUP)
+    const int number = mover_signals_take(watch->fd);
+    if (number == SIGHUP)
         reload_config(program);
-    else
+    else if (number)
         nvr_server_stop(&program->server);
 }
 
-static int watch_signals(struct program *program)
+static bool watch_signals(struct program *program)
 {
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGHUP);
+    char error[256];
     signal(SIGPIPE, SIG_IGN);
-    if (sigprocmask(SIG_BLOCK, &set, NULL))
-        return -errno;
-    program->signals = (struct nvr_watch){.fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK),
-                                          .ready = take_signal,
-                                          .context = program};
-    return program->signals.fd < 0 ? -errno : nvr_server_watch(&program->server, &program->signals);
+    const int fd = mover_signals_open(true, error, sizeof(error));
+    if (fd < 0) {
+        say_line(NULL, true, error);
+        return false;
+    }
+    program->signals = (struct nvr_watch){.fd = fd, .ready = take_signal, .context = program};
+    const int rc = nvr_server_watch(&program->server, &program->signals);
+    if (rc)
+        say_line(NULL, true, strerror(-rc));
+    return !rc;
 }
 
 /* Returns the status of the process. */
 static int serve_config(struct program *program, struct nvt_config *config)
 {
     char error[1024];
-    if (nvr_serving_apply(&program->serving, config))
+    if (!watch_signals(program) || nvr_serving_apply(&program->serving, config))
         return NV_STATUS_FAILED;
     if (nvr_control_open(&program->control, &program->serving, program->args->control, error,
                          sizeof(error))) {
@@ -336,8 +334,6 @@ int nv_target_main(int argc, char **argv)
     program.server.say_listener = say_listener;
     if (!rc)
         rc = nvr_serving_open(&program.serving, &program.server);
-    if (!rc)
-        rc = watch_signals(&program);
     if (rc) {
         fprintf(stderr, "sidewire nvme target: cannot begin: %s\n", strerror(-rc));
         return NV_STATUS_FAILED;

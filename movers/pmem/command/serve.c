@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <inttypes.h>
 #include <netdb.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "common/serve/signals.h"
 #include "common/text/endpoint.h"
 #include "pmem/command/command.h"
 #include "pmem/server/server.h"
@@ -198,21 +197,18 @@ int pm_serve(int argc, char **argv)
                                      .doc = "Serves memory that keeps its contents."};
     static struct serve serve = {.port = "4430", .server = {.epoll_fd = -1, .timer_fd = -1}};
     char error[400];
-    sigset_t set;
     argp_parse(&argp, argc, argv, 0, NULL, &serve);
-    sigemptyset(&set);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGTERM);
-    sigprocmask(SIG_BLOCK, &set, NULL);
-    const int stop_fd = signalfd(-1, &set, SFD_CLOEXEC);
+    const int stop_fd = mover_signals_open(false, error, sizeof(error));
+    if (stop_fd < 0)
+        return pmem_fail_command(error);
     if (pmem_open_all(&serve, error, sizeof(error))) {
         close_regions(&serve);
         return pmem_fail_command(error);
     }
     print_regions(&serve);
-    pms_server_run(&serve.server, stop_fd);
+    const int code = pms_server_run(&serve.server, stop_fd);
     pms_server_end(&serve.server);
     close_regions(&serve);
     close(stop_fd);
-    return PM_STATUS_OK;
+    return code ? pmem_fail_command(strerror(-code)) : PM_STATUS_OK;
 }

@@ -104,11 +104,11 @@ static void pmem_server_take_events(struct pms_server *server)
 }
 
 /* One at a time: what one does may free the source of the next. */
-void pms_server_run(struct pms_server *server, int stop_fd)
+int pms_server_run(struct pms_server *server, int stop_fd)
 {
     struct epoll_event stop = {.events = EPOLLIN, .data.ptr = NULL}, event;
     if (epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, stop_fd, &stop))
-        return;
+        return -errno;
     uint64_t swept_ns = 0;
     for (;;) {
         const int pause_ms = pms_places_pause_ms(server);
@@ -122,7 +122,7 @@ void pms_server_run(struct pms_server *server, int stop_fd)
         if (count < 1)
             continue;
         if (!event.data.ptr)
-            return;
+            return 0;
         if (event.data.ptr == server)
             pmem_server_take_events(server);
         else

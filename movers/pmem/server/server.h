@@ -101,8 +101,8 @@ struct pms_server {
 /* 0, or a negative errno and what is wrong. The rules fit the regions. */
 int pms_server_start(struct pms_server *server, const struct sockaddr *listen, char *error,
                      size_t error_bytes);
-/* Until `stop_fd` is readable. */
-void pms_server_run(struct pms_server *server, int stop_fd);
+/* Until `stop_fd` is readable. 0, or a negative errno: nothing could have ended it. */
+int pms_server_run(struct pms_server *server, int stop_fd);
 void pms_server_end(struct pms_server *server);
 
 /* ---- grant.c ---- */

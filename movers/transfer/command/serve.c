@@ -3,15 +3,14 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "common/serve/new_file.h"
+#include "common/serve/signals.h"
 #include "common/text/endpoint.h"
 #include "transfer/command/command.h"
 
@@ -246,14 +245,14 @@ int xf_serve(int argc, char **argv)
                                      .doc = "Lets peers that have the card read and write files "
                                             "or memory."};
     static struct serve serve = {.rights = SW_XFER_MAY_READ | SW_XFER_MAY_WRITE};
-    sigset_t set;
+    char error[128];
     sw_xfer_agent_options_init(&serve.options);
     argp_parse(&argp, argc, argv, 0, NULL, &serve);
-    sigemptyset(&set);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGTERM);
-    sigprocmask(SIG_BLOCK, &set, NULL);
-    const int stop_fd = signalfd(-1, &set, SFD_CLOEXEC);
+    const int stop_fd = mover_signals_open(false, error, sizeof(error));
+    if (stop_fd < 0) {
+        fprintf(stderr, "sidewire transfer serve: %s\n", error);
+        return XF_STATUS_FAILED;
+    }
     const int code = transfer_open_all(&serve);
     if (!code) {
         fprintf(stderr, "%u regions, %" PRIu64 " bytes; the card is in %s. Ctrl-C ends it.\n",

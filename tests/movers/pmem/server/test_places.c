@@ -7,12 +7,14 @@
 
 #include <arpa/inet.h>
 #include <cmocka.h>
+#include <errno.h>
 #include <poll.h>
 #include <pthread.h>
 #include <rdma/rdma_verbs.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -240,6 +242,16 @@ static void probes__disturb_nobody(void **state)
     pms_server_end(&world.server);
 }
 
+static void server__that_nothing_could_end_does_not_run(void **state)
+{
+    static struct pms_server server;
+    (void)state;
+    server.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    assert_true(server.epoll_fd >= 0);
+    assert_int_equal(pms_server_run(&server, -1), -EBADF);
+    close(server.epoll_fd);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -249,6 +261,7 @@ int main(void)
         cmocka_unit_test(silent__leave_after_a_while),
         cmocka_unit_test(places__of_one_address),
         cmocka_unit_test(probes__disturb_nobody),
+        cmocka_unit_test(server__that_nothing_could_end_does_not_run),
     };
     world.region.memory = (struct pms_memory){.bytes = REGION, .kind = SW_PMEM_VOLATILE};
     world.region.memory.base =
