@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/text/size.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
+
+#include "common/text/number.h"
 
 bool mover_parse_size(const char *text, uint64_t *out)
 {
-    char *end;
-    if (*text < '0' || *text > '9')
-        return false;
-    errno = 0;
-    const unsigned long long value = strtoull(text, &end, 0);
+    const char *end;
+    uint64_t value;
     unsigned shift = 0;
+    if (!mover_parse_number(text, &value, &end))
+        return false;
     if (*end) {
         static const char letters[] = "kmgt";
         const char *letter = strchr(letters, *end | 0x20);
@@ -23,7 +22,7 @@ bool mover_parse_size(const char *text, uint64_t *out)
         end += *end == 'B';
         shift = 10 * (unsigned)(letter - letters + 1);
     }
-    if (*end || errno || value > UINT64_MAX >> shift)
+    if (*end || value > UINT64_MAX >> shift)
         return false;
     *out = value << shift;
     return true;

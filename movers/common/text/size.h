@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A number that may end in K, M, G or T, powers of 1024: 64K is 64KB is 64KiB. False: it is none,
- * or needs more than 64 bits. */
+/* A number (number.h) that may end in K, M, G or T, powers of 1024: 64K is 64KB is 64KiB. False: it
+ * is none, or needs more than 64 bits. */
 bool mover_parse_size(const char *text, uint64_t *out);
 
 #endif

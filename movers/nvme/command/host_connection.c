@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The options of a connection, and the connection itself. */
+#include "common/text/number.h"
 #include "nvme/command/host_commands.h"
 
-#include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,10 +39,9 @@ static const struct argp_option options[] = {
 
 static uint32_t parse_number(struct argp_state *state, const char *text, uint32_t max)
 {
-    char *end;
-    errno = 0;
-    const unsigned long long value = strtoull(text, &end, 0);
-    if (*end || end == text || errno || *text == '-' || value > max)
+    const char *rest;
+    uint64_t value = 0;
+    if (!mover_parse_number(text, &value, &rest) || *rest || value > max)
         argp_error(state, "\"%s\" is not a number up to %u", text, max);
     return (uint32_t)value;
 }

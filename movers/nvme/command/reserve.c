@@ -26,6 +26,7 @@ struct reserve {
 
 /* ---- options ---- */
 
+/* As nvme-cli reads keys, which other hosts may have been given by it: "010" is eight. */
 static uint64_t parse_value(struct argp_state *state, const char *text, uint64_t max)
 {
     char *end;
