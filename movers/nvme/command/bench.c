@@ -194,26 +194,27 @@ static double us_of(uint64_t ns)
 
 static void bench_print_row(const struct nv_measure *m, unsigned kind)
 {
-    const struct nv_histogram *h = &m->latency[kind];
+    const struct mover_histogram *h = &m->latency[kind];
     if (!h->count)
         return;
     const double iops = m->seconds > 0 ? (double)h->count / m->seconds : 0;
     printf("%-5s %8u %6u %10.0f %10.1f %9.2f %9.2f %9.2f %9.2f %9.2f\n", kind ? "write" : "read",
            m->block_bytes, m->depth, iops, iops * m->block_bytes / 1e6,
-           us_of(h->sum_ns) / (double)h->count, us_of(nv_histogram_at(h, 0.5)),
-           us_of(nv_histogram_at(h, 0.99)), us_of(nv_histogram_at(h, 0.999)), us_of(h->max_ns));
+           us_of(h->sum_ns) / (double)h->count, us_of(mover_histogram_at(h, 0.5)),
+           us_of(mover_histogram_at(h, 0.99)), us_of(mover_histogram_at(h, 0.999)),
+           us_of(h->max_ns));
 }
 
 static json_t *bench_row_json(const struct nv_measure *m, unsigned kind)
 {
-    const struct nv_histogram *h = &m->latency[kind];
+    const struct mover_histogram *h = &m->latency[kind];
     const double count = h->count ? (double)h->count : 1;
     const double iops = m->seconds > 0 ? (double)h->count / m->seconds : 0;
     return json_pack("{s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "requests", (json_int_t)h->count,
                      "iops", iops, "mb_per_s", iops * m->block_bytes / 1e6, "mean_us",
-                     us_of(h->sum_ns) / count, "p50_us", us_of(nv_histogram_at(h, 0.5)), "p99_us",
-                     us_of(nv_histogram_at(h, 0.99)), "p999_us", us_of(nv_histogram_at(h, 0.999)),
-                     "max_us", us_of(h->max_ns));
+                     us_of(h->sum_ns) / count, "p50_us", us_of(mover_histogram_at(h, 0.5)),
+                     "p99_us", us_of(mover_histogram_at(h, 0.99)), "p999_us",
+                     us_of(mover_histogram_at(h, 0.999)), "max_us", us_of(h->max_ns));
 }
 
 static int run_rows(struct nv_bench *bench, json_t *rows)

@@ -3,24 +3,10 @@
 #ifndef SW_MOVERS_NVME_BENCH_H
 #define SW_MOVERS_NVME_BENCH_H
 
+#include "common/command/histogram.h"
 #include "nvme/command/host_commands.h"
 
-enum {
-    NV_SIZES_MAX = 16,
-    /* Latencies in ns: each power of two in 64 steps, so 1.6 % wide. */
-    NV_STEPS = 64,
-    NV_BUCKETS = 64 * 40,
-};
-
-struct nv_histogram {
-    uint64_t count, sum_ns, max_ns;
-    uint32_t buckets[NV_BUCKETS];
-};
-
-void nv_histogram_add(struct nv_histogram *histogram, uint64_t ns);
-void nv_histogram_merge(struct nv_histogram *into, const struct nv_histogram *from);
-/* The latency that `share` (0 to 1) of all requests stay below. */
-uint64_t nv_histogram_at(const struct nv_histogram *histogram, double share);
+enum { NV_SIZES_MAX = 16 };
 
 struct nv_bench {
     struct nv_host host;
@@ -39,7 +25,7 @@ struct nv_bench {
 struct nv_measure {
     uint32_t block_bytes, depth;
     double seconds;
-    struct nv_histogram latency[2]; /* of reads, of writes */
+    struct mover_histogram latency[2]; /* of reads, of writes */
     uint64_t errors;
 };
 

@@ -38,7 +38,7 @@ struct worker {
     struct sw_nvme_queue *queue;
     struct sw_nvme_mem *mem;
     struct slot *slots;
-    struct nv_histogram latency[2];
+    struct mover_histogram latency[2];
     uint64_t errors, seed;
     uint32_t in_flight;
     pthread_t thread;
@@ -94,7 +94,7 @@ static void slot_done(void *arg, const struct sw_nvme_result *result)
         return;
     }
     if (atomic_load_explicit(&run->measures, memory_order_relaxed))
-        nv_histogram_add(&worker->latency[slot->is_write], ns);
+        mover_histogram_add(&worker->latency[slot->is_write], ns);
     if (run->sequence && !slot->is_write)
         check_slot(slot);
     bench_worker_submit_slot(slot, now_ns);
@@ -289,7 +289,7 @@ static int run_all(struct nv_bench *bench, struct nv_measure *measure, bool veri
                           : bench_worker_start_threads(&run, workers, open);
     for (uint32_t i = 0; i < open; i++) {
         for (unsigned j = 0; j < 2; j++)
-            nv_histogram_merge(&measure->latency[j], &workers[i].latency[j]);
+            mover_histogram_merge(&measure->latency[j], &workers[i].latency[j]);
         measure->errors += workers[i].errors;
         close_worker(&workers[i]);
     }

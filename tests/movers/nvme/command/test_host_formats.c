@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the host's commands compute and print: histogram, patterns, sizes, strings, statuses. */
+/* What the host's commands compute and print: patterns, sizes, strings, statuses. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,38 +9,6 @@
 #include <cmocka.h>
 
 #include "nvme/command/bench.h"
-
-static void histogram__is_right_within_two_percent(void **state)
-{
-    static struct nv_histogram h;
-    (void)state;
-    for (uint64_t ns = 1; ns < 1ull << 38; ns = ns * 9 / 8 + 1) {
-        memset(&h, 0, sizeof(h));
-        nv_histogram_add(&h, ns);
-        const double error = (double)nv_histogram_at(&h, 0.5) / (double)ns - 1;
-        assert_true(error < 0.02 && error > -0.02);
-        assert_int_equal(h.max_ns, ns);
-    }
-    memset(&h, 0, sizeof(h));
-    nv_histogram_add(&h, 0);
-    nv_histogram_add(&h, UINT64_MAX);
-    assert_int_equal(h.count, 2);
-}
-
-static void histogram__percentiles(void **state)
-{
-    static struct nv_histogram h, sum;
-    (void)state;
-    assert_int_equal(nv_histogram_at(&h, 0.5), 0);
-    for (unsigned i = 1; i <= 1000; i++)
-        nv_histogram_add(&h, i * 1000);
-    nv_histogram_merge(&sum, &h);
-    nv_histogram_merge(&sum, &h);
-    assert_int_equal(sum.count, 2000);
-    assert_in_range(nv_histogram_at(&sum, 0.5), 490000, 510000);
-    assert_in_range(nv_histogram_at(&sum, 0.99), 970000, 1010000);
-    assert_int_equal(sum.max_ns, 1000000);
-}
 
 static void pattern__knows_what_is_wrong(void **state)
 {
@@ -108,8 +76,6 @@ static void statuses__have_texts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(histogram__is_right_within_two_percent),
-        cmocka_unit_test(histogram__percentiles),
         cmocka_unit_test(pattern__knows_what_is_wrong),
         cmocka_unit_test(sizes__are_parsed),
         cmocka_unit_test(strings__do_not_reach_the_terminal),
