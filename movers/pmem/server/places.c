@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Rules of the server's places: who may have one, and for how long. A client has proved itself when
- * it has asked something that is valid. Nobody takes places from those that have; the oldest of
- * those that have not is let go first, of the same address if that has its share already. It has
- * had time to ask: clients that start together are as honest as one.
+ * it has asked something that is valid. Nobody takes places from those that have. Of those that
+ * have not, the oldest of the origin that has most is let go first; of the same origin, if that has
+ * its share already. It has had time to ask, since clients that start together are as honest as
+ * one; but an origin that has many keeps out none that has few.
  */
 #include <string.h>
 
@@ -53,29 +54,69 @@ static struct places_taken count_places(const struct pms_server *server,
     return taken;
 }
 
-/* The oldest that has not proved itself; of `origin` alone, if there is one. */
+static uint32_t count_unproved_of(const struct pms_server *server, const struct in6_addr *origin)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < PMS_CLIENTS_MAX; i++) {
+        const struct pms_client *client = server->clients[i];
+        count += client && !client->is_proved && is_of(client, origin);
+    }
+    return count;
+}
+
 static struct pms_client *find_oldest_unproved(const struct pms_server *server,
                                                const struct in6_addr *origin)
 {
     struct pms_client *oldest = NULL;
     for (uint32_t i = 0; i < PMS_CLIENTS_MAX; i++) {
         struct pms_client *client = server->clients[i];
-        if (client && !client->is_proved && (!origin || is_of(client, origin)) &&
+        if (client && !client->is_proved && is_of(client, origin) &&
             (!oldest || client->since_ns < oldest->since_ns))
             oldest = client;
     }
     return oldest;
 }
 
+/* The oldest unproved one of the origin that has most of these, and how many it has. Of several
+ * origins that have as many, the oldest of all. */
+static struct pms_client *find_oldest_of_crowd(const struct pms_server *server, uint32_t *crowd)
+{
+    struct pms_client *oldest = NULL;
+    *crowd = 0;
+    for (uint32_t i = 0; i < PMS_CLIENTS_MAX; i++) {
+        struct pms_client *client = server->clients[i];
+        if (!client || client->is_proved)
+            continue;
+        const uint32_t count = count_unproved_of(server, &client->origin);
+        if (count > *crowd || (count == *crowd && client->since_ns < oldest->since_ns)) {
+            *crowd = count;
+            oldest = client;
+        }
+    }
+    return oldest;
+}
+
+/* Who is to leave for a client of an origin that has `own` unproved ones. It may be a young one
+ * where its origin still has as many as that one then. */
+static struct pms_client *places_in_the_way(const struct pms_server *server, uint32_t own,
+                                            bool *may_be_young)
+{
+    uint32_t crowd;
+    struct pms_client *oldest = find_oldest_of_crowd(server, &crowd);
+    *may_be_young = own == 0 || crowd > own + 1;
+    return oldest;
+}
+
 /* The client's requests are looked at first. False: it is too young to be let go. */
-static bool places_end_oldest(struct pms_server *server, struct pms_client *oldest)
+static bool places_end_oldest(struct pms_server *server, struct pms_client *oldest,
+                              bool may_be_young)
 {
     const uint32_t slot = oldest->slot;
     const bool is_young = mover_now_ns() - oldest->since_ns < server->limits.young_ns;
     pms_client_ready(server, oldest);
     if (server->clients[slot] != oldest || oldest->is_proved)
         return true;
-    if (is_young)
+    if (is_young && !may_be_young)
         return false;
     server->let_go++;
     pms_client_end(server, oldest);
@@ -87,15 +128,18 @@ bool pms_places_make_room(struct pms_server *server, const struct in6_addr *orig
     const struct pms_limits *limits = &server->limits;
     for (;;) { /* each time one more has proved itself, or is gone */
         const struct places_taken taken = count_places(server, origin);
+        const uint32_t own = taken.unproved_of_origin;
         const bool has_share =
             taken.of_origin >= (may_write ? limits->of_one : limits->of_one / 2) ||
-            taken.unproved_of_origin >= limits->unproved_of_one;
+            own >= limits->unproved_of_one;
         if (!has_share && !may_write && taken.readers >= PMS_READERS_MAX)
             return false;
         if (!has_share && taken.all < PMS_CLIENTS_MAX && taken.unproved < PMS_UNPROVED_MAX)
             return true;
-        struct pms_client *oldest = find_oldest_unproved(server, has_share ? origin : NULL);
-        if (!oldest || !places_end_oldest(server, oldest))
+        bool may_be_young = false;
+        struct pms_client *oldest = has_share ? find_oldest_unproved(server, origin)
+                                              : places_in_the_way(server, own, &may_be_young);
+        if (!oldest || !places_end_oldest(server, oldest, may_be_young))
             return false;
     }
 }

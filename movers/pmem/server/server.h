@@ -52,7 +52,7 @@ struct pms_grant {
 struct pms_limits {
     uint32_t of_one;          /* places of one origin; half of them if it may only read */
     uint32_t unproved_of_one; /* of these without a request yet */
-    uint64_t young_ns;        /* for so long an unproved one does not make room */
+    uint64_t young_ns;        /* so long an unproved one makes room only for who has fewer */
     uint64_t prove_ns;        /* until the first request */
     uint64_t answer_ns;       /* until an answer is taken */
     uint64_t probe_ns;        /* how often it is looked whether a client is there */

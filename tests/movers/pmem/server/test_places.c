@@ -23,6 +23,7 @@
 #include "sidewire/pmem.h"
 
 enum { REGION = 1 << 16, SILENT = 40, TOGETHER = 12, PATIENCE_MS = 20000, NS_PER_MS = 1000000 };
+#define HOUR_NS (3600ull * 1000 * NS_PER_MS)
 
 struct world {
     struct pms_region region;
@@ -67,8 +68,10 @@ static void stop(void)
     close(world.stop_fd);
 }
 
-static struct rdma_cm_id *call_silently(void)
+/* `from`: an address of this host. */
+static struct rdma_cm_id *call_silently_from(const char *from)
 {
+    struct sockaddr_in source = {.sin_family = AF_INET, .sin_addr.s_addr = inet_addr(from)};
     struct rdma_addrinfo hints = {.ai_port_space = RDMA_PS_TCP}, *found;
     struct ibv_qp_init_attr attr = {
         .cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1},
@@ -78,10 +81,19 @@ static struct rdma_cm_id *call_silently(void)
     struct rdma_cm_id *id;
     param.private_data_len = (uint8_t)pmf_put_connect(hello, "silent");
     assert_int_equal(rdma_getaddrinfo("127.0.0.1", world.port, &hints, &found), 0);
-    assert_int_equal(rdma_create_ep(&id, found, NULL, &attr), 0);
+    assert_int_equal(rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP), 0);
+    assert_int_equal(
+        rdma_resolve_addr(id, (struct sockaddr *)&source, found->ai_dst_addr, PATIENCE_MS), 0);
+    assert_int_equal(rdma_resolve_route(id, PATIENCE_MS), 0);
+    assert_int_equal(rdma_create_qp(id, NULL, &attr), 0);
     rdma_freeaddrinfo(found);
     assert_int_equal(rdma_connect(id, &param), 0);
     return id;
+}
+
+static struct rdma_cm_id *call_silently(void)
+{
+    return call_silently_from("127.0.0.1");
 }
 
 static void set_options(struct sw_pmem_options *options)
@@ -139,6 +151,31 @@ static void silent__make_others_wait_a_little(void **state)
     assert_true(world.server.refused > 0);
     sw_pmem_close(pmem);
     for (uint32_t i = 0; i < 2; i++)
+        rdma_destroy_ep(ids[i]);
+    pms_server_end(&world.server);
+}
+
+/* Those of four addresses have all places, and none of them has had its time. */
+static void silent__of_some_addresses_keep_out_no_other(void **state)
+{
+    (void)state;
+    const struct pms_limits limits = {.young_ns = HOUR_NS, .prove_ns = HOUR_NS};
+    struct rdma_cm_id *ids[PMS_UNPROVED_MAX];
+    struct sw_pmem_error error;
+    struct sw_pmem *pmem;
+    begin("*:*:rw", &limits);
+    for (uint32_t i = 0; i < PMS_UNPROVED_MAX; i++) {
+        char from[INET_ADDRSTRLEN];
+        snprintf(from, sizeof(from), "127.0.0.%u", 2 + i % 4);
+        ids[i] = call_silently_from(from);
+    }
+    if (open_region(&pmem, &error))
+        fail_msg("%s", error.text);
+    stop();
+    assert_int_equal(world.server.refused, 0);
+    assert_int_equal(world.server.let_go, 1);
+    sw_pmem_close(pmem);
+    for (uint32_t i = 0; i < PMS_UNPROVED_MAX; i++)
         rdma_destroy_ep(ids[i]);
     pms_server_end(&world.server);
 }
@@ -257,6 +294,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(silent__make_room_for_others),
         cmocka_unit_test(silent__make_others_wait_a_little),
+        cmocka_unit_test(silent__of_some_addresses_keep_out_no_other),
         cmocka_unit_test(honest__may_start_together),
         cmocka_unit_test(silent__leave_after_a_while),
         cmocka_unit_test(places__of_one_address),
