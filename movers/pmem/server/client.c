@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* A client's connection: its queue pair lies in the domain of its rights. */
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,13 +68,28 @@ static bool client_make_qp(struct pms_server *server, struct pms_client *client)
     return true;
 }
 
+/* A line in a second: whoever may connect may be refused as often as it likes. */
+static void tell_refused(struct pms_server *server, struct rdma_cm_id *id, const char *why)
+{
+    const uint64_t now_ns = mover_now_ns();
+    char where[INET6_ADDRSTRLEN];
+    server->refused++;
+    if (server->told_ns && now_ns - server->told_ns < NS_PER_S)
+        return;
+    name_address(id, where);
+    fprintf(stderr, "sidewire pmem serve: refused %s: %s", where, why);
+    if (server->refused - server->told_refused > 1)
+        fprintf(stderr, " (and %" PRIu64 " others since the last such line)",
+                server->refused - server->told_refused - 1);
+    fputc('\n', stderr);
+    server->told_ns = now_ns;
+    server->told_refused = server->refused;
+}
+
 static void reject_client(struct pms_server *server, struct rdma_cm_id *id, enum pmf_reason reason)
 {
     uint8_t why[PMF_REJECT_BYTES];
-    char where[INET6_ADDRSTRLEN];
-    server->refused++;
-    name_address(id, where);
-    fprintf(stderr, "sidewire pmem serve: refused %s: %s\n", where, pmf_reason_text(reason));
+    tell_refused(server, id, pmf_reason_text(reason));
     rdma_reject(id, why, (uint8_t)pmf_put_reject(why, reason));
     rdma_destroy_id(id);
 }

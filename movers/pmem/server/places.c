@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Rules of the server's places: who may have one, and for how long. A client has proved itself when
- * it has asked something that is valid. Nobody takes places from those that have. Of those that
- * have not, the oldest of the origin that has most is let go first; of the same origin, if that has
- * its share already. It has had time to ask, since clients that start together are as honest as
- * one; but an origin that has many keeps out none that has few.
+ * it has asked something that is valid. Nobody takes places from those that have. The oldest of
+ * those that have not is let go first: of the origin that has most of them, or of the newcomer's if
+ * that has its share already. It has had time to ask, since clients that start together are as
+ * honest as one. But an origin that has many keeps out none that has few.
  */
 #include <string.h>
 
@@ -77,8 +77,8 @@ static struct pms_client *find_oldest_unproved(const struct pms_server *server,
     return oldest;
 }
 
-/* The oldest unproved one of the origin that has most of these, and how many it has. Of several
- * origins that have as many, the oldest of all. */
+/* The oldest unproved one of the origin that has most of these, and how many it has; where several
+ * origins have as many, the oldest of all. */
 static struct pms_client *find_oldest_of_crowd(const struct pms_server *server, uint32_t *crowd)
 {
     struct pms_client *oldest = NULL;
@@ -96,8 +96,8 @@ static struct pms_client *find_oldest_of_crowd(const struct pms_server *server, 
     return oldest;
 }
 
-/* Who is to leave for a client of an origin that has `own` unproved ones. It may be a young one
- * where its origin still has as many as that one then. */
+/* The client that is to leave for one of an origin that has `own` unproved ones. It may be a young
+ * one if its origin still has as many then. */
 static struct pms_client *places_in_the_way(const struct pms_server *server, uint32_t own,
                                             bool *may_be_young)
 {

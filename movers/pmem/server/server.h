@@ -93,7 +93,8 @@ struct pms_server {
     uint64_t connections, refused, ended, malformed;
     uint64_t let_go; /* for their silence, or for another one that is unproved, too */
     uint64_t probes;
-    struct pms_limits limits; /* of the caller; what is 0 becomes the usual */
+    uint64_t told_ns, told_refused; /* when a refusal was told of, and how many there were then */
+    struct pms_limits limits;       /* of the caller; what is 0 becomes the usual */
     bool is_verbose;
     bool is_shared; /* others serve the regions, too: nobody is alone here */
 };

@@ -19,10 +19,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "pmem/server/server.h"
 #include "sidewire/pmem.h"
 
-enum { REGION = 1 << 16, SILENT = 40, TOGETHER = 12, PATIENCE_MS = 20000, NS_PER_MS = 1000000 };
+enum { REGION = 1 << 16, SILENT = 40, TOGETHER = 12, PATIENCE_MS = 20000 };
 #define HOUR_NS (3600ull * 1000 * NS_PER_MS)
 
 struct world {
@@ -257,6 +258,39 @@ static void places__of_one_address(void **state)
     pms_server_end(&world.server);
 }
 
+static uint32_t count_lines(FILE *file)
+{
+    uint32_t lines = 0;
+    rewind(file);
+    for (int c; (c = fgetc(file)) != EOF;)
+        lines += c == '\n';
+    return lines;
+}
+
+static void refusals__are_told_of_once_in_a_second(void **state)
+{
+    (void)state;
+    const struct pms_limits limits = {0};
+    const int before = dup(STDERR_FILENO);
+    FILE *said = tmpfile();
+    struct sw_pmem_error error;
+    struct sw_pmem *pmem;
+    assert_non_null(said);
+    begin("192.0.2.1:*:rw", &limits);
+    const uint64_t since_ns = mover_now_ns();
+    dup2(fileno(said), STDERR_FILENO);
+    for (uint32_t i = 0; i < TOGETHER; i++)
+        assert_int_equal(open_region(&pmem, &error), SW_PMEM_REFUSED);
+    stop();
+    dup2(before, STDERR_FILENO);
+    close(before);
+    const uint32_t lines = count_lines(said);
+    fclose(said);
+    assert_int_equal(world.server.refused, TOGETHER);
+    assert_in_range(lines, 1, 1 + (mover_now_ns() - since_ns) / NS_PER_S);
+    pms_server_end(&world.server);
+}
+
 static void probes__disturb_nobody(void **state)
 {
     (void)state;
@@ -298,6 +332,7 @@ int main(void)
         cmocka_unit_test(honest__may_start_together),
         cmocka_unit_test(silent__leave_after_a_while),
         cmocka_unit_test(places__of_one_address),
+        cmocka_unit_test(refusals__are_told_of_once_in_a_second),
         cmocka_unit_test(probes__disturb_nobody),
         cmocka_unit_test(server__that_nothing_could_end_does_not_run),
     };
