@@ -8,17 +8,52 @@
 
 #include "device/memory/persist.h"
 
-#define RUNNING_MAX 64
+#define RUNNING_MAX 128
 
 struct sw_sync_job {
     atomic_int refs; /* who started it, and its thread */
     atomic_bool ended;
     int rc;
-    uint64_t va, len_bytes;
+    uint64_t owner, va, len_bytes;
     void (*tell)(void);
+    struct sw_sync_job *next; /* of those that run */
 };
 
-static atomic_int running;
+static struct sw_sync_job *running; /* dropped ones too: their threads are as many */
+static pthread_mutex_t running_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* A disk that hangs keeps all that its regions may have, and for ever. So one owner has half of
+ * what the others leave: there is always something for the next one. */
+static bool may_run(uint64_t owner)
+{
+    uint32_t own = 0, others = 0;
+    for (const struct sw_sync_job *job = running; job; job = job->next)
+        *(job->owner == owner ? &own : &others) += 1;
+    const uint32_t left = RUNNING_MAX - others;
+    return own < left && (own == 0 || own < left / 2);
+}
+
+static bool sync_job_enter(struct sw_sync_job *job)
+{
+    pthread_mutex_lock(&running_lock);
+    const bool may = may_run(job->owner);
+    if (may) {
+        job->next = running;
+        running = job;
+    }
+    pthread_mutex_unlock(&running_lock);
+    return may;
+}
+
+static void sync_job_leave(struct sw_sync_job *job)
+{
+    pthread_mutex_lock(&running_lock);
+    struct sw_sync_job **at = &running;
+    while (*at != job)
+        at = &(*at)->next;
+    *at = job->next;
+    pthread_mutex_unlock(&running_lock);
+}
 
 void sw_sync_job_drop(struct sw_sync_job *job)
 {
@@ -31,9 +66,9 @@ static void *sync_run_jobs(void *arg)
     struct sw_sync_job *job = arg;
     void (*tell)(void) = job->tell;
     job->rc = sw_persist_sync(job->va, job->len_bytes);
+    sync_job_leave(job);
     atomic_store_explicit(&job->ended, true, memory_order_release);
     sw_sync_job_drop(job);
-    atomic_fetch_sub(&running, 1);
     tell();
     return NULL;
 }
@@ -52,15 +87,18 @@ static bool sync_job_start_thread(struct sw_sync_job *job)
     return started;
 }
 
-struct sw_sync_job *sw_sync_job_start(uint64_t va, uint64_t len_bytes, void (*tell)(void))
+struct sw_sync_job *sw_sync_job_start(uint64_t owner, uint64_t va, uint64_t len_bytes,
+                                      void (*tell)(void))
 {
-    struct sw_sync_job *job =
-        atomic_fetch_add(&running, 1) < RUNNING_MAX ? malloc(sizeof(*job)) : NULL;
-    if (!job) {
-        atomic_fetch_sub(&running, 1);
+    struct sw_sync_job *job = malloc(sizeof(*job));
+    if (!job)
+        return NULL;
+    *job = (struct sw_sync_job){
+        .refs = 2, .owner = owner, .va = va, .len_bytes = len_bytes, .tell = tell};
+    if (!sync_job_enter(job)) {
+        free(job);
         return NULL;
     }
-    *job = (struct sw_sync_job){.refs = 2, .va = va, .len_bytes = len_bytes, .tell = tell};
     if (!sync_job_start_thread(job))
         sync_run_jobs(job); /* late is better than never */
     return job;
@@ -76,5 +114,6 @@ bool sw_sync_job_ended(const struct sw_sync_job *job, int *rc)
 
 void sw_sync_job_fork_child(void)
 {
-    atomic_store(&running, 0);
+    pthread_mutex_init(&running_lock, NULL); /* a thread that is not here may have held it */
+    running = NULL;
 }

@@ -35,12 +35,14 @@ static void tell_engine(void)
     sw_nic.link->kick();
 }
 
-static bool by_sync(struct sw_flushing *state, uint64_t va, uint64_t len_bytes,
-                    enum sw_verdict *verdict)
+/* Jobs of a region are of its first byte, as the keys of all who may use it are. */
+static bool by_sync(struct sw_flushing *state, const struct sw_pub_mr *mr, uint64_t va,
+                    uint64_t len_bytes, enum sw_verdict *verdict)
 {
     int rc;
     if (!state->job)
-        state->job = sw_sync_job_start(va, len_bytes, tell_engine);
+        state->job = sw_sync_job_start(mr->va, va, len_bytes, tell_engine);
+    state->has_no_job = !state->job;
     if (!state->job || !sw_sync_job_ended(state->job, &rc))
         return false;
     *verdict = rc ? SW_NAK_OPERATIONAL : SW_ACK;
@@ -60,8 +62,9 @@ bool sw_execute_flush(struct sw_qp *qp, const struct sw_inbound *message,
         if (mr->persist == SW_PERSIST_BY_READ)
             sw_card_memory_settle((const uint8_t *)(uintptr_t)va);
         else
-            done = mr->persist == SW_PERSIST_BY_CPU ? by_cpu(state, va, flush.len_bytes)
-                                                    : by_sync(state, va, flush.len_bytes, verdict);
+            done = mr->persist == SW_PERSIST_BY_CPU
+                       ? by_cpu(state, va, flush.len_bytes)
+                       : by_sync(state, mr, va, flush.len_bytes, verdict);
     }
     atomic_thread_fence(memory_order_seq_cst);
     if (done)

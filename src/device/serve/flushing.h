@@ -11,6 +11,7 @@ struct sw_sync_job;
 /* How far the one at the head of a QP's requests has come. All zero: not begun. */
 struct sw_flushing {
     struct sw_sync_job *job;
+    bool has_no_job; /* yet: there are too many */
     uint64_t done_bytes;
 };
 
@@ -21,7 +22,7 @@ bool sw_execute_flush(struct sw_qp *qp, const struct sw_inbound *message,
                       enum sw_verdict *verdict);
 static inline bool sw_flushing_goes_on(const struct sw_flushing *state)
 {
-    return state->job || state->done_bytes;
+    return state->job || state->has_no_job || state->done_bytes;
 }
 /* Forgets one that will not go on. */
 void sw_flushing_drop(struct sw_flushing *state);

@@ -194,7 +194,7 @@ static void sw_sync_job__ends_and_tells(void **state)
         int rc = 1;
         /* The last page's end is no mapping of ours. */
         struct sw_sync_job *job =
-            sw_sync_job_start(bad ? 0 : (uintptr_t)at, bad ? page : PAGES * page, tell);
+            sw_sync_job_start(1, bad ? 0 : (uintptr_t)at, bad ? page : PAGES * page, tell);
         assert_non_null(job);
         assert_int_equal(read(told[0], &byte, 1), 1);
         assert_true(sw_sync_job_ended(job, &rc));
@@ -211,7 +211,7 @@ static void sw_sync_job__dropped_before_it_ends(void **state)
     assert_non_null(at);
     int started = 0;
     for (int i = 0; i < 1000; i++) {
-        struct sw_sync_job *job = sw_sync_job_start((uintptr_t)at, PAGES * page, tell);
+        struct sw_sync_job *job = sw_sync_job_start(1, (uintptr_t)at, PAGES * page, tell);
         if (!job) /* too many at once */
             continue;
         started++;

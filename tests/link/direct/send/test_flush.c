@@ -1,16 +1,35 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The target's part of a FLUSH for persistence, also of memory that this machine has not. */
+#include <semaphore.h>
 #include <sidewire/flush.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "device/memory/persist.h"
+#include "device/memory/sync_job.h"
 #include "link/direct/process/block.h"
 #include "link/direct/serve/responder.h"
 #include "link_rig.h"
 
 #define LONG_BYTES (9u << 20) /* three steps */
+
+/* A disk that hangs, where it is said to. */
+static atomic_bool is_hung;
+static sem_t is_mended, told;
+
+int msync(void *addr, size_t len, int flags)
+{
+    while (atomic_load(&is_hung) && sem_wait(&is_mended))
+        ;
+    return (int)syscall(SYS_msync, addr, len, flags);
+}
+
+static void tell(void)
+{
+    sem_post(&told);
+}
 
 static struct sw_pub_mr *entry_of(const struct rig *rig)
 {
@@ -137,6 +156,31 @@ static void sw_execute_flush__by_sync(void **state)
     assert_null(rig->d->serve.flushing.job);
 }
 
+/* Others have all threads that the region may have. It is taken up again by the engine. */
+static void sw_execute_flush__waits_for_a_thread(void **state)
+{
+    struct rig *rig = *state;
+    struct sw_sync_job *job;
+    int others = 0;
+    set_region(rig, rig->bytes, RIG_BYTES, SW_PERSIST_BY_SYNC);
+    atomic_store(&is_hung, true);
+    while ((job = sw_sync_job_start((uintptr_t)rig->bytes, 0, 0, tell))) {
+        others++;
+        sw_sync_job_drop(job);
+    }
+    assert_false(rig_serve(rig, whole_region(rig)));
+    assert_null(rig->d->serve.flushing.job);
+    assert_true(atomic_load(&rig->qp->rx_pending));
+    for (int i = 0; i < others; i++)
+        sem_post(&is_mended);
+    for (int i = 0; i < others; i++)
+        while (sem_wait(&told))
+            ;
+    atomic_store(&is_hung, false);
+    serve_to_the_end(rig);
+    rig_is_answered(rig, SW_ACK);
+}
+
 static void sw_execute_flush__sync_fails(void **state)
 {
     struct rig *rig = *state;
@@ -183,6 +227,8 @@ static void sw_execute_flush__refused(void **state)
 
 int main(void)
 {
+    sem_init(&is_mended, 0, 0);
+    sem_init(&told, 0, 0);
     const struct CMUnitTest tests[] = {
         rig_test(sw_execute_flush__by_cpu),
         rig_test(sw_execute_flush__by_read),
@@ -190,6 +236,7 @@ int main(void)
         rig_test(sw_execute_flush__shrinks_meanwhile),
         rig_test(sw_execute_flush__key_goes_meanwhile),
         rig_test(sw_execute_flush__by_sync),
+        rig_test(sw_execute_flush__waits_for_a_thread),
         rig_test(sw_execute_flush__sync_fails),
         rig_test(sw_execute_flush__abandoned),
         rig_test(sw_execute_flush__refused),
