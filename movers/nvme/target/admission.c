@@ -85,6 +85,7 @@ static struct nvt_queue *oldest_pending(const struct nvt_ctrl *ctrl)
 void nvt_ctrl_take_queue(struct nvt_ctrl *ctrl, struct nvt_queue *queue)
 {
     queue->ctrl = ctrl;
+    queue->has_proven = !nvt_auth_is_due(queue);
     if (!queue->qid || !nvt_auth_is_due(queue)) {
         ctrl->queues[queue->qid] = queue;
         return;
@@ -109,6 +110,7 @@ void nvt_ctrl_forget_pending(struct nvt_queue *queue)
 void nvt_ctrl_note_proven(struct nvt_queue *queue)
 {
     struct nvt_ctrl *ctrl = queue->ctrl;
+    queue->has_proven = true;
     if (!queue->is_pending)
         return;
     if (ctrl->queues[queue->qid]) /* another connection of the same host was faster */

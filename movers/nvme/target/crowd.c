@@ -14,6 +14,18 @@
 /* What one address has of all places: three quarters of them where it is alone. */
 enum { TIMES_FREE = 3 };
 
+struct crowd_limits {
+    uint32_t of_address, max, ending_of_address, ending, spare, bound;
+};
+
+static const struct crowd_limits crowd_limits[NVT_CROWD_KINDS] = {
+    [NVT_CROWD_STRANGE] = {NVT_CROWD_OF_ADDRESS, NVT_CROWD_MAX, NVT_CROWD_ENDING_OF_ADDRESS,
+                           NVT_CROWD_ENDING, NVT_CROWD_SPARE, NVT_CROWD_BOUND},
+    [NVT_CROWD_AWAITED] = {NVT_CROWD_EXPECTED_OF_ADDRESS, NVT_CROWD_EXPECTED_MAX,
+                           NVT_CROWD_EXPECTED_ENDING_OF_ADDRESS, NVT_CROWD_EXPECTED_ENDING,
+                           NVT_CROWD_EXPECTED_SPARE, NVT_CROWD_EXPECTED_BOUND},
+};
+
 /* A guest that came just now is about to prove itself: it does not go for one that is refused
  * anyway. */
 #define YOUNG_NS 1000000000ull
@@ -88,16 +100,19 @@ static void share_count(struct nvt_crowd_share *share, const struct nvt_guest *g
 void nvt_crowd_add(struct nvt_crowd *crowd, const struct nvt_guest *guest)
 {
     struct nvt_crowd_address *address = crowd_address_of(crowd, guest->address);
+    const enum nvt_crowd_kind kind = guest->is_expected ? NVT_CROWD_AWAITED : NVT_CROWD_STRANGE;
     crowd->count++;
+    crowd->all_completions += guest->completions;
     address->count++;
+    address->completions += guest->completions;
     if (!guest->is_ending) {
         address->io_places += guest->io_queues_max;
         address->io_taken += guest->is_io && (guest->is_expected || guest->is_proven);
     }
-    if (guest->is_proven || guest->is_expected)
+    if (guest->is_proven)
         return;
-    share_count(&crowd->unproven, guest);
-    share_count(&address->unproven, guest);
+    share_count(&crowd->unproven[kind], guest);
+    share_count(&address->unproven[kind], guest);
 }
 
 /* ---- who may come, and who goes ---- */
@@ -109,21 +124,23 @@ bool nvt_crowd_expects(struct nvt_crowd *crowd)
 }
 
 /* Those that have no more than anybody may have in any case are all alike. */
-static uint32_t rank_of(const struct nvt_crowd_share *share)
+static uint32_t rank_of(const struct nvt_crowd_share *share, enum nvt_crowd_kind kind)
 {
-    return share->there > NVT_CROWD_SPARE ? share->there : NVT_CROWD_SPARE;
+    const uint32_t spare = crowd_limits[kind].spare;
+    return share->there > spare ? share->there : spare;
 }
 
 /* That of the address that has most. Where one has more come all the time, the oldest of all are
  * those of others. */
-static const struct nvt_crowd_share *largest_of(const struct nvt_crowd *crowd)
+static const struct nvt_crowd_share *largest_of(const struct nvt_crowd *crowd,
+                                                enum nvt_crowd_kind kind)
 {
-    const struct nvt_crowd_share *largest = &crowd->addresses[0].unproven;
+    const struct nvt_crowd_share *largest = &crowd->addresses[0].unproven[kind];
     for (uint32_t i = 1; i <= crowd->address_count; i++) {
-        const struct nvt_crowd_share *share = &crowd->addresses[i].unproven;
-        if (share->oldest &&
-            (!largest->oldest || rank_of(share) > rank_of(largest) ||
-             (rank_of(share) == rank_of(largest) && share->since_ns < largest->since_ns)))
+        const struct nvt_crowd_share *share = &crowd->addresses[i].unproven[kind];
+        const uint32_t rank = rank_of(share, kind), most = rank_of(largest, kind);
+        if (share->oldest && (!largest->oldest || rank > most ||
+                              (rank == most && share->since_ns < largest->since_ns)))
             largest = share;
     }
     return largest;
@@ -136,35 +153,57 @@ static void *unless_young(const struct nvt_crowd *crowd, const struct nvt_crowd_
 
 /* Until those have gone that are asked to. */
 static bool has_to_wait(const struct nvt_crowd_share *all, const struct nvt_crowd_share *share,
-                        uint32_t entries)
+                        const struct crowd_limits *limits, uint32_t entries)
 {
     const uint32_t own = share->there + share->ending + entries;
-    return own > NVT_CROWD_ENDING_OF_ADDRESS ||
+    return own > limits->ending_of_address ||
            all->there + all->ending + entries >
-               (own <= NVT_CROWD_SPARE ? NVT_CROWD_BOUND : NVT_CROWD_ENDING);
+               (own <= limits->spare ? limits->bound : limits->ending);
+}
+
+static bool crowd_is_full(uint64_t there, uint64_t more, uint64_t max)
+{
+    return there + more > max;
+}
+
+/* Not full: but the address of who comes would have too much of it. */
+static bool leaves_too_few(uint64_t of_address, uint64_t there, uint64_t more, uint64_t max)
+{
+    return of_address && of_address + more > TIMES_FREE * (max - there - more);
+}
+
+/* Places, or completions. `*leaves` is for the next one to come. */
+static bool has_room(const struct nvt_crowd *crowd, const struct nvt_crowd_address *address,
+                     void **leaves)
+{
+    if (crowd_is_full(crowd->count, 1, crowd->places) ||
+        crowd_is_full(crowd->all_completions, crowd->completions, crowd->completions_max)) {
+        *leaves = unless_young(crowd, largest_of(crowd, NVT_CROWD_STRANGE));
+        return false;
+    }
+    if (leaves_too_few(address->count, crowd->count, 1, crowd->places) ||
+        leaves_too_few(address->completions, crowd->all_completions, crowd->completions,
+                       crowd->completions_max)) {
+        *leaves = unless_young(crowd, &address->unproven[NVT_CROWD_STRANGE]);
+        return false;
+    }
+    return true;
 }
 
 bool nvt_crowd_admits(struct nvt_crowd *crowd, void **leaves)
 {
     const struct nvt_crowd_address *address = crowd_address_of(crowd, crowd->address);
+    const enum nvt_crowd_kind kind =
+        nvt_crowd_expects(crowd) ? NVT_CROWD_AWAITED : NVT_CROWD_STRANGE;
+    const struct crowd_limits *limits = &crowd_limits[kind];
+    const struct nvt_crowd_share *all = &crowd->unproven[kind], *share = &address->unproven[kind];
     const uint32_t entries = entries_of(crowd->entries);
-    const bool is_expected = nvt_crowd_expects(crowd);
     *leaves = NULL;
-    if (!is_expected && has_to_wait(&crowd->unproven, &address->unproven, entries))
+    if (has_to_wait(all, share, limits, entries) || !has_room(crowd, address, leaves))
         return false;
-    if (crowd->count >= crowd->places) {
-        *leaves = unless_young(crowd, largest_of(crowd));
-        return false;
-    }
-    if (address->count && address->count + 1 > TIMES_FREE * (crowd->places - crowd->count - 1)) {
-        *leaves = unless_young(crowd, &address->unproven);
-        return false;
-    }
-    if (is_expected)
-        return true;
-    if (address->unproven.there + entries > NVT_CROWD_OF_ADDRESS)
-        *leaves = address->unproven.oldest;
-    else if (crowd->unproven.there + entries > NVT_CROWD_MAX)
-        *leaves = largest_of(crowd)->oldest;
+    if (share->there + entries > limits->of_address)
+        *leaves = share->oldest;
+    else if (all->there + entries > limits->max)
+        *leaves = largest_of(crowd, kind)->oldest;
     return true;
 }

@@ -8,7 +8,9 @@
  *
  * An I/O queue is expected while its address has a controller that lacks one: a host makes all the
  * connections of a controller before it says the first Connect, and has none of them if it does
- * not get all. So an expected one counts as if it had proved itself, and does not have to go.
+ * not get all. So expected ones are counted by themselves: an address may have all queues of a host
+ * of the longest ones, or of eight hosts of usual ones. All together leave room in the completion
+ * queue for others.
  */
 #ifndef SW_MOVERS_NVME_CROWD_H
 #define SW_MOVERS_NVME_CROWD_H
@@ -26,19 +28,28 @@ enum {
     NVT_CROWD_OF_ADDRESS = 32 << 10, /* entries before proof: of one address, */
     NVT_CROWD_MAX = 64 << 10,        /* in all, */
     NVT_CROWD_ENDING_OF_ADDRESS = 64 << 10,
-    NVT_CROWD_ENDING = 128 << 10, /* both with those that are ending, */
-    NVT_CROWD_SPARE = 2 << 10,    /* but an address has these */
-    NVT_CROWD_BOUND = 256 << 10,  /* up to that */
+    NVT_CROWD_ENDING = 128 << 10,             /* both with those that are ending, */
+    NVT_CROWD_SPARE = 2 << 10,                /* but an address has these */
+    NVT_CROWD_BOUND = 256 << 10,              /* up to that */
+    NVT_CROWD_EXPECTED_OF_ADDRESS = 64 << 10, /* the same of those that are expected */
+    NVT_CROWD_EXPECTED_MAX = 512 << 10,
+    NVT_CROWD_EXPECTED_ENDING_OF_ADDRESS = 128 << 10,
+    NVT_CROWD_EXPECTED_ENDING = 640 << 10,
+    NVT_CROWD_EXPECTED_SPARE = 8 << 10,
+    NVT_CROWD_EXPECTED_BOUND = 768 << 10,
 };
 
 struct nvt_guest {
     const char *address;
     uint32_t entries;
+    uint32_t completions;   /* of the queue that who comes would have them of, too */
     uint32_t io_queues_max; /* of an admin queue: what its host may have beside it */
     uint64_t since_ns;
     bool is_io, is_expected, is_proven, is_ending;
     void *user;
 };
+
+enum nvt_crowd_kind { NVT_CROWD_STRANGE, NVT_CROWD_AWAITED, NVT_CROWD_KINDS }; /* expected or not */
 
 /* What is there before proof: entries, and the oldest of those that are not ending. */
 struct nvt_crowd_share {
@@ -50,19 +61,21 @@ struct nvt_crowd_share {
 struct nvt_crowd_address {
     const char *address;
     uint32_t next;                /* of its chain; 0: the last one */
-    uint32_t count;               /* connections */
+    uint32_t count, completions;  /* count: connections */
     uint32_t io_places, io_taken; /* what its controllers may have, and have */
-    struct nvt_crowd_share unproven;
+    struct nvt_crowd_share unproven[NVT_CROWD_KINDS];
 };
 
-/* All zeroes but these to begin with: address, entries and is_io of who comes, places, now_ns. */
+/* All zeroes but these to begin with: address, entries, completions and is_io of who comes, places,
+ * completions_max, now_ns. */
 struct nvt_crowd {
     const char *address;
-    uint32_t entries, places;
+    uint32_t entries, places, completions, completions_max;
     bool is_io;
     uint64_t now_ns;
     uint32_t count; /* connections */
-    struct nvt_crowd_share unproven;
+    uint64_t all_completions;
+    struct nvt_crowd_share unproven[NVT_CROWD_KINDS];
     uint32_t address_count, chains[NVT_CROWD_CHAINS];
     struct nvt_crowd_address addresses[1 + NVT_CROWD_ADDRESSES]; /* [0] is nobody's */
 };

@@ -215,6 +215,7 @@ struct nvt_queue {
     uint16_t head;
     bool has_no_flow; /* the host has asked for no SQ head */
     bool is_pending;  /* of its controller's */
+    bool has_proven;  /* itself, by Connect and what is asked for; also when it has ended */
     struct list_node pending;
     bool is_gone;       /* the connection has ended */
     bool is_cut;        /* its end was asked for */

@@ -268,6 +268,8 @@ extern const struct nvt_transport nvr_transport;
 
 /* What is wrong with it (enum nvf_cm_status), or 0. */
 uint16_t nvr_queue_check(const struct nvf_cm_req *req);
+/* The thread that has the next queue of that number. */
+struct nvr_thread *nvr_thread_choose(const struct nvr_server *server, uint16_t qid);
 /* Makes the queue of a request that is checked. NULL: no memory, or the device refuses. */
 struct nvr_queue *nvr_queue_create(struct nvr_server *server, struct nvt_port *port,
                                    struct rdma_cm_id *id, const struct nvf_cm_req *req);

@@ -51,30 +51,45 @@ static uint32_t io_queues_beside(const struct nvt_queue *queue)
     return ctrl->subsystem->queues_max;
 }
 
-static void count_queues(const struct nvr_server *server, struct nvt_crowd *crowd)
+/* What it may have in its thread's completion queue, receives included. */
+static uint32_t completions_of(uint32_t depth)
+{
+    return 3 * depth + 2 * NVR_SPARE_SLOTS + NVF_SGL_MAX;
+}
+
+static bool has_proven(const struct nvr_queue *queue)
+{
+    return nvt_queue_is_proven(&queue->queue) || (queue->is_expected && queue->queue.has_proven);
+}
+
+static void count_queues(const struct nvr_server *server, const struct nvr_thread *thread,
+                         struct nvt_crowd *crowd)
 {
     for (uint32_t i = 0; i < NVR_QUEUES_MAX; i++) {
         struct nvr_queue *queue = server->queues[i];
         if (!queue)
             continue;
-        const struct nvt_guest guest = {.address = queue->queue.host_address,
-                                        .entries = queue->depth,
-                                        .io_queues_max = io_queues_beside(&queue->queue),
-                                        .since_ns = queue->created_ns,
-                                        .is_io = queue->queue.qid,
-                                        .is_expected = queue->is_expected,
-                                        .is_proven = nvt_queue_is_proven(&queue->queue),
-                                        .is_ending = queue->is_closing || queue->is_over,
-                                        .user = queue};
+        const struct nvt_guest guest = {
+            .address = queue->queue.host_address,
+            .entries = queue->depth,
+            .completions = queue->thread == thread ? completions_of(queue->depth) : 0,
+            .io_queues_max = io_queues_beside(&queue->queue),
+            .since_ns = queue->created_ns,
+            .is_io = queue->queue.qid,
+            .is_expected = queue->is_expected,
+            .is_proven = has_proven(queue),
+            .is_ending = queue->is_closing || queue->is_over,
+            .user = queue};
         nvt_crowd_add(crowd, &guest);
     }
 }
 
 /* Room for one more from there; one that has not proved itself may have to go for it. */
-static bool is_admitted(struct nvr_server *server, const char *address,
+static bool is_admitted(struct nvr_server *server, struct ibv_context *verbs, const char *address,
                         const struct nvf_cm_req *req, bool *is_expected)
 {
     struct nvt_crowd *crowd = calloc(1, sizeof(*crowd));
+    struct ibv_device_attr attr;
     void *leaves;
     if (!crowd)
         return false;
@@ -83,7 +98,9 @@ static bool is_admitted(struct nvr_server *server, const char *address,
     crowd->is_io = req->qid;
     crowd->places = server->settings.queues_max;
     crowd->now_ns = server->target.now_ns;
-    count_queues(server, crowd);
+    crowd->completions = completions_of(crowd->entries);
+    crowd->completions_max = ibv_query_device(verbs, &attr) ? INT32_MAX : (uint32_t)attr.max_cqe;
+    count_queues(server, nvr_thread_choose(server, le16toh(req->qid)), crowd);
     const bool is_admitted = nvt_crowd_admits(crowd, &leaves);
     *is_expected = nvt_crowd_expects(crowd);
     free(crowd);
@@ -130,7 +147,7 @@ static void rdma_connection_take_request(struct nvr_server *server,
     if (status) /* before anybody has to go for it */
         return refuse_connection(server, id, status);
     nvt_crowd_address(rdma_get_peer_addr(id), host_address, sizeof(host_address));
-    if (!is_admitted(server, host_address, &req, &is_expected))
+    if (!is_admitted(server, id->verbs, host_address, &req, &is_expected))
         return refuse_connection(server, id, NVF_CM_RESOURCES);
     struct nvr_queue *queue = nvr_queue_create(server, port, id, &req);
     if (!queue)

@@ -277,7 +277,7 @@ uint16_t nvr_queue_check(const struct nvf_cm_req *req)
 }
 
 /* That with the fewest I/O queues. The first one has more to do than they. */
-static struct nvr_thread *choose_thread(const struct nvr_server *server, uint16_t qid)
+struct nvr_thread *nvr_thread_choose(const struct nvr_server *server, uint16_t qid)
 {
     struct nvr_thread *best = &server->threads[0];
     for (uint32_t i = 1; i < server->thread_count && qid; i++)
@@ -289,7 +289,7 @@ static struct nvr_thread *choose_thread(const struct nvr_server *server, uint16_
 struct nvr_queue *nvr_queue_create(struct nvr_server *server, struct nvt_port *port,
                                    struct rdma_cm_id *id, const struct nvf_cm_req *req)
 {
-    struct nvr_thread *thread = choose_thread(server, le16toh(req->qid));
+    struct nvr_thread *thread = nvr_thread_choose(server, le16toh(req->qid));
     struct nvr_device *device = nvr_device_of(thread, id->verbs);
     struct nvr_queue *queue = device ? calloc(1, sizeof(*queue)) : NULL;
     if (!queue)

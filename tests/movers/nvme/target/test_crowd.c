@@ -13,7 +13,7 @@
 
 #include "nvme/target/crowd.h"
 
-enum { PLACES = 1024, DEPTH = 1024, ADMIN_DEPTH = 32, IO_QUEUES = 64 };
+enum { COMPLETIONS = 1 << 22, PLACES = 1024, DEPTH = 1024, ADMIN_DEPTH = 32, IO_QUEUES = 64 };
 #define SECOND_NS 1000000000ull
 
 struct connection {
@@ -44,12 +44,19 @@ static void let_ending_go(void)
             connections[i].entries = 0;
 }
 
+static uint32_t completions_of(uint32_t entries)
+{
+    return 3 * entries + 80;
+}
+
 /* As the server does. */
 static bool arrive(struct connection comer)
 {
     static struct nvt_crowd all, *crowd = &all;
     void *leaves;
     memset(crowd, 0, offsetof(struct nvt_crowd, addresses));
+    crowd->completions = completions_of(comer.entries);
+    crowd->completions_max = COMPLETIONS;
     crowd->address = comer.address;
     crowd->entries = comer.entries;
     crowd->is_io = comer.is_io;
@@ -59,6 +66,7 @@ static bool arrive(struct connection comer)
         const struct connection *one = &connections[i];
         const struct nvt_guest guest = {.address = one->address,
                                         .entries = one->entries,
+                                        .completions = completions_of(one->entries),
                                         .io_queues_max = one->io_queues_max,
                                         .since_ns = (uint64_t)i,
                                         .is_io = one->is_io,
@@ -283,7 +291,8 @@ static void herd__of_hosts_has_all_its_queues(void **state)
         uint32_t depth;
         bool is_one_address;
     } herds[] = {{1, 64, DEPTH, false}, {5, 64, 128, true},   {9, 64, 128, false},
-                 {20, 32, 128, false},  {40, 16, 128, false}, {20, 64, DEPTH, false}};
+                 {20, 32, 128, false},  {40, 16, 128, false}, {20, 64, 128, false},
+                 {8, 64, DEPTH, false}};
     for (size_t i = 0; i < sizeof(herds) / sizeof(*herds); i++) {
         name_hosts(herds[i].hosts, herds[i].is_one_address);
         places = 4 * PLACES;
@@ -318,6 +327,63 @@ static void expected__are_as_many_as_controllers_may_have(void **state)
     for (int i = 0; i < 200; i++)
         assert_true(come_for_io("192.0.2.66", DEPTH));
     assert_int_equal(entries_there(), ADMIN_DEPTH + (IO_QUEUES + 1) * DEPTH + NVT_CROWD_OF_ADDRESS);
+}
+
+static void have_controllers(const char *address, int controllers)
+{
+    for (int i = 0; i < controllers; i++)
+        assert_true(come_and_have_controller(address));
+}
+
+/* Controllers that may have many I/O queues, of which none says Connect. */
+static void expected__have_few_entries_of_one_address(void **state)
+{
+    (void)state;
+    places = 4 * PLACES;
+    have_controllers("192.0.2.66", 24);
+    for (int i = 0; i < 1330; i++)
+        assert_true(come_for_io("192.0.2.66", DEPTH));
+    assert_int_equal(entries_there(), 24 * ADMIN_DEPTH + NVT_CROWD_EXPECTED_OF_ADDRESS);
+    assert_int_equal(connections[24].entries, 0); /* the oldest */
+    assert_int_equal(connections[count - 1].entries, DEPTH);
+}
+
+static void expected__of_many_addresses_keep_no_host_away(void **state)
+{
+    (void)state;
+    char address[24];
+    int kept = 0;
+    places = 4 * PLACES;
+    takes_its_time = true;
+    for (int i = 0; i < 2000; i++) {
+        snprintf(address, sizeof(address), "198.51.100.%d", i % 20);
+        if (i < 20)
+            have_controllers(address, 3);
+        (void)come_for_io(address, DEPTH);
+        if (i == 1000)
+            have_controllers("192.0.2.7", 1);
+        if (i >= 1000 && i < 1000 + IO_QUEUES - 1)
+            assert_true(come_for_io("192.0.2.7", 128));
+        if (i % 100 == 99)
+            let_ending_go();
+    }
+    assert_true(entries_there() < NVT_CROWD_EXPECTED_BOUND + NVT_CROWD_BOUND);
+    for (int i = 0; i < count; i++)
+        kept += !strcmp(connections[i].address, "192.0.2.7") && connections[i].entries &&
+                !connections[i].is_ending;
+    assert_int_equal(kept, IO_QUEUES);
+}
+
+static void proven__of_one_address_leave_completions(void **state)
+{
+    (void)state;
+    places = 4 * PLACES;
+    while (come("192.0.2.66", DEPTH, true))
+        ;
+    assert_in_range(entries_there(), 980 << 10, 1030 << 10);
+    assert_true(come_and_have_controller("192.0.2.7"));
+    for (int i = 0; i < IO_QUEUES; i++)
+        assert_true(come_for_io("192.0.2.7", DEPTH));
 }
 
 static void expected__that_are_ending_hold_up_nobody(void **state)
@@ -394,6 +460,9 @@ int main(void)
         CASE(herd__of_hosts_has_all_its_queues),
         CASE(herd__too_large_has_as_many_hosts_as_there_is_room_for),
         CASE(expected__are_as_many_as_controllers_may_have),
+        CASE(expected__have_few_entries_of_one_address),
+        CASE(expected__of_many_addresses_keep_no_host_away),
+        CASE(proven__of_one_address_leave_completions),
         CASE(expected__that_are_ending_hold_up_nobody),
         CASE(unproven__stay_a_second_where_their_going_helps_nobody),
         CASE(address__of_ipv6_is_the_network),
