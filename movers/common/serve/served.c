@@ -24,8 +24,10 @@ enum {
 
 static const unsigned long long kill_mask = 1ull << (SIGKILL - 1);
 
-/* Far behind what programs lock in parts. */
-static const int64_t mark_offset = 1ll << 61;
+/* Far behind what programs lock in parts: for a moment to be named; for as long as it is served by
+ * those that may write, and by those that want nobody to. */
+static const int64_t mark_offset = 1ll << 61, writers_offset = mark_offset + 1,
+                     unwritten_offset = mark_offset + 2;
 
 struct served_holder {
     int pid; /* 0: not found */
@@ -199,6 +201,47 @@ static int wait_for_lock(int fd, bool is_shared, struct served_holder *holder)
     return code;
 }
 
+static bool set_mark(int fd, short type, int64_t offset)
+{
+    struct flock mark = {.l_type = type, .l_start = offset, .l_len = 1};
+    return !fcntl(fd, F_OFD_SETLK, &mark);
+}
+
+/* False: another server has that mark. A file system without such locks has none. */
+static bool is_unmarked(int fd, int64_t offset)
+{
+    struct flock mark = {.l_type = F_WRLCK, .l_start = offset, .l_len = 1};
+    return fcntl(fd, F_OFD_GETLK, &mark) || mark.l_type == F_UNLCK;
+}
+
+/* Shared locks do not tell who writes from who only reads: marks do. Of two that come at once both
+ * may be refused. */
+static bool mark_share(int fd, const struct mover_serving *how)
+{
+    const int64_t own = how->is_unwritten ? unwritten_offset : writers_offset,
+                  other = how->is_unwritten ? writers_offset : unwritten_offset;
+    set_mark(fd, F_UNLCK, other);
+    if (how->is_shared && set_mark(fd, F_RDLCK, own))
+        return is_unmarked(fd, other);
+    set_mark(fd, F_UNLCK, own);
+    return true;
+}
+
+static int refuse_share(int fd, const char *path, const struct mover_serving *how, char *error,
+                        size_t error_bytes)
+{
+    char who[128];
+    flock(fd, LOCK_UN); /* so that it is not found itself */
+    const struct served_holder holder = find_holder(fd);
+    say_who(&holder, who, sizeof(who));
+    snprintf(error, error_bytes,
+             how->is_unwritten
+                 ? "%.150s: %s shares it to write; stop that one, or share it, too: %s"
+                 : "%.150s: %s has it where nobody writes; stop that one, or start it with %s, too",
+             path, who, how->share_option ? how->share_option : "its option");
+    return -EBUSY;
+}
+
 int mover_served_lock(int fd, const char *path, const struct mover_serving *how, char *error,
                       size_t error_bytes)
 {
@@ -206,6 +249,8 @@ int mover_served_lock(int fd, const char *path, const struct mover_serving *how,
     const int code = wait_for_lock(fd, how->is_shared, &holder);
     if (code == -EWOULDBLOCK)
         return refuse_served(&holder, path, how, error, error_bytes);
+    if (!code && !mark_share(fd, how))
+        return refuse_share(fd, path, how, error, error_bytes);
     if (!code || (how->is_shared && lacks_locks(code)))
         return 0;
     snprintf(error, error_bytes, "%.150s: cannot be locked: %s%s%s", path, strerror(-code),

@@ -25,6 +25,8 @@
 
 struct mover_serving {
     bool is_shared; /* beside others that share it, too; else alone */
+    /* Beside others that only read alone: nobody who shares it to write. */
+    bool is_unwritten;
     /* The option that shares it, "--shared", for the text of a refusal. NULL: it cannot be. */
     const char *share_option;
 };

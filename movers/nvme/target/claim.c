@@ -15,7 +15,7 @@ struct claimed_file {
     struct claimed_file *next;
     int fd;                  /* has the lock */
     uint32_t users, staying; /* claims; those of them that are not leaving */
-    bool is_shared;          /* with other servers */
+    struct mover_serving how;
 };
 
 struct nvt_claim {
@@ -27,9 +27,16 @@ struct nvt_claim {
  * backends (gate.h). */
 static struct claimed_file *files;
 
-static struct mover_serving claim_serving(bool is_shared)
+static struct mover_serving claim_serving(const struct nvt_backend_setup *setup)
 {
-    return (struct mover_serving){.is_shared = is_shared, .share_option = ",shared"};
+    return (struct mover_serving){.is_shared = setup->is_shared || setup->is_read_only,
+                                  .is_unwritten = setup->is_read_only && !setup->is_shared,
+                                  .share_option = ",shared"};
+}
+
+static bool is_same_share(const struct mover_serving *a, const struct mover_serving *b)
+{
+    return a->is_shared == b->is_shared && a->is_unwritten == b->is_unwritten;
 }
 
 /* A block device may have several nodes. */
@@ -53,36 +60,33 @@ static struct claimed_file *find_left(const char *path)
 }
 
 /* To change a lock may lose it, where another server is faster. */
-static int share_lock(struct claimed_file *file, const char *path, bool is_shared, char *error,
-                      size_t error_size)
+static int share_lock(struct claimed_file *file, const char *path, const struct mover_serving *how,
+                      char *error, size_t error_size)
 {
-    const struct mover_serving before = claim_serving(file->is_shared),
-                               how = claim_serving(is_shared);
     char ignored[8];
     int rc = 0;
-    if (file->is_shared != is_shared)
-        rc = mover_served_lock(file->fd, path, &how, error, error_size);
+    if (!is_same_share(&file->how, how))
+        rc = mover_served_lock(file->fd, path, how, error, error_size);
     if (rc)
-        (void)mover_served_lock(file->fd, path, &before, ignored, sizeof(ignored));
+        (void)mover_served_lock(file->fd, path, &file->how, ignored, sizeof(ignored));
     else
-        file->is_shared = is_shared;
+        file->how = *how;
     return rc;
 }
 
-static int lock_anew(const struct nvt_backend_setup *setup, bool is_shared,
+static int lock_anew(const struct nvt_backend_setup *setup, const struct mover_serving *how,
                      struct claimed_file **out, char *error, size_t error_size)
 {
-    const struct mover_serving how = claim_serving(is_shared);
     struct claimed_file *file = malloc(sizeof(*file));
     if (!file)
         return -ENOMEM;
-    const int fd = mover_served_open(setup->path, setup->is_read_only ? O_RDONLY : O_RDWR, &how,
+    const int fd = mover_served_open(setup->path, setup->is_read_only ? O_RDONLY : O_RDWR, how,
                                      error, error_size);
     if (fd < 0) {
         free(file);
         return fd;
     }
-    *file = (struct claimed_file){.next = files, .fd = fd, .is_shared = is_shared};
+    *file = (struct claimed_file){.next = files, .fd = fd, .how = *how};
     *out = files = file;
     return 0;
 }
@@ -90,13 +94,13 @@ static int lock_anew(const struct nvt_backend_setup *setup, bool is_shared,
 int nvt_claim_take(const struct nvt_backend_setup *setup, struct nvt_claim **out, char *error,
                    size_t error_size)
 {
-    const bool is_shared = setup->is_shared || setup->is_read_only;
+    const struct mover_serving how = claim_serving(setup);
     struct nvt_claim *claim = malloc(sizeof(*claim));
     if (!claim)
         return -ENOMEM;
     struct claimed_file *file = find_left(setup->path);
-    const int rc = file ? share_lock(file, setup->path, is_shared, error, error_size)
-                        : lock_anew(setup, is_shared, &file, error, error_size);
+    const int rc = file ? share_lock(file, setup->path, &how, error, error_size)
+                        : lock_anew(setup, &how, &file, error, error_size);
     if (rc) {
         free(claim);
         return rc;

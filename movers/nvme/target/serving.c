@@ -7,7 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "nvme/target/backends.h"
 #include "nvme/target/claim.h"
+#include "nvme/target/memory_left.h"
 
 /* One configuration on its way to be served. */
 struct step {
@@ -125,6 +127,18 @@ static void keep_namespace(struct step *step, struct nvt_namespace *ns)
     nvt_namespace_remove(ns);
 }
 
+/* It is taken as hosts write, and the kernel ends a process that takes more than there is. */
+static void warn_of_memory(const struct step *step, const struct nvt_namespace *ns)
+{
+    const uint64_t left = nvt_memory_left();
+    if (ns->backend->ops != &nvt_ram || ns->blocks << ns->block_shift <= left)
+        return;
+    tell_user(step->serving, true,
+              "namespace %u: larger than the %llu MiB of memory that are left here. A host that "
+              "writes all of it ends the target: make it smaller, or serve a file",
+              ns->nsid, (unsigned long long)(left >> 20));
+}
+
 /* The old one serves until the new one can. */
 static void serve_namespace(struct step *step, struct nvt_subsystem *subsystem,
                             const struct nvt_config_namespace *config)
@@ -151,6 +165,8 @@ static void serve_namespace(struct step *step, struct nvt_subsystem *subsystem,
         tell_user(step->serving, false, "namespace %-4u %-40s %llu blocks of %u bytes",
                   config->nsid, config->backend, (unsigned long long)ns->blocks,
                   1u << ns->block_shift);
+    if (!rc)
+        warn_of_memory(step, ns);
 }
 
 static void change_namespace(struct step *step, const struct nvt_config_change *change)

@@ -124,6 +124,7 @@ static int serve_open_file(const struct serve *serve, const char *path, char *er
 {
     const bool is_written = serve->rights & SW_XFER_MAY_WRITE;
     const struct mover_serving how = {.is_shared = serve->is_shared || !is_written,
+                                      .is_unwritten = !serve->is_shared && !is_written,
                                       .share_option = "--shared"};
     return mover_new_file_open(path, is_written ? O_RDWR : O_RDONLY, serve->create_bytes, &how,
                                error, error_bytes);

@@ -287,6 +287,46 @@ def starved(sidewire, path):
     return good
 
 
+def read_only(sidewire, path):
+    """Who reads a file that nobody writes meets no writer, unless it shares the file, too."""
+    good = True
+    for first, second in (',ro', ',shared'), (',shared', ',ro'):
+        one = Target(sidewire, PORT, '--namespace', f'file:{path}{first}')
+        other = Target(sidewire, PORT + 1, '--namespace', f'file:{path}{second}')
+        good &= say(
+            one.serves and not other.serves and f'PID {one.process.pid}' in other.said,
+            f'{first} refuses {second}',
+            other.said,
+        )
+        other.end()
+        one.end()
+    for options in (',ro', ',ro'), (',ro,shared', ',shared'):
+        both = [
+            Target(sidewire, PORT + i, '--namespace', f'file:{path}{options[i]}') for i in (0, 1)
+        ]
+        good &= say(
+            both[0].serves and both[1].serves,
+            f'{options[0]} beside {options[1]}',
+            both[0].said + both[1].said,
+        )
+        for one in both:
+            one.end()
+    return good
+
+
+def short_of_memory(sidewire, _):
+    target = Target(sidewire, PORT, '--namespace', 'ram:4T', '--namespace', 'ram:1M')
+    good = say(
+        target.serves
+        and 'namespace 1: larger than the' in target.said
+        and 'namespace 2: larger' not in target.said,
+        'a namespace that is larger than the memory is served with a warning',
+        target.said,
+    )
+    target.end()
+    return good
+
+
 def main():
     sidewire = sys.argv[1]
     good = True
@@ -294,7 +334,10 @@ def main():
         path = os.path.join(folder, 'disk')
         with open(path, 'wb') as file:
             file.truncate(1 << 20)
-        for case in refused, killed, shared, replaced, swapped, busy, starved:
+        for case in (
+            *(refused, killed, shared, replaced, swapped, busy, starved),
+            *(read_only, short_of_memory),
+        ):
             good &= case(sidewire, path)
     return not good
 
