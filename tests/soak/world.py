@@ -56,8 +56,8 @@ class Server:
         return self.process.poll() is None
 
     def holds(self):
-        """KiB of memory that no file is behind, and descriptors. Memory that is mapped twice, as that
-        of a namespace is, counts once."""
+        """KiB of memory that no file is behind, and descriptors. Memory that is mapped twice, as a
+        namespace is, counts once."""
         folder = f'/proc/{self.process.pid}'
         with open(f'{folder}/smaps_rollup') as file:
             fields = dict(line.split(':', 1) for line in file if ': ' in line)
