@@ -214,8 +214,8 @@ static bool is_unmarked(int fd, int64_t offset)
     return fcntl(fd, F_OFD_GETLK, &mark) || mark.l_type == F_UNLCK;
 }
 
-/* Shared locks do not tell who writes from who only reads: marks do. Of two that come at once both
- * may be refused. */
+/* Shared locks do not tell a server that writes from one that only reads: marks do. Two that come
+ * at once may both be refused. */
 static bool mark_share(int fd, const struct mover_serving *how)
 {
     const int64_t own = how->is_unwritten ? unwritten_offset : writers_offset,

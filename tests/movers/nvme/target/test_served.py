@@ -288,7 +288,7 @@ def starved(sidewire, path):
 
 
 def read_only(sidewire, path):
-    """Who reads a file that nobody writes meets no writer, unless it shares the file, too."""
+    """A server of a file that nobody writes meets no writer, unless it shares the file, too."""
     good = True
     for first, second in (',ro', ',shared'), (',shared', ',ro'):
         one = Target(sidewire, PORT, '--namespace', f'file:{path}{first}')
