@@ -6,6 +6,8 @@
 #include <string.h>
 #include <sys/epoll.h>
 
+#include "common/rdma/absent.h"
+
 enum { RESOLVE_MS = 2000 };
 
 static bool common_watch_fd(struct mover_connection *c, int fd)
@@ -104,9 +106,10 @@ enum mover_event mover_connection_next(struct mover_connection *c)
     enum mover_event said = MOVER_NOTHING;
     while (said == MOVER_NOTHING && c->events && !rdma_get_cm_event(c->events, &event)) {
         const enum rdma_cm_event_type type = event->event;
+        const bool is_absent = mover_is_absent(event);
         copy_private_data(c, event);
         rdma_ack_cm_event(event);
-        said = say_event(c, type);
+        said = is_absent ? MOVER_NO_ANSWER : say_event(c, type);
     }
     return said;
 }

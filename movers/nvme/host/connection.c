@@ -10,6 +10,8 @@
 #include <string.h>
 #include <sys/epoll.h>
 
+#include "common/rdma/absent.h"
+
 enum { RESOLVE_MS = 2000, INLINE_WANTED = 512, RETRIES = 7, RNR_RETRIES = 7 };
 
 static bool host_watch_fd(struct sw_nvme_queue *queue, int fd)
@@ -228,6 +230,8 @@ static void connection_handle_event(struct sw_nvme_queue *queue, const struct rd
         return connection_explain_refusal(queue, event);
     case RDMA_CM_EVENT_ADDR_ERROR:
     case RDMA_CM_EVENT_ROUTE_ERROR:
+        if (mover_is_absent(event)) /* the first of both is kept */
+            nvh_queue_break(queue, SW_NVME_UNREACHABLE, "nobody answers at %s", where);
         nvh_queue_break(queue, SW_NVME_ADDRESS, "no RDMA device leads to %s (%s)", where,
                         rdma_event_str(event->event));
         return fail_link(queue);

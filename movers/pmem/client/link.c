@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 
+#include "common/rdma/absent.h"
 #include "pmem/client/client.h"
 #include "sidewire/flush.h"
 
@@ -173,6 +174,8 @@ static void client_handle_event(struct pmc_client *c, enum rdma_cm_event_type ty
         return server_rejected(c, event);
     case RDMA_CM_EVENT_ADDR_ERROR:
     case RDMA_CM_EVENT_ROUTE_ERROR:
+        if (mover_is_absent(event))
+            return pmc_lost(&c->pmem, SW_PMEM_UNREACHABLE, "nobody answers at %s", c->pmem.where);
         return pmc_lost(&c->pmem, SW_PMEM_ADDRESS, "no RDMA device leads to %s", c->pmem.where);
     case RDMA_CM_EVENT_UNREACHABLE:
     case RDMA_CM_EVENT_CONNECT_ERROR:

@@ -52,14 +52,18 @@ static enum sw_pmem_log_status create_copy(const struct sw_pmem_log_options *opt
         goto out;
     sw_pmem_info_of(pmem, &info);
     if (info.bytes < PML_RING_OFFSET || info.bytes - PML_RING_OFFSET < geometry->ring_bytes) {
-        snprintf(error->text, sizeof(error->text), "copy %u has %llu bytes: too few for the log",
-                 copy, (unsigned long long)info.bytes);
+        snprintf(error->text, sizeof(error->text),
+                 "copy %u (%s) has %llu bytes, and the log takes %llu: a larger region, or less by "
+                 "--ring",
+                 copy + 1, alone.address, (unsigned long long)info.bytes,
+                 (unsigned long long)(PML_RING_OFFSET + geometry->ring_bytes));
         status = SW_PMEM_LOG_INVALID;
         goto out;
     }
     if (!options->visible_only && !info.persistent) {
         snprintf(error->text, sizeof(error->text),
-                 "copy %u: its device or memory has no persistent FLUSH", copy);
+                 "copy %u (%s): its device or memory has no persistent FLUSH", copy + 1,
+                 alone.address);
         status = SW_PMEM_LOG_INVALID;
         goto out;
     }
@@ -70,7 +74,7 @@ static enum sw_pmem_log_status create_copy(const struct sw_pmem_log_options *opt
     status =
         write_copy(options, replace, deadline_ns, pmem, mem, buffer, buffer + PML_CONTROL_BYTES);
     if (status != SW_PMEM_LOG_OK)
-        snprintf(error->text, sizeof(error->text), "copy %u: %s", copy,
+        snprintf(error->text, sizeof(error->text), "copy %u (%s): %s", copy + 1, alone.address,
                  sw_pmem_log_status_text(status));
 out:
     if (mem)

@@ -18,7 +18,7 @@ sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../
 from own_network import MOVED, move_to_own_network  # noqa: E402
 
 SIDEWIRE, LINK = sys.argv[1:3]
-ADDRESS, NQN = '192.0.2.1', 'nqn.2026-01.io.sidewire:default'
+ADDRESS, ABSENT, NQN = '192.0.2.1', '192.0.2.77', 'nqn.2026-01.io.sidewire:default'
 WAIT_S = 60  # for what takes a tenth of a second on a machine with nothing else to do
 
 
@@ -133,6 +133,17 @@ class Restart(unittest.TestCase):
         server = self.serve(*'pmem serve -l 192.0.2.1:4430 -S 1M'.split(), self.file)
         use = ['pmem', 'ls', '-a', ADDRESS]
         self.goes_and_comes(server, 4430, lambda: self.must(*use))
+
+    def test_who_asks_for_an_absent_host(self):
+        for words in f'nvme id-ctrl -s 4420 -n {NQN}', 'pmem ls':
+            done = subprocess.run(
+                [SIDEWIRE, *words.split(), '-a', ABSENT],
+                capture_output=True,
+                text=True,
+                timeout=WAIT_S,
+                check=False,
+            )
+            self.assertIn(f'nobody answers at {ABSENT}', done.stdout + done.stderr)
 
     def test_transfer(self):
         server = self.serve(*'transfer serve -l 192.0.2.1:4440 -m 1M -c'.split(), self.card)
