@@ -3,12 +3,14 @@
 #include <argp.h>
 #include <errno.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "common/serve/signals.h"
+#include "common/time/clock.h"
 #include "nvme/command/command.h"
 #include "nvme/command/secret.h"
 #include "nvme/target/control.h"
@@ -253,6 +255,25 @@ static void say_refused(const struct nvt_queue *queue, const char *why)
             queue->ctrl->host_nqn, why);
 }
 
+/* A line in a second: a host may do it as often as it likes. */
+static void say_ended(const struct nvt_queue *queue, const char *why)
+{
+    static _Atomic uint64_t told_ns, untold;
+    const uint64_t now_ns = mover_now_ns();
+    uint64_t before_ns = told_ns;
+    if ((before_ns && now_ns - before_ns < NS_PER_S) ||
+        !atomic_compare_exchange_strong(&told_ns, &before_ns, now_ns)) {
+        untold++;
+        return;
+    }
+    const unsigned long long more = atomic_exchange(&untold, 0);
+    fprintf(stderr, "sidewire nvme target: queue %u of %s at %s is ended: %s", queue->qid,
+            queue->ctrl->host_nqn, queue->host_address, why);
+    if (more)
+        fprintf(stderr, " (and %llu others since the last such line)", more);
+    fputc('\n', stderr);
+}
+
 static void reload_config(struct program *program)
 {
     if (!program->args->config)
@@ -331,6 +352,7 @@ int nv_target_main(int argc, char **argv)
     program.serving.say = say_line;
     int rc = nvr_server_open(&program.server, &args.settings);
     program.server.target.refused = say_refused;
+    program.server.target.ended = say_ended;
     program.server.say_listener = say_listener;
     if (!rc)
         rc = nvr_serving_open(&program.serving, &program.server);

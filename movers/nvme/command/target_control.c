@@ -307,11 +307,13 @@ static void target_control_print_status(const json_t *status)
 {
     size_t i;
     const json_t *one;
-    printf("target      process %lld: %lld commands, %lld errors; %lld connections, %lld refused\n",
+    printf("target      process %lld: %lld commands, %lld errors; %lld connections, %lld refused, "
+           "%lld "
+           "ended\n",
            target_control_number_of(status, "pid"), target_control_number_of(status, "commands"),
            target_control_number_of(status, "errors"),
            target_control_number_of(status, "connected"),
-           target_control_number_of(status, "refused"));
+           target_control_number_of(status, "refused"), target_control_number_of(status, "ended"));
     print_threads(json_object_get(status, "threads"));
     json_array_foreach(json_object_get(status, "ports"), i, one) printf(
         "port        %-4lld %s port %s%s\n", target_control_number_of(one, "portid"),

@@ -117,8 +117,16 @@ void nvt_ctrl_cut_queue(struct nvt_queue *queue)
 
 static void cut_if_late(struct nvt_queue *queue, uint64_t now_ns)
 {
-    if (nvt_auth_is_late(queue, now_ns) || nvt_queue_is_stuck(queue, now_ns))
-        nvt_ctrl_cut_queue(queue);
+    struct nvt_target *target = queue->target;
+    const char *why = nvt_auth_is_late(queue, now_ns)     ? "it does not prove itself"
+                      : nvt_queue_is_stuck(queue, now_ns) ? "it takes no answers, or sends no data"
+                                                          : NULL;
+    if (!why || queue->is_cut)
+        return;
+    target->ended_count++;
+    if (target->ended)
+        target->ended(queue, why);
+    nvt_ctrl_cut_queue(queue);
 }
 
 void nvt_ctrl_cut_late(struct nvt_ctrl *ctrl, uint64_t now_ns)

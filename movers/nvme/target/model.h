@@ -156,6 +156,9 @@ struct nvt_target {
     uint64_t ana_changes;
     /* A host could not prove itself; may be NULL. */
     void (*refused)(const struct nvt_queue *queue, const char *why);
+    /* A connection is ended for what its host does not do; may be NULL. */
+    void (*ended)(const struct nvt_queue *queue, const char *why);
+    _Atomic uint64_t ended_count;
 };
 
 /* Events that a host has been told of, and not yet asked about. Bits. */

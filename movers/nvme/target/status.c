@@ -92,9 +92,10 @@ json_t *nvr_status(const struct nvr_serving *serving)
         commands += target->threads[i].commands;
         errors += target->threads[i].errors;
     }
-    return json_pack("{s:i, s:o, s:o, s:o, s:i, s:I, s:I, s:I, s:I}", "pid", (int)getpid(), "ports",
-                     ports, "subsystems", subsystems, "threads", threads_status(server),
+    return json_pack("{s:i, s:o, s:o, s:o, s:i, s:I, s:I, s:I, s:I, s:I}", "pid", (int)getpid(),
+                     "ports", ports, "subsystems", subsystems, "threads", threads_status(server),
                      "connections", (int)server->queue_count, "connected",
-                     (json_int_t)server->connected, "refused", (json_int_t)server->refused,
-                     "commands", (json_int_t)commands, "errors", (json_int_t)errors);
+                     (json_int_t)server->connected, "refused", (json_int_t)server->refused, "ended",
+                     (json_int_t)target->ended_count, "commands", (json_int_t)commands, "errors",
+                     (json_int_t)errors);
 }

@@ -183,10 +183,20 @@ static void keep_alive__is_not_for_others_to_say(void **state)
     target.threads[0].now_ns = target.now_ns = 0;
 }
 
+static int told_of_end;
+
+static void note_end(const struct nvt_queue *queue, const char *why)
+{
+    assert_true(queue->qid);
+    assert_non_null(strstr(why, "prove itself"));
+    told_of_end++;
+}
+
 static void pending__has_a_time_limit_and_a_bound(void **state)
 {
     (void)state;
     enum { CROWD = 80 };
+    target.ended = note_end;
     const uint16_t cntlid = begin_proven();
     for (int i = 0; i < CROWD; i++) {
         make_queue_from(&crowd[i], 1, "192.0.2.66");
@@ -195,7 +205,11 @@ static void pending__has_a_time_limit_and_a_bound(void **state)
     assert_int_equal(cut_count(CROWD), CROWD - NVT_QUEUES_MAX);
     assert_false(crowd[CROWD - 1].is_cut);
     nvt_target_tick(&target, 31 * SECOND_NS);
+    nvt_target_tick(&target, 32 * SECOND_NS);
     assert_int_equal(cut_count(CROWD), CROWD);
+    assert_int_equal(told_of_end, NVT_QUEUES_MAX); /* each once */
+    assert_int_equal(target.ended_count, NVT_QUEUES_MAX);
+    target.ended = NULL;
     assert_false(admin.is_cut);
     assert_true(nvt_queue_gone(&admin)); /* the controller waits for those */
 }

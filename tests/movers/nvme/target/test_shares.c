@@ -284,18 +284,31 @@ static void turns__go_on_behind_a_queue_that_has_gone(void **state)
     assert_true(nvt_queue_gone(&second));
 }
 
+static const char *told_of_end;
+
+static void note_end(const struct nvt_queue *queue, const char *why)
+{
+    assert_ptr_equal(queue, &io_queue);
+    told_of_end = why;
+}
+
 /* Without a keep-alive time, as Connect says in these tests: a host may be silent, but it may not
  * keep what it does not take. */
 static void takes__too_late_ends_the_queue(void **state)
 {
     (void)state;
     const struct nvf_sqe sqe = write_some();
+    target.ended = note_end;
     holds = true;
     assert_int_equal(say(&io_queue, &sqe), WAITS);
     nvt_target_tick(&target, 29 * SECOND_NS);
     assert_int_equal(cuts, 0);
+    assert_null(told_of_end);
     nvt_target_tick(&target, 31 * SECOND_NS);
     assert_int_equal(cuts, 1);
+    assert_non_null(told_of_end);
+    assert_non_null(strstr(told_of_end, "takes no answers"));
+    assert_int_equal(target.ended_count, 1);
     assert_true(io_queue.is_cut);
     nvt_request_fetched(fetching, false);
     nvt_target_tick(&target, 24 * 3600 * SECOND_NS);
