@@ -44,7 +44,8 @@ enum sw_pmem_status {
     SW_PMEM_UNREACHABLE,  /* nobody answers, or the server is away for too long */
     SW_PMEM_NO_REGION,    /* the server has no region of that name */
     SW_PMEM_OTHER_REGION, /* the region of that name is another one than before */
-    SW_PMEM_DENIED,       /* this client has not that right on these bytes */
+    SW_PMEM_DENIED,       /* this client has not that right on these bytes, or their file has a
+                             hole there, and its disk is full */
     SW_PMEM_NOT_DONE,     /* the connection was lost before the chain left: nothing happened */
     SW_PMEM_MAYBE_DONE,   /* it was lost after the chain left: any part may have happened */
     SW_PMEM_NEW_SESSION,  /* the chain was meant for an earlier session: nothing happened */

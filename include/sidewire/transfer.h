@@ -57,7 +57,8 @@ enum sw_xfer_status {
     SW_XFER_LAYOUT,        /* the other side lays its blocks out in another way */
     SW_XFER_INSTANCE,      /* another instance than that of the card is at that address */
     SW_XFER_REFUSED,       /* the other side has no room for this peer */
-    SW_XFER_DENIED,        /* the lease does not give that right, or was revoked */
+    SW_XFER_DENIED,        /* the lease does not give that right, or was revoked, or the file has a
+                              hole there, and its disk is full */
     SW_XFER_PEER_GONE,     /* the peer has died, ended, or does not answer any more */
     SW_XFER_DEADLINE,      /* the transfer's deadline passed before it was done */
     SW_XFER_CANCELLED,     /* by this side */
