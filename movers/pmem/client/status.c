@@ -19,8 +19,7 @@ const char *sw_pmem_status_text(enum sw_pmem_status status)
         [SW_PMEM_NO_REGION] = "the server has no region of that name",
         [SW_PMEM_OTHER_REGION] = "the region of that name is another one than before",
         [SW_PMEM_DENIED] =
-            "this client has not that right on these bytes, or the server's file has no "
-            "room for them (is its disk full?)",
+            "this client has not that right on these bytes, or the server's disk is full",
         [SW_PMEM_NOT_DONE] = "the connection was lost before the request left: nothing happened",
         [SW_PMEM_MAYBE_DONE] = "the connection was lost: the request may have happened",
         [SW_PMEM_NEW_SESSION] = "the request was for an earlier session: nothing happened",

@@ -22,8 +22,7 @@ const char *sw_xfer_status_text(enum sw_xfer_status status)
         [SW_XFER_INSTANCE] = "another instance than that of the card is at that address",
         [SW_XFER_REFUSED] = "the other side has no room for this peer",
         [SW_XFER_DENIED] =
-            "the lease does not give that right, or was revoked, or the peer's file has "
-            "no room for these bytes (is its disk full?)",
+            "the lease does not give that right, or was revoked, or the peer's disk is full",
         [SW_XFER_PEER_GONE] = "the peer is gone",
         [SW_XFER_DEADLINE] = "the transfer's deadline has passed",
         [SW_XFER_CANCELLED] = "cancelled by this side",
