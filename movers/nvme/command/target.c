@@ -3,14 +3,13 @@
 #include <argp.h>
 #include <errno.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "common/serve/signals.h"
-#include "common/time/clock.h"
+#include "common/serve/told.h"
 #include "nvme/command/command.h"
 #include "nvme/command/secret.h"
 #include "nvme/target/control.h"
@@ -255,23 +254,15 @@ static void say_refused(const struct nvt_queue *queue, const char *why)
             queue->ctrl->host_nqn, why);
 }
 
-/* A line in a second: a host may do it as often as it likes. */
+/* Hosts may cause it as often as they like. */
 static void say_ended(const struct nvt_queue *queue, const char *why)
 {
-    static _Atomic uint64_t told_ns, untold;
-    const uint64_t now_ns = mover_now_ns();
-    uint64_t before_ns = told_ns;
-    if ((before_ns && now_ns - before_ns < NS_PER_S) ||
-        !atomic_compare_exchange_strong(&told_ns, &before_ns, now_ns)) {
-        untold++;
+    static struct mover_told told;
+    if (!mover_told_begin(&told))
         return;
-    }
-    const unsigned long long more = atomic_exchange(&untold, 0);
     fprintf(stderr, "sidewire nvme target: queue %u of %s at %s is ended: %s", queue->qid,
             queue->ctrl->host_nqn, queue->host_address, why);
-    if (more)
-        fprintf(stderr, " (and %llu others since the last such line)", more);
-    fputc('\n', stderr);
+    mover_told_end(&told);
 }
 
 static void reload_config(struct program *program)

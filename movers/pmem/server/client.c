@@ -68,22 +68,16 @@ static bool client_make_qp(struct pms_server *server, struct pms_client *client)
     return true;
 }
 
-/* A line in a second: whoever may connect may be refused as often as it likes. */
+/* Strangers may be refused as often as they like. */
 static void tell_refused(struct pms_server *server, struct rdma_cm_id *id, const char *why)
 {
-    const uint64_t now_ns = mover_now_ns();
     char where[INET6_ADDRSTRLEN];
     server->refused++;
-    if (server->told_ns && now_ns - server->told_ns < NS_PER_S)
+    if (!mover_told_begin(&server->told))
         return;
     name_address(id, where);
     fprintf(stderr, "sidewire pmem serve: refused %s: %s", where, why);
-    if (server->refused - server->told_refused > 1)
-        fprintf(stderr, " (and %" PRIu64 " others since the last such line)",
-                server->refused - server->told_refused - 1);
-    fputc('\n', stderr);
-    server->told_ns = now_ns;
-    server->told_refused = server->refused;
+    mover_told_end(&server->told);
 }
 
 static void reject_client(struct pms_server *server, struct rdma_cm_id *id, enum pmf_reason reason)

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "common/rdma/listener.h"
+#include "common/serve/told.h"
 #include "pmem/server/memory.h"
 #include "pmem/server/rules.h"
 #include "pmem/wire/control.h"
@@ -93,8 +94,8 @@ struct pms_server {
     uint64_t connections, refused, ended, malformed;
     uint64_t let_go; /* for their silence, or for another one that is unproved, too */
     uint64_t probes;
-    uint64_t told_ns, told_refused; /* when a refusal was told of, and how many there were then */
-    struct pms_limits limits;       /* of the caller; what is 0 becomes the usual */
+    struct mover_told told;   /* of refusals */
+    struct pms_limits limits; /* of the caller; what is 0 becomes the usual */
     bool is_verbose;
     bool is_shared; /* others serve the regions, too: nobody is alone here */
 };
