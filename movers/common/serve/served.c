@@ -24,10 +24,11 @@ enum {
 
 static const unsigned long long kill_mask = 1ull << (SIGKILL - 1);
 
-/* Far behind what programs lock in parts: for a moment to be named; for as long as it is served by
- * those that may write, and by those that want nobody to. */
-static const int64_t mark_offset = 1ll << 61, writers_offset = mark_offset + 1,
-                     unwritten_offset = mark_offset + 2;
+/* Bytes that are locked as marks, far behind what programs lock in parts. The first one is locked
+ * for a moment, to learn the file's name. A sharing server holds one of the others: the first of
+ * them if it may write, the second if nobody may. */
+static const int64_t name_offset = 1ll << 61, writers_offset = name_offset + 1,
+                     unwritten_offset = name_offset + 2;
 
 struct served_holder {
     int pid; /* 0: not found */
@@ -35,14 +36,19 @@ struct served_holder {
     char program[32];
 };
 
+static bool set_mark(int fd, short type, int64_t offset)
+{
+    struct flock mark = {.l_type = type, .l_start = offset, .l_len = 1};
+    return !fcntl(fd, F_OFD_SETLK, &mark);
+}
+
 /* The kernel's name of the file. fstat() has another one on overlays and btrfs. So a lock of
  * another kind, which flock() does not meet, is taken: it is shown in our own descriptor's list. */
 static bool read_marked_name(int fd, char name[FILE_NAME_BYTES])
 {
     char path[64], line[256];
     bool found = false;
-    struct flock mark = {.l_type = F_RDLCK, .l_start = mark_offset, .l_len = 1};
-    if (fcntl(fd, F_OFD_SETLK, &mark))
+    if (!set_mark(fd, F_RDLCK, name_offset))
         return false;
     snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
     FILE *list = fopen(path, "re");
@@ -50,8 +56,7 @@ static bool read_marked_name(int fd, char name[FILE_NAME_BYTES])
         found = sscanf(line, "lock: %*s OFDLCK %*s %*s %*s %63s", name) == 1;
     if (list)
         fclose(list);
-    mark.l_type = F_UNLCK;
-    fcntl(fd, F_OFD_SETLK, &mark);
+    set_mark(fd, F_UNLCK, name_offset);
     return found;
 }
 
@@ -199,12 +204,6 @@ static int wait_for_lock(int fd, bool is_shared, struct served_holder *holder)
         code = try_lock(fd, is_shared);
     }
     return code;
-}
-
-static bool set_mark(int fd, short type, int64_t offset)
-{
-    struct flock mark = {.l_type = type, .l_start = offset, .l_len = 1};
-    return !fcntl(fd, F_OFD_SETLK, &mark);
 }
 
 /* False: another server has that mark. A file system without such locks has none. */

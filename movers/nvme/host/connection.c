@@ -230,10 +230,11 @@ static void connection_handle_event(struct sw_nvme_queue *queue, const struct rd
         return connection_explain_refusal(queue, event);
     case RDMA_CM_EVENT_ADDR_ERROR:
     case RDMA_CM_EVENT_ROUTE_ERROR:
-        if (mover_is_absent(event)) /* the first of both is kept */
+        if (mover_is_absent(event))
             nvh_queue_break(queue, SW_NVME_UNREACHABLE, "nobody answers at %s", where);
-        nvh_queue_break(queue, SW_NVME_ADDRESS, "no RDMA device leads to %s (%s)", where,
-                        rdma_event_str(event->event));
+        else
+            nvh_queue_break(queue, SW_NVME_ADDRESS, "no RDMA device leads to %s (%s)", where,
+                            rdma_event_str(event->event));
         return fail_link(queue);
     case RDMA_CM_EVENT_UNREACHABLE:
     case RDMA_CM_EVENT_CONNECT_ERROR:
