@@ -123,7 +123,7 @@ bool nvt_crowd_expects(struct nvt_crowd *crowd)
     return crowd->is_io && address->io_taken < address->io_places;
 }
 
-/* Those that have no more than anybody may have in any case are all alike. */
+/* Addresses within the spare entries, which each may have in any case, rank alike. */
 static uint32_t rank_of(const struct nvt_crowd_share *share, enum nvt_crowd_kind kind)
 {
     const uint32_t spare = crowd_limits[kind].spare;

@@ -247,9 +247,10 @@ static socklen_t neighbour_sockaddr(unsigned int ifindex, const union ibv_gid *g
     return sizeof(*out);
 }
 
-/* A datagram to QP 1 that ends after its BTH: a host that knows its opcode drops it by its length.
- * An empty one ends hosts. rdma_rxe of Linux 6.1 drops what is shorter than a BTH with a reference
- * that it has not taken, to where its socket buffer has a piece of an IPv6 address. */
+/* A datagram to QP 1 that ends after its BTH: every receiver knows the opcode, and drops it for its
+ * length. An empty datagram can crash the peer's kernel. rdma_rxe of Linux 6.1 looks up the queue
+ * pair of a packet only behind the check of its length, but releases it in either case: over IPv6
+ * that pointer is a piece of an address. */
 enum { QUESTION_BYTES = SW_BTH_BYTES + SW_ICRC_BYTES };
 
 static void make_question(uint8_t out[QUESTION_BYTES])
