@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nvme/target/auth.h"
+#include "nvme/target/model/auth.h"
 
 static void demand(bool holds)
 {

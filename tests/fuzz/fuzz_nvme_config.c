@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nvme/target/config.h"
+#include "nvme/target/config/config.h"
 
 static void demand(bool holds)
 {

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nvme/target/reservation.h"
+#include "nvme/target/model/reservation.h"
 
 enum { HOSTS = 8, KEYS = 8, COMMAND_BYTES = 4 };
 

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nvme/target/model.h"
+#include "nvme/target/model/model.h"
 
 #define NQN "nqn.x"
 

@@ -232,8 +232,28 @@ def cases():
         ),
         (
             'movers__side_by_side',
-            movers('nvme/target/a.c', 'nvme/host/b.h'),
-            'nvme/target/ may not include nvme/host/',
+            movers('nvme/target/model/a.c', 'nvme/host/b.h'),
+            'nvme/target/model/ may not include nvme/host/',
+        ),
+        (
+            'movers__inner_downwards',
+            movers('nvme/target/server/a.c', 'nvme/target/model/b.h'),
+            None,
+        ),
+        (
+            'movers__inner_upwards',
+            movers('nvme/target/backend/a.c', 'nvme/target/model/b.h'),
+            'nvme/target/backend/ may not include nvme/target/model/',
+        ),
+        (
+            'movers__inner_past_its_door',
+            movers('nvme/command/a.c', 'nvme/target/model/b.h'),
+            'nvme/command/ may not include nvme/target/model/',
+        ),
+        (
+            'movers__inner_no_room',
+            movers('nvme/target/a.c', 'nvme/wire/b.h'),
+            'movers/nvme/target/a.c: is in no room of movers/',
         ),
         (
             'movers__another',

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "nvme/target/config.h"
+#include "nvme/target/config/config.h"
 
 /* The secret in "HOSTNQN=SECRET". NULL: there is none. */
 static const char *split_secret(const char *text, char nqn[NVF_NQN_MAX + 1])

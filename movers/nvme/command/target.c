@@ -12,8 +12,8 @@
 #include "common/serve/told.h"
 #include "nvme/command/command.h"
 #include "nvme/command/secret.h"
-#include "nvme/target/control.h"
-#include "nvme/target/identity.h"
+#include "nvme/target/config/identity.h"
+#include "nvme/target/server/control.h"
 
 enum {
     KEY_POOL = 256,

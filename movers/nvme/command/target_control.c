@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* `sidewire nvme target add|remove|status`: speaks to a target that serves (target/control.h). */
+/* `sidewire nvme target add|remove|status`: speaks to a target that serves (server/control.h). */
 #include <argp.h>
 #include <dirent.h>
 #include <errno.h>
@@ -13,7 +13,7 @@
 #include "nvme/command/command.h"
 #include "nvme/command/host_commands.h"
 #include "nvme/command/secret.h"
-#include "nvme/target/control.h"
+#include "nvme/target/server/control.h"
 
 enum { KEY_ALLOW = 256, KEY_CONTROL, KEY_PID, KEY_SECRET, KEY_CTRL_SECRET, PATIENCE_S = 10 };
 

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "../secrets.h"
-#include "nvme/target/auth.h"
+#include "nvme/target/model/auth.h"
 
 static struct nvh_secrets secrets;
 static struct nvh_dhchap host;

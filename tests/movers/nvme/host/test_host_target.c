@@ -13,7 +13,7 @@
 
 #include <rdma/rdma_cma.h>
 
-#include "nvme/target/auth.h"
+#include "nvme/target/model/auth.h"
 #include "nvme/wire/sgl.h"
 
 enum { PEERS = 8, DEPTH = 64, CAPSULE = 64 + 4096, DISK = PLAYED_BLOCK * PLAYED_BLOCKS };

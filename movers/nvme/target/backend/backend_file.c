@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Files and block devices, by io_uring. Short reads and writes go on where they ended. */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/falloc.h>
+#include <linux/fs.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <nvme/types.h>
+
+#include "common/base/minmax.h"
+#include "nvme/target/backend/backends.h"
+#include "nvme/target/backend/claim.h"
+#include "nvme/target/backend/length.h"
+#include "nvme/target/backend/uring.h"
+
+enum { BLOCK_BYTES = 4096, SECTOR_BYTES = 512 };
+
+struct file {
+    struct nvt_backend backend;
+    int fd;
+    bool is_block, is_direct;
+    struct nvt_length *length; /* NULL: of a block device */
+    uint32_t align_bytes;      /* of memory and offsets, for O_DIRECT */
+    uint32_t short_ppm;        /* of a million requests, for tests */
+    uint64_t draw;
+};
+
+/* An operation under way. They are kept for the next ones of the thread. */
+struct file_op {
+    struct nvt_uring_op op; /* must be first */
+    struct nvt_io *io;
+    struct file *file;
+    uint8_t *bounce; /* for memory that O_DIRECT does not take */
+    uint8_t *place;  /* of parts.h, for VERIFY */
+};
+
+static struct file_op *take_op(struct file *file, struct nvt_io *io)
+{
+    struct file_op *op = (struct file_op *)io->uring->spare;
+    if (op)
+        io->uring->spare = op->op.next;
+    else if (!(op = calloc(1, sizeof(*op))))
+        return NULL;
+    *op = (struct file_op){.file = file, .io = io};
+    return op;
+}
+
+static void give_op(struct file_op *op)
+{
+    struct nvt_uring *uring = op->io->uring;
+    free(op->bounce);
+    op->op.next = uring->spare;
+    uring->spare = &op->op;
+}
+
+static void finish_op(struct file_op *op, uint16_t status)
+{
+    struct nvt_io *io = op->io;
+    if (op->bounce && io->kind == NVT_READ && !status)
+        memcpy(io->data, op->bounce, io->len_bytes);
+    uint8_t *place = op->place;
+    give_op(op);
+    if (place)
+        nvt_parts_give(&io->uring->parts, place, NULL);
+    io->done(io, status);
+}
+
+/* Others have their turn before the next part. */
+static void file_end_part(struct file_op *op)
+{
+    struct nvt_io *io = op->io;
+    uint8_t *place = op->place;
+    give_op(op);
+    nvt_parts_give(&io->uring->parts, place, io);
+}
+
+static void backend_file_go_on(struct file_op *op);
+
+static bool is_write(const struct nvt_io *io)
+{
+    return io->kind != NVT_READ && io->kind != NVT_VERIFY;
+}
+
+static void backend_file_complete_op(struct nvt_uring_op *base, int result)
+{
+    struct file_op *op = (struct file_op *)base;
+    struct nvt_io *io = op->io;
+    if (result == -EINTR || result == -EAGAIN)
+        return backend_file_go_on(op);
+    if (result == -EOPNOTSUPP && io->kind == NVT_WRITE_ZEROES && !io->deallocates) {
+        io->deallocates = true; /* a file system without ZERO_RANGE: a hole reads as zeroes, too */
+        return backend_file_go_on(op);
+    }
+    if (result < 0)
+        return finish_op(op, nvt_backend_status(-result, is_write(io)));
+    const bool moves = io->kind == NVT_READ || io->kind == NVT_WRITE || io->kind == NVT_VERIFY;
+    if (!moves)
+        return finish_op(op, 0);
+    if (!result) /* the file has become shorter, or the device is full */
+        return finish_op(op, nvt_backend_status(is_write(io) ? ENOSPC : EIO, is_write(io)));
+    io->moved += (uint64_t)result;
+    if (io->moved == io->len_bytes)
+        return finish_op(op, 0);
+    if (op->place)
+        return file_end_part(op);
+    backend_file_go_on(op);
+}
+
+/* How much the system is asked for: all that is left, or, as a fault by request, a part of it. */
+static uint64_t ask_for(struct file *file, uint64_t left)
+{
+    const uint64_t part = left / 2 / file->backend.block_bytes * file->backend.block_bytes;
+    if (!file->short_ppm || !part || !nvt_fault_strikes(&file->draw, file->short_ppm))
+        return left;
+    return part;
+}
+
+static void prepare_move(struct file_op *op, struct io_uring_sqe *sqe)
+{
+    struct nvt_io *io = op->io;
+    const uint64_t at = io->offset + io->moved;
+    uint64_t left = ask_for(op->file, io->len_bytes - io->moved);
+    uint8_t *memory = op->bounce ? op->bounce + io->moved : io->data + io->moved;
+    if (io->kind == NVT_VERIFY) {
+        left = mover_min_u64(left, NVT_PART_BYTES);
+        io_uring_prep_read(sqe, op->file->fd, op->place, (unsigned)left, at);
+        return;
+    }
+    const bool is_fixed =
+        !op->bounce && io->fixed_buffer >= 0 && io->fixed_buffer < io->uring->buffers;
+    if (io->kind == NVT_READ && is_fixed)
+        io_uring_prep_read_fixed(sqe, op->file->fd, memory, (unsigned)left, at, io->fixed_buffer);
+    else if (io->kind == NVT_READ)
+        io_uring_prep_read(sqe, op->file->fd, memory, (unsigned)left, at);
+    else if (is_fixed)
+        io_uring_prep_write_fixed(sqe, op->file->fd, memory, (unsigned)left, at, io->fixed_buffer);
+    else
+        io_uring_prep_write(sqe, op->file->fd, memory, (unsigned)left, at);
+    if (io->kind == NVT_WRITE && io->is_durable)
+        sqe->rw_flags = RWF_DSYNC;
+}
+
+static void backend_file_go_on(struct file_op *op)
+{
+    struct file *file = op->file;
+    struct nvt_io *io = op->io;
+    op->op.complete = backend_file_complete_op;
+    struct io_uring_sqe *sqe = nvt_uring_entry(io->uring, &op->op);
+    switch (io->kind) {
+    case NVT_READ:
+    case NVT_WRITE:
+    case NVT_VERIFY:
+        prepare_move(op, sqe);
+        return;
+    case NVT_FLUSH:
+        io_uring_prep_fsync(sqe, file->fd, IORING_FSYNC_DATASYNC);
+        return;
+    case NVT_WRITE_ZEROES:
+        io_uring_prep_fallocate(sqe, file->fd,
+                                io->deallocates ? FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
+                                                : FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE,
+                                (off_t)io->offset, (off_t)io->len_bytes);
+        return;
+    case NVT_DEALLOCATE:
+        io_uring_prep_fallocate(sqe, file->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                                (off_t)io->offset, (off_t)io->len_bytes);
+        return;
+    }
+}
+
+static bool wants_bounce(const struct file *file, const struct nvt_io *io)
+{
+    return (io->kind == NVT_READ || io->kind == NVT_WRITE) && file->is_direct &&
+           (uintptr_t)io->data % file->align_bytes;
+}
+
+static bool file_begin_part(struct nvt_io *io)
+{
+    struct file_op *op = take_op(io->owner, io);
+    if (op) {
+        op->place = nvt_parts_take(&io->uring->parts);
+        backend_file_go_on(op);
+    } else {
+        io->done(io, NVME_SC_INTERNAL);
+    }
+    return true;
+}
+
+static void backend_file_submit_io(struct nvt_backend *backend, struct nvt_io *io)
+{
+    struct file *file = (struct file *)backend;
+    io->owner = file;
+    io->moved = 0;
+    if (io->kind == NVT_VERIFY)
+        return nvt_parts_add(&io->uring->parts, io, file_begin_part);
+    struct file_op *op = take_op(file, io);
+    if (!op)
+        return io->done(io, NVME_SC_INTERNAL);
+    if (wants_bounce(file, io)) {
+        if (posix_memalign((void **)&op->bounce, BLOCK_BYTES, io->len_bytes)) {
+            op->bounce = NULL;
+            return finish_op(op, NVME_SC_INTERNAL);
+        }
+        if (io->kind == NVT_WRITE)
+            memcpy(op->bounce, io->data, io->len_bytes);
+    }
+    backend_file_go_on(op);
+}
+
+/* ---- opening ---- */
+
+static int measure_file(struct file *file, const char *path, char *error, size_t error_size)
+{
+    struct stat stat;
+    if (fstat(file->fd, &stat))
+        return -errno;
+    if (file->is_block != S_ISBLK(stat.st_mode) || (!file->is_block && !S_ISREG(stat.st_mode))) {
+        snprintf(error, error_size, "%s is no %s: name it by %s:", path,
+                 file->is_block ? "block device" : "plain file",
+                 S_ISBLK(stat.st_mode) ? "block" : "file");
+        return -EINVAL;
+    }
+    uint64_t size = (uint64_t)stat.st_size;
+    int sector = SECTOR_BYTES;
+    if (file->is_block &&
+        (ioctl(file->fd, BLKGETSIZE64, &size) || ioctl(file->fd, BLKSSZGET, &sector)))
+        return -errno;
+    file->align_bytes = (uint32_t)sector;
+    file->backend.size_bytes = size;
+    return 0;
+}
+
+/* O_DIRECT where the file system has it; tmpfs has not. */
+static int open_path(struct file *file, const char *path, bool is_read_only)
+{
+    const int flags = (is_read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC | O_LARGEFILE;
+    file->is_direct = true;
+    file->fd = open(path, flags | O_DIRECT);
+    if (file->fd < 0 && errno == EINVAL) {
+        file->is_direct = false;
+        file->fd = open(path, flags);
+    }
+    return file->fd < 0 ? -errno : 0;
+}
+
+static int choose_block(struct file *file, uint32_t wanted, const char *path, char *error,
+                        size_t error_size)
+{
+    struct nvt_backend *backend = &file->backend;
+    uint32_t block = wanted;
+    if (!block)
+        block = backend->size_bytes % BLOCK_BYTES ? file->align_bytes : BLOCK_BYTES;
+    if (block < file->align_bytes) {
+        snprintf(error, error_size, "%s: has blocks of %u bytes, bs=%u is too small", path,
+                 file->align_bytes, block);
+        return -EINVAL;
+    }
+    backend->block_bytes = block;
+    backend->size_bytes -= backend->size_bytes % block;
+    if (!backend->size_bytes) {
+        snprintf(error, error_size,
+                 "%s: is shorter than a block of %u bytes: make it by truncate -s 1G %s", path,
+                 block, path);
+        return -EINVAL;
+    }
+    return 0;
+}
+
+static int open_either(const struct nvt_backend_setup *setup, const struct nvt_backend_ops *ops,
+                       struct nvt_backend **out, char *error, size_t error_size)
+{
+    *error = 0;
+    if (!setup->path || !*setup->path) {
+        snprintf(error, error_size, "%s: needs a path", ops->kind);
+        return -EINVAL;
+    }
+    struct file *file = calloc(1, sizeof(*file));
+    if (!file)
+        return -ENOMEM;
+    setup->uring->wants_buffers = true;
+    file->is_block = ops == &nvt_block;
+    file->short_ppm = setup->short_ppm;
+    file->backend = (struct nvt_backend){.ops = ops,
+                                         .is_read_only = setup->is_read_only,
+                                         .is_volatile = true,
+                                         .can_deallocate = true,
+                                         .frees_to_zeroes = true};
+    int rc = open_path(file, setup->path, setup->is_read_only);
+    if (!rc)
+        rc = measure_file(file, setup->path, error, error_size);
+    if (!rc)
+        rc = choose_block(file, setup->block_bytes, setup->path, error, error_size);
+    if (!rc)
+        rc = nvt_claim_take(setup, &file->backend.claim, error, error_size);
+    if (!rc && !file->is_block) {
+        file->length = nvt_length_open(setup->uring, file->fd, file->backend.size_bytes);
+        rc = file->length ? 0 : -ENOMEM;
+    }
+    if (rc) {
+        if (!*error)
+            snprintf(error, error_size, "%s cannot be opened%s: %s", setup->path,
+                     setup->is_read_only ? "" : " for writing", strerror(-rc));
+        if (file->fd >= 0)
+            close(file->fd);
+        nvt_claim_release(file->backend.claim);
+        free(file);
+        return rc;
+    }
+    *out = &file->backend;
+    return 0;
+}
+
+static int backend_open_file(const struct nvt_backend_setup *setup, struct nvt_backend **out,
+                             char *error, size_t error_size)
+{
+    return open_either(setup, &nvt_file, out, error, error_size);
+}
+
+static int open_block(const struct nvt_backend_setup *setup, struct nvt_backend **out, char *error,
+                      size_t error_size)
+{
+    return open_either(setup, &nvt_block, out, error, error_size);
+}
+
+static void close_either(struct nvt_backend *backend)
+{
+    struct file *file = (struct file *)backend;
+    close(file->fd);
+    nvt_length_close(file->length);
+    nvt_claim_release(backend->claim);
+    free(file);
+}
+
+static uint64_t backend_file_size_now(struct nvt_backend *backend)
+{
+    const struct file *file = (const struct file *)backend;
+    uint64_t size;
+    if (!file->is_block)
+        size = nvt_length_bytes(file->length);
+    else if (ioctl(file->fd, BLKGETSIZE64, &size))
+        return backend->size_bytes;
+    return size - size % backend->block_bytes;
+}
+
+const struct nvt_backend_ops nvt_file = {.kind = "file",
+                                         .open = backend_open_file,
+                                         .close = close_either,
+                                         .submit = backend_file_submit_io,
+                                         .size_bytes = backend_file_size_now};
+const struct nvt_backend_ops nvt_block = {.kind = "block",
+                                          .open = open_block,
+                                          .close = close_either,
+                                          .submit = backend_file_submit_io,
+                                          .size_bytes = backend_file_size_now};

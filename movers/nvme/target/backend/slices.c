@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "nvme/target/backend/slices.h"
+
+#include "common/time/clock.h"
+#include "nvme/target/backend/backend.h"
+
+void nvt_slices_init(struct nvt_slices *slices)
+{
+    list_init(&slices->waiting);
+}
+
+bool nvt_slices_any(const struct nvt_slices *slices)
+{
+    return !list_is_empty(&slices->waiting);
+}
+
+static struct nvt_io *slices_io_of(struct list_node *node)
+{
+    return LIST_MEMBER(node, struct nvt_io, slice.node);
+}
+
+/* NULL: none of them is of that address, or host. */
+static struct nvt_io *find_of_address(const struct list *firsts, const void *address)
+{
+    for (struct list_node *node = list_first(firsts); node; node = list_after(firsts, node))
+        if (slices_io_of(node)->address == address)
+            return slices_io_of(node);
+    return NULL;
+}
+
+static struct nvt_io *find_of_host(const struct list *firsts, const void *host)
+{
+    for (struct list_node *node = list_first(firsts); node; node = list_after(firsts, node))
+        if (slices_io_of(node)->host == host)
+            return slices_io_of(node);
+    return NULL;
+}
+
+/* Behind those of its host, or as its first; that one behind those of the other hosts of its
+ * address, or as the address's first. */
+static void enqueue_io(struct nvt_slices *slices, struct nvt_io *io)
+{
+    struct nvt_io *first = find_of_address(&slices->waiting, io->address);
+    struct nvt_io *mine = first;
+    if (first && first->host != io->host)
+        mine = find_of_host(&first->slice.hosts, io->host);
+    if (mine) {
+        list_append(&mine->slice.behind, &io->slice.node);
+        return;
+    }
+    list_init(&io->slice.behind);
+    list_init(&io->slice.hosts);
+    list_append(first ? &first->slice.hosts : &slices->waiting, &io->slice.node);
+}
+
+void nvt_slices_add(struct nvt_slices *slices, struct nvt_io *io, bool (*step)(struct nvt_io *io))
+{
+    io->slice.step = step;
+    enqueue_io(slices, io);
+}
+
+/* The host's next operation comes when the other hosts of its address have had their turn. */
+static void requeue_host(struct nvt_io *io)
+{
+    struct list_node *node = list_first(&io->slice.behind);
+    if (!node)
+        return;
+    struct nvt_io *next = slices_io_of(node);
+    list_remove(node);
+    list_init(&next->slice.behind);
+    list_init(&next->slice.hosts);
+    list_take_all(&next->slice.behind, &io->slice.behind);
+    list_append(&io->slice.hosts, node);
+}
+
+/* The address's next one comes when all other addresses have had their turn. */
+static struct nvt_io *dequeue_io(struct nvt_slices *slices)
+{
+    struct nvt_io *io = slices_io_of(list_first(&slices->waiting));
+    list_remove(&io->slice.node);
+    requeue_host(io);
+    struct list_node *node = list_first(&io->slice.hosts);
+    if (node) {
+        list_remove(node);
+        list_take_all(&slices_io_of(node)->slice.hosts, &io->slice.hosts);
+        list_append(&slices->waiting, node);
+    }
+    return io;
+}
+
+static void run_slice(struct nvt_slices *slices)
+{
+    struct nvt_io *io = dequeue_io(slices);
+    const uint16_t status = io->given_up ? io->given_up(io) : 0;
+    if (status)
+        io->done(io, status);
+    else if (!io->slice.step(io)) /* else it may be gone */
+        enqueue_io(slices, io);
+}
+
+bool nvt_slices_run(struct nvt_slices *slices, uint64_t budget_ns)
+{
+    if (!nvt_slices_any(slices))
+        return false;
+    const uint64_t end_ns = mover_now_ns() + budget_ns;
+    do {
+        run_slice(slices);
+    } while (nvt_slices_any(slices) && mover_now_ns() < end_ns);
+    return true;
+}

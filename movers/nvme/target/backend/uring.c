@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "nvme/target/backend/uring.h"
+
+#include <errno.h>
+#include <linux/nvme_ioctl.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+enum { COMMAND_ENTRIES = 512, REAP_MAX = 2 };
+
+/* To move the data of one such answer takes so long that the next command is there meanwhile. */
+enum { LONG_BYTES = 64 << 10 };
+
+static int uring_open_ring(struct nvt_ring *ring, uint32_t entries, uint32_t flags, int event_fd)
+{
+    struct io_uring_params params = {.flags = IORING_SETUP_CLAMP | IORING_SETUP_CQSIZE | flags,
+                                     .cq_entries = entries * 4};
+    int rc = io_uring_queue_init_params(entries, &ring->ring, &params);
+    if (rc)
+        return rc;
+    rc = io_uring_register_eventfd(&ring->ring, event_fd);
+    if (rc)
+        io_uring_queue_exit(&ring->ring);
+    ring->is_open = !rc;
+    return rc;
+}
+
+int nvt_uring_open(struct nvt_uring *uring, uint32_t entries)
+{
+    *uring = (struct nvt_uring){.event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+    int rc = uring->event_fd < 0 ? -errno : nvt_parts_open(&uring->parts);
+    if (!rc)
+        rc = uring_open_ring(&uring->calls, entries, 0, uring->event_fd);
+    if (!rc)
+        return 0;
+    nvt_parts_close(&uring->parts);
+    if (uring->event_fd >= 0)
+        close(uring->event_fd);
+    return rc;
+}
+
+int nvt_uring_open_commands(struct nvt_uring *uring)
+{
+    if (uring->commands.is_open)
+        return 0;
+    return uring_open_ring(&uring->commands, COMMAND_ENTRIES,
+                           IORING_SETUP_SQE128 | IORING_SETUP_CQE32, uring->event_fd);
+}
+
+void nvt_uring_close(struct nvt_uring *uring)
+{
+    if (!uring->calls.is_open)
+        return;
+    io_uring_queue_exit(&uring->calls.ring);
+    if (uring->commands.is_open)
+        io_uring_queue_exit(&uring->commands.ring);
+    close(uring->event_fd);
+    nvt_parts_close(&uring->parts);
+    while (uring->spare) {
+        struct nvt_uring_op *op = uring->spare;
+        uring->spare = op->next;
+        free(op);
+    }
+    uring->calls.is_open = uring->commands.is_open = false;
+}
+
+void nvt_uring_register(struct nvt_uring *uring, const struct iovec *buffers, unsigned count)
+{
+    if (!io_uring_register_buffers(&uring->calls.ring, buffers, count))
+        uring->buffers = (int)count;
+}
+
+static bool submit_ring(struct nvt_ring *ring)
+{
+    if (!ring->queued)
+        return false;
+    const unsigned ready = io_uring_cq_ready(&ring->ring);
+    const int sent = io_uring_submit(&ring->ring);
+    if (sent <= 0)
+        return false;
+    ring->is_prompt = io_uring_cq_ready(&ring->ring) - ready >= (unsigned)sent;
+    ring->queued -= (uint32_t)sent < ring->queued ? (uint32_t)sent : ring->queued;
+    ring->under_way += (uint32_t)sent;
+    return true;
+}
+
+static struct io_uring_sqe *uring_take_entry(struct nvt_ring *ring, struct nvt_uring_op *op)
+{
+    struct io_uring_sqe *sqe;
+    while (!(sqe = io_uring_get_sqe(&ring->ring)))
+        if (!submit_ring(ring))
+            sched_yield(); /* the kernel has no room for completions: they are reaped later */
+    io_uring_sqe_set_data(sqe, op);
+    ring->queued++;
+    return sqe;
+}
+
+struct io_uring_sqe *nvt_uring_entry(struct nvt_uring *uring, struct nvt_uring_op *op)
+{
+    return uring_take_entry(&uring->calls, op);
+}
+
+bool nvt_uring_command(struct nvt_uring *uring, struct nvt_uring_op *op, int fd,
+                       const struct nvme_uring_cmd *command)
+{
+    if (nvt_uring_open_commands(uring))
+        return false;
+    struct io_uring_sqe *sqe = uring_take_entry(&uring->commands, op);
+    io_uring_prep_rw(IORING_OP_URING_CMD, sqe, fd, NULL, 0, 0);
+    sqe->cmd_op = NVME_URING_CMD_IO;
+    memcpy(sqe->cmd, command, sizeof(*command)); /* an entry of 128 bytes has room for 80 */
+    return true;
+}
+
+bool nvt_uring_submit(struct nvt_uring *uring)
+{
+    const bool any = submit_ring(&uring->calls);
+    return submit_ring(&uring->commands) || any;
+}
+
+static bool reap_ring(struct nvt_ring *ring, uint64_t *moved_bytes)
+{
+    struct io_uring_cqe *cqe;
+    const uint64_t before = *moved_bytes;
+    uint32_t count = 0;
+    for (; count < REAP_MAX && ring->under_way && *moved_bytes - before < LONG_BYTES; count++) {
+        if (io_uring_peek_cqe(&ring->ring, &cqe))
+            break;
+        struct nvt_uring_op *op = io_uring_cqe_get_data(cqe);
+        const int result = cqe->res;
+        *moved_bytes += result > 0 ? (uint64_t)result : 0;
+        io_uring_cqe_seen(&ring->ring, cqe);
+        ring->under_way--;
+        op->complete(op, result);
+    }
+    return count > 0;
+}
+
+uint32_t nvt_uring_under_way(const struct nvt_uring *uring)
+{
+    return uring->calls.under_way + uring->commands.under_way;
+}
+
+bool nvt_uring_is_prompt(const struct nvt_uring *uring)
+{
+    return uring->calls.is_prompt;
+}
+
+bool nvt_uring_reap(struct nvt_uring *uring, uint64_t *moved_bytes)
+{
+    const bool any = reap_ring(&uring->calls, moved_bytes);
+    return reap_ring(&uring->commands, moved_bytes) || any;
+}

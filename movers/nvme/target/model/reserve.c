@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Reservation commands, and what they do to controllers and commands of other hosts. */
+#include <string.h>
+
+#include "nvme/target/model/model.h"
+
+static bool is_of_host(const struct nvt_ctrl *ctrl, const struct nvt_host_id *host)
+{
+    return memcmp(&ctrl->host_id, host, sizeof(*host)) == 0;
+}
+
+/* ---- who is told ---- */
+
+static void tell_host(const struct nvt_namespace *ns, const struct nvt_notice *notice)
+{
+    const struct list *ctrls = &ns->subsystem->ctrls;
+    for (struct list_node *node = list_first(ctrls); node; node = list_after(ctrls, node)) {
+        struct nvt_ctrl *ctrl = LIST_MEMBER(node, struct nvt_ctrl, node);
+        if (!is_of_host(ctrl, &notice->host) ||
+            nvt_notice_is_masked(ctrl->reservation_masks[ns->nsid], notice->type))
+            continue;
+        nvt_reservation_log_add(&ctrl->reservation_log, ns->nsid, notice->type);
+        nvt_ctrl_notify(ctrl, NVT_EVENT_RESERVATION);
+    }
+}
+
+/* ---- commands that a preemption ends ---- */
+
+/* Requests that wait for memory end now, and those that wait for data when that has come. Requests
+ * that the backend has got go on. */
+static void abort_queue(struct nvt_queue *queue, const struct nvt_request *preemptor)
+{
+    struct list_node *next;
+    for (struct list_node *node = list_first(&queue->requests); node; node = next) {
+        struct nvt_request *request = LIST_MEMBER(node, struct nvt_request, node);
+        next = list_after(&queue->requests, node);
+        if (request->ns != preemptor->ns || request == preemptor)
+            continue;
+        request->is_preempted = true;
+        if (!request->is_starved)
+            continue;
+        nvt_request_give_memory(request);
+        nvt_request_finish(request, NVME_SC_CMD_ABORTED_PREMEPT);
+    }
+}
+
+static void abort_host(const struct nvt_request *preemptor, const struct nvt_host_id *host)
+{
+    const struct list *ctrls = &preemptor->ns->subsystem->ctrls;
+    for (struct list_node *node = list_first(ctrls); node; node = list_after(ctrls, node)) {
+        const struct nvt_ctrl *ctrl = LIST_MEMBER(node, struct nvt_ctrl, node);
+        for (int i = 0; i < NVT_QUEUES_MAX && is_of_host(ctrl, host); i++)
+            if (ctrl->queues[i])
+                abort_queue(ctrl->queues[i], preemptor);
+    }
+}
+
+static void preempt_step(struct nvt_request *preemptor)
+{
+    if (--preemptor->steps_left)
+        return;
+    list_remove(&preemptor->wait);
+    preemptor->ns->target->serial--;
+    nvt_request_finish(preemptor, 0);
+}
+
+/* The command is done when all that came to the namespace before it are, also those of connections
+ * that have ended meanwhile: the backend may have their data still. */
+static void preempt_hosts(struct nvt_request *preemptor,
+                          const struct nvt_reservation_effect *effect)
+{
+    struct nvt_namespace *ns = preemptor->ns;
+    preemptor->steps_left = (uint32_t)nvt_namespace_sum(ns).users; /* itself, too, till below */
+    ns->preemptions++;
+    ns->target->serial++;
+    list_append(&ns->preemptors, &preemptor->wait);
+    for (size_t i = 0; i < effect->abort_count; i++)
+        abort_host(preemptor, &effect->aborts[i]);
+    nvt_request_give_memory(preemptor); /* those that it waits for may need it */
+    preempt_step(preemptor);
+}
+
+void nvt_preemptors_pass(struct nvt_namespace *ns, uint64_t entry)
+{
+    struct list_node *next;
+    for (struct list_node *node = list_first(&ns->preemptors); node; node = next) {
+        struct nvt_request *preemptor = LIST_MEMBER(node, struct nvt_request, wait);
+        next = list_after(&ns->preemptors, node);
+        if (entry <= preemptor->ns_entry)
+            preempt_step(preemptor);
+    }
+}
+
+/* ---- the commands ---- */
+
+typedef uint16_t change_fn(struct nvt_reservation *r, const struct nvt_host_id *host,
+                           uint32_t cdw10, const uint8_t *data,
+                           struct nvt_reservation_effect *effect);
+
+/* Hosts without a host ID cannot be told apart. */
+static bool has_host_id(const struct nvt_ctrl *ctrl)
+{
+    static const struct nvt_host_id none;
+    return !is_of_host(ctrl, &none);
+}
+
+static void run_change(struct nvt_request *request, change_fn *change)
+{
+    const struct nvt_ctrl *ctrl = request->queue->ctrl;
+    struct nvt_reservation_effect effect;
+    uint16_t status = nvt_request_namespace(request);
+    if (!status && !has_host_id(ctrl))
+        status = NVME_SC_CMD_SEQ_ERROR | NVME_SC_DNR;
+    if (!status)
+        status = change(&request->ns->reservation, &ctrl->host_id, le32toh(request->sqe.cdw10),
+                        request->data, &effect);
+    if (status)
+        return nvt_request_finish(request, status);
+    for (size_t i = 0; i < effect.notice_count; i++)
+        tell_host(request->ns, &effect.notices[i]);
+    if (effect.abort_count)
+        preempt_hosts(request, &effect);
+    else
+        nvt_request_finish(request, 0);
+}
+
+void nvt_resv_register(struct nvt_request *request)
+{
+    run_change(request, nvt_reservation_register);
+}
+
+void nvt_resv_acquire(struct nvt_request *request)
+{
+    run_change(request, nvt_reservation_acquire);
+}
+
+void nvt_resv_release(struct nvt_request *request)
+{
+    run_change(request, nvt_reservation_release);
+}
+
+void nvt_resv_report(struct nvt_request *request)
+{
+    uint8_t report[NVT_REPORT_BYTES];
+    size_t len_bytes = 0;
+    uint16_t status = nvt_request_namespace(request);
+    if (!status)
+        status = nvt_reservation_report(&request->ns->reservation, le32toh(request->sqe.cdw11),
+                                        report, &len_bytes);
+    if (!status)
+        nvt_request_put(request, report, len_bytes, 0);
+    nvt_request_finish(request, status);
+}
+
+static_assert((int)NVT_REGISTER_BYTES == (int)NVT_ACQUIRE_BYTES, "two keys");
+
+uint16_t nvt_resv_measure(struct nvt_request *request, uint64_t *bytes)
+{
+    switch (request->sqe.opcode) {
+    case nvme_cmd_resv_report: /* dwords, 0's based */
+        *bytes = ((uint64_t)le32toh(request->sqe.cdw10) + 1) * 4;
+        break;
+    case nvme_cmd_resv_release:
+        *bytes = NVT_RELEASE_BYTES;
+        break;
+    default:
+        *bytes = NVT_REGISTER_BYTES; /* and Acquire */
+        break;
+    }
+    return 0;
+}
+
+/* ---- its features ---- */
+
+enum { MASK_BITS = 0x0e, PERSISTS = 1 };
+
+static struct nvt_namespace *feature_namespace(const struct nvt_request *request)
+{
+    const uint32_t nsid = le32toh(request->sqe.nsid);
+    return nsid <= NVT_NSID_MAX ? request->queue->ctrl->subsystem->namespaces[nsid] : NULL;
+}
+
+uint16_t nvt_resv_set_mask(struct nvt_request *request)
+{
+    struct nvt_ctrl *ctrl = request->queue->ctrl;
+    const uint8_t mask = (uint8_t)(le32toh(request->sqe.cdw11) & MASK_BITS);
+    const uint32_t nsid = le32toh(request->sqe.nsid);
+    if (nsid == NVME_NSID_ALL)
+        memset(ctrl->reservation_masks, mask, sizeof(ctrl->reservation_masks));
+    else if (feature_namespace(request))
+        ctrl->reservation_masks[nsid] = mask;
+    else
+        return NVME_SC_INVALID_NS | NVME_SC_DNR;
+    return 0;
+}
+
+uint16_t nvt_resv_get_mask(struct nvt_request *request)
+{
+    const struct nvt_namespace *ns = feature_namespace(request);
+    if (!ns)
+        return NVME_SC_INVALID_NS | NVME_SC_DNR;
+    request->result = request->queue->ctrl->reservation_masks[ns->nsid];
+    return 0;
+}
+
+/* Nothing persists. */
+uint16_t nvt_resv_persistence(struct nvt_request *request, bool sets)
+{
+    if (!feature_namespace(request) && !(sets && le32toh(request->sqe.nsid) == NVME_NSID_ALL))
+        return NVME_SC_INVALID_NS | NVME_SC_DNR;
+    if (sets && le32toh(request->sqe.cdw11) & PERSISTS)
+        return NVF_SPECIFIC(NVME_SC_FEATURE_NOT_CHANGEABLE) | NVME_SC_DNR;
+    return 0;
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "nvme/target/server/control_folder.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define REMEDY "; set XDG_RUNTIME_DIR to a folder of your own, or say --control PATH"
+
+bool nvr_control_folder(char folder[NVR_FOLDER_MAX], char *error, size_t error_bytes)
+{
+    const char *runtime = getenv("XDG_RUNTIME_DIR");
+    const unsigned uid = (unsigned)geteuid();
+    char found[sizeof("/run/user/4294967295")];
+    struct stat stat;
+    snprintf(found, sizeof(found), "/run/user/%u", uid);
+    if ((!runtime || *runtime != '/') && !lstat(found, &stat) && stat.st_uid == uid)
+        runtime = found;
+    const int len = runtime && *runtime == '/'
+                        ? snprintf(folder, NVR_FOLDER_MAX, "%s/sidewire-nvme", runtime)
+                        : snprintf(folder, NVR_FOLDER_MAX, "/tmp/sidewire-nvme-%u", uid);
+    if (len < NVR_FOLDER_MAX)
+        return true;
+    snprintf(error, error_bytes,
+             "XDG_RUNTIME_DIR is too long for the path of a socket (%s): set it to a shorter one, "
+             "or say --control PATH",
+             runtime);
+    return false;
+}
+
+bool nvr_control_folder_is_ours(const char *folder, char *error, size_t error_bytes)
+{
+    struct stat stat;
+    if (lstat(folder, &stat)) {
+        snprintf(error, error_bytes, "%s: %s" REMEDY, folder, strerror(errno));
+        return false;
+    }
+    if (stat.st_uid != geteuid())
+        snprintf(error, error_bytes, "%s belongs to user %u" REMEDY, folder, (unsigned)stat.st_uid);
+    else if (!S_ISDIR(stat.st_mode))
+        snprintf(error, error_bytes, "%s is no folder: remove it", folder);
+    else if (stat.st_mode & 077)
+        snprintf(error, error_bytes, "%s is open to other users: 'chmod 700 %s' closes it", folder,
+                 folder);
+    else
+        return true;
+    return false;
+}
+
+bool nvr_control_path_fits(const char *path, char *error, size_t error_bytes)
+{
+    if (strlen(path) < NVR_PATH_MAX)
+        return true;
+    snprintf(error, error_bytes, "%s: a socket's path has at most %d characters", path,
+             NVR_PATH_MAX - 1);
+    return false;
+}

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The server: its threads, and what it is from the beginning to the end. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "common/time/clock.h"
+#include "nvme/target/server/thread.h"
+
+enum { URING_ENTRIES = 512, DRAIN_MS = 3000 };
+
+/* Compare takes two pieces of the largest size. */
+#define POOL_MIN ((size_t)2 << NVT_POOL_SHIFT_MAX)
+
+int nvr_server_watch(struct nvr_server *server, struct nvr_watch *watch)
+{
+    return nvr_thread_watch(&server->threads[0], watch);
+}
+
+void nvr_server_unwatch(struct nvr_server *server, struct nvr_watch *watch)
+{
+    epoll_ctl(server->threads[0].epoll_fd, EPOLL_CTL_DEL, watch->fd, NULL);
+}
+
+/* That a backend has asked for buffers is known to the first one's ring. */
+void nvr_pool_register(struct nvr_thread *thread)
+{
+    if (thread->is_pool_known || !thread->server->threads[0].uring.wants_buffers)
+        return;
+    thread->is_pool_known = true;
+    struct nvt_region *region = &thread->base->pool.region;
+    const struct iovec buffer = {region->base, region->len_bytes};
+    nvt_uring_register(&thread->uring, &buffer, 1);
+    region->fixed_buffer = thread->uring.buffers ? 0 : -1;
+}
+
+static void target_take_events(struct nvr_watch *watch)
+{
+    struct nvr_server *server = watch->context;
+    struct rdma_cm_event *event;
+    while (!rdma_get_cm_event(server->events, &event)) {
+        struct rdma_cm_event copy = *event;
+        char data[256];
+        /* A host that asks may have to be refused, which ends its ID: the event is acknowledged
+         * first. */
+        if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST && event->param.conn.private_data_len) {
+            const size_t len = event->param.conn.private_data_len;
+            memcpy(data, event->param.conn.private_data, len < sizeof(data) ? len : sizeof(data));
+            copy.param.conn.private_data = data;
+        }
+        rdma_ack_cm_event(event);
+        nvr_connection_event(server, &copy);
+    }
+}
+
+/* ---- threads ---- */
+
+static int open_thread(struct nvr_server *server, struct nvr_thread *thread)
+{
+    thread->server = server;
+    thread->pace.spin_us = server->settings.spin_us;
+    thread->epoll_fd = thread->wake_fd = -1;
+    list_init(&thread->ending);
+    list_init(&thread->later);
+    list_init(&thread->outbox.queues);
+    thread->base = &server->target.threads[thread - server->threads];
+    int rc = nvt_uring_open(&thread->uring, URING_ENTRIES);
+    if (rc)
+        return rc;
+    thread->base->uring = &thread->uring;
+    thread->base->now_ns = mover_now_ns();
+    thread->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    thread->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (thread->epoll_fd < 0 || thread->wake_fd < 0)
+        return -errno;
+    thread->uring_watch =
+        (struct nvr_watch){.fd = thread->uring.event_fd, .is_own = true, .ready = nvr_watch_drain};
+    thread->wake_watch =
+        (struct nvr_watch){.fd = thread->wake_fd, .is_own = true, .ready = nvr_watch_drain};
+    rc = nvr_thread_watch(thread, &thread->uring_watch);
+    return rc ? rc : nvr_thread_watch(thread, &thread->wake_watch);
+}
+
+static void close_thread(struct nvr_thread *thread)
+{
+    for (uint32_t i = 0; i < thread->device_count; i++)
+        nvr_device_close(&thread->devices[i]);
+    nvt_uring_close(&thread->uring);
+    if (thread->epoll_fd >= 0)
+        close(thread->epoll_fd);
+    if (thread->wake_fd >= 0)
+        close(thread->wake_fd);
+}
+
+static void *run_thread(void *arg)
+{
+    nvr_thread_run(arg);
+    return NULL;
+}
+
+/* Starts the threads beside the program's own. Signals are for that one, but for what a thread's
+ * own access raises: the kernel would end the process (guard.h). */
+static int server_start_threads(struct nvr_server *server)
+{
+    sigset_t all, before;
+    int rc = 0;
+    sigfillset(&all);
+    sigdelset(&all, SIGBUS);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    for (uint32_t i = 1; i < server->thread_count && !rc; i++) {
+        struct nvr_thread *thread = &server->threads[i];
+        rc = -pthread_create(&thread->id, NULL, run_thread, thread);
+        thread->is_started = !rc;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return rc;
+}
+
+static void end_threads(struct nvr_server *server)
+{
+    atomic_store_explicit(&server->is_done, true, memory_order_release);
+    for (uint32_t i = 1; i < server->thread_count; i++)
+        if (server->threads[i].is_started) {
+            (void)eventfd_write(server->threads[i].wake_fd, 1);
+            pthread_join(server->threads[i].id, NULL);
+        }
+    server->is_alone = true;
+}
+
+/* ---- beginning ---- */
+
+static int open_threads(struct nvr_server *server)
+{
+    const uint32_t count = server->settings.threads ? server->settings.threads : 1;
+    size_t pool_bytes = server->settings.pool_bytes / count;
+    if (count > 1 && pool_bytes < POOL_MIN)
+        pool_bytes = POOL_MIN;
+    server->threads = calloc(count, sizeof(*server->threads));
+    int rc =
+        server->threads ? nvt_target_init(&server->target, &nvr_transport, pool_bytes) : -ENOMEM;
+    for (uint32_t i = 0; i < count && !rc; i++) {
+        if (i)
+            rc = nvt_target_add_thread(&server->target, pool_bytes);
+        if (!rc) {
+            server->thread_count++;
+            rc = open_thread(server, &server->threads[i]);
+        }
+    }
+    return rc;
+}
+
+int nvr_server_open(struct nvr_server *server, const struct nvr_settings *settings)
+{
+    memset(server, 0, sizeof(*server));
+    server->settings = *settings;
+    server->memory_fd = server->listen_watch.fd = -1;
+    server->is_alone = true;
+    pthread_mutex_init(&server->register_lock, NULL);
+    nvt_gate_init(&server->gate, settings->threads);
+    int rc = open_threads(server);
+    if (!rc)
+        rc = nvt_worker_open(&server->worker);
+    if (rc)
+        return rc;
+    server->target.worker = &server->worker;
+    server->target.now_ns = mover_now_ns();
+    server->events = rdma_create_event_channel();
+    if (!server->events)
+        return errno ? -errno : -ENODEV;
+    server->cm_watch = (struct nvr_watch){
+        .fd = server->events->fd, .ready = target_take_events, .context = server};
+    server->listen_watch = (struct nvr_watch){
+        .fd = mover_listener_timer(), .ready = nvr_listeners_tick, .context = server};
+    server->worker_watch =
+        (struct nvr_watch){.fd = server->worker.event_fd, .is_own = true, .ready = nvr_watch_drain};
+    const int flags = fcntl(server->events->fd, F_GETFL);
+    if (fcntl(server->events->fd, F_SETFL, flags | O_NONBLOCK))
+        return -errno;
+    rc = nvr_server_watch(server, &server->cm_watch);
+    if (!rc)
+        rc = nvr_server_watch(server, &server->listen_watch);
+    if (!rc)
+        rc = nvr_server_watch(server, &server->worker_watch);
+    return rc;
+}
+
+/* ---- the end ---- */
+
+static void close_listeners(struct nvr_server *server)
+{
+    for (uint32_t i = 0; i < server->listener_count; i++)
+        mover_listener_close(&server->listeners[i].at);
+    server->listener_count = 0;
+}
+
+/* Says to all hosts that it is over; what is under way is answered first. */
+void nvr_server_stop(struct nvr_server *server)
+{
+    if (server->stop_ns)
+        return;
+    server->stop_ns = mover_now_ns() + DRAIN_MS * NS_PER_MS;
+    close_listeners(server);
+    for (uint32_t i = 0; i < NVR_QUEUES_MAX; i++)
+        if (server->queues[i])
+            nvr_transport.cut(&server->queues[i]->queue);
+}
+
+int nvr_server_run(struct nvr_server *server)
+{
+    server->is_alone = server->thread_count == 1;
+    const int rc = server_start_threads(server);
+    if (!rc)
+        nvr_thread_run(&server->threads[0]);
+    end_threads(server);
+    return rc;
+}
+
+void nvr_server_close(struct nvr_server *server)
+{
+    close_listeners(server);
+    for (uint32_t i = 0; i < NVR_QUEUES_MAX; i++)
+        if (server->queues[i])
+            nvr_queue_end(server->queues[i]);
+    const uint64_t end_ns = mover_now_ns() + DRAIN_MS * NS_PER_MS; /* of backends */
+    while (server->queue_count && mover_now_ns() < end_ns)
+        for (uint32_t i = 0; i < server->thread_count; i++)
+            nvr_thread_drain(&server->threads[i]);
+    if (server->target.worker)
+        nvt_worker_close(&server->worker);
+    nvt_target_free(&server->target);
+    for (uint32_t i = server->thread_count; i > 0; i--)
+        close_thread(&server->threads[i - 1]);
+    if (server->events)
+        rdma_destroy_event_channel(server->events);
+    if (server->listen_watch.fd >= 0)
+        close(server->listen_watch.fd);
+    if (server->memory_fd >= 0)
+        close(server->memory_fd);
+    nvt_gate_free(&server->gate);
+    pthread_mutex_destroy(&server->register_lock);
+    free(server->threads);
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "nvme/target/server/status.h"
+
+#include <unistd.h>
+
+static json_t *namespace_status(const struct nvt_namespace *ns)
+{
+    const struct nvt_tally sum = nvt_namespace_sum(ns);
+    char uuid[37];
+    nvt_uuid_format(ns->uuid, uuid);
+    return json_pack("{s:i, s:s, s:I, s:i, s:b, s:i, s:s, s:I, s:I, s:I, s:I}", "nsid",
+                     (int)ns->nsid, "backend", ns->opened, "blocks", (json_int_t)ns->blocks,
+                     "block_bytes", 1 << ns->block_shift, "read_only", (int)ns->is_read_only,
+                     "ana_group", (int)ns->ana_group, "uuid", uuid, "reads", (json_int_t)sum.reads,
+                     "writes", (json_int_t)sum.writes, "read_bytes",
+                     (json_int_t)(sum.read_blocks << ns->block_shift), "written_bytes",
+                     (json_int_t)(sum.written_blocks << ns->block_shift));
+}
+
+static json_t *ctrl_status(const struct nvt_ctrl *ctrl)
+{
+    char host_id[37];
+    int queues = 0, depth = 0;
+    nvt_uuid_format(ctrl->host_id.bytes, host_id);
+    for (int qid = 1; qid < NVT_QUEUES_MAX; qid++)
+        if (ctrl->queues[qid]) {
+            queues++;
+            depth = ctrl->queues[qid]->depth > depth ? ctrl->queues[qid]->depth : depth;
+        }
+    return json_pack("{s:i, s:s, s:s, s:i, s:i, s:i, s:I, s:I}", "cntlid", (int)ctrl->cntlid,
+                     "hostnqn", ctrl->host_nqn, "hostid", host_id, "portid", (int)ctrl->port->id,
+                     "io_queues", queues, "depth", depth, "keep_alive_ms",
+                     (json_int_t)ctrl->keep_alive_ms, "errors", (json_int_t)ctrl->error_count);
+}
+
+static json_t *subsystem_status(const struct nvt_subsystem *subsystem)
+{
+    json_t *hosts = json_array(), *namespaces = json_array(), *ctrls = json_array();
+    for (const struct list_node *node = list_first(&subsystem->hosts); node;
+         node = list_after(&subsystem->hosts, node))
+        json_array_append_new(hosts, json_string(LIST_MEMBER(node, struct nvt_host, node)->nqn));
+    for (uint32_t nsid = 1; nsid <= NVT_NSID_MAX; nsid++)
+        if (subsystem->namespaces[nsid])
+            json_array_append_new(namespaces, namespace_status(subsystem->namespaces[nsid]));
+    for (const struct list_node *node = list_first(&subsystem->ctrls); node;
+         node = list_after(&subsystem->ctrls, node))
+        json_array_append_new(ctrls, ctrl_status(LIST_MEMBER(node, struct nvt_ctrl, node)));
+    return json_pack("{s:s, s:s, s:b, s:o, s:o, s:o}", "nqn", subsystem->nqn, "serial",
+                     subsystem->serial, "allow_any_host", (int)subsystem->allow_any_host, "hosts",
+                     hosts, "namespaces", namespaces, "controllers", ctrls);
+}
+
+static json_t *port_status(const struct nvr_server *server, const struct nvt_port *port)
+{
+    json_t *served = json_array();
+    for (size_t i = 0; i < port->served_count; i++)
+        json_array_append_new(served, json_string(port->served[i]->nqn));
+    return json_pack("{s:i, s:s, s:s, s:b, s:i, s:i, s:o}", "portid", (int)port->id, "traddr",
+                     port->traddr, "trsvcid", port->trsvcid, "is_listening",
+                     (int)nvr_server_is_listening(server, port), "in_capsule_bytes",
+                     (int)port->in_capsule_bytes, "referrals", (int)port->referral_count,
+                     "subsystems", served);
+}
+
+static json_t *threads_status(const struct nvr_server *server)
+{
+    json_t *threads = json_array();
+    for (uint32_t i = 0; i < server->thread_count; i++) {
+        const struct nvr_thread *thread = &server->threads[i];
+        json_array_append_new(threads, json_pack("{s:i, s:I}", "io_queues", (int)thread->io_queues,
+                                                 "commands", (json_int_t)thread->base->commands));
+    }
+    return threads;
+}
+
+json_t *nvr_status(const struct nvr_serving *serving)
+{
+    const struct nvr_server *server = serving->server;
+    const struct nvt_target *target = &server->target;
+    json_t *ports = json_array(), *subsystems = json_array();
+    for (const struct list_node *node = list_first(&target->ports); node;
+         node = list_after(&target->ports, node))
+        json_array_append_new(ports, port_status(server, LIST_MEMBER(node, struct nvt_port, node)));
+    for (const struct list_node *node = list_first(&target->subsystems); node;
+         node = list_after(&target->subsystems, node)) {
+        const struct nvt_subsystem *subsystem = LIST_MEMBER(node, struct nvt_subsystem, node);
+        if (!subsystem->is_discovery)
+            json_array_append_new(subsystems, subsystem_status(subsystem));
+    }
+    uint64_t commands = 0, errors = 0;
+    for (uint32_t i = 0; i < target->thread_count; i++) {
+        commands += target->threads[i].commands;
+        errors += target->threads[i].errors;
+    }
+    return json_pack("{s:i, s:o, s:o, s:o, s:i, s:I, s:I, s:I, s:I, s:I}", "pid", (int)getpid(),
+                     "ports", ports, "subsystems", subsystems, "threads", threads_status(server),
+                     "connections", (int)server->queue_count, "connected",
+                     (json_int_t)server->connected, "refused", (json_int_t)server->refused, "ended",
+                     (json_int_t)target->ended_count, "commands", (json_int_t)commands, "errors",
+                     (json_int_t)errors);
+}

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The ring of backends: what it tells of calls that end at once, and of those that do not. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "nvme/target/backend/backends.h"
+#include "nvme/target/backend/uring.h"
+
+enum { ENTRIES = 16, CALLS = 5, BYTES = 4096, LONG_BYTES = 128 << 10 };
+
+struct call {
+    struct nvt_uring_op op; /* must be first */
+    int result, ends;
+};
+
+static void note_end(struct nvt_uring_op *op, int result)
+{
+    struct call *call = (struct call *)op;
+    call->result = result;
+    call->ends++;
+}
+
+static void open_or_skip(struct nvt_uring *uring)
+{
+    if (nvt_uring_open(uring, ENTRIES)) {
+        print_message("SKIP: the system has no io_uring\n");
+        skip();
+    }
+}
+
+static void submit__calls_that_end_at_once_are_prompt(void **state)
+{
+    (void)state;
+    struct nvt_uring uring;
+    struct call calls[CALLS] = {0};
+    open_or_skip(&uring);
+    assert_false(nvt_uring_is_prompt(&uring));
+    for (int i = 0; i < CALLS; i++) {
+        calls[i].op.complete = note_end;
+        io_uring_prep_nop(nvt_uring_entry(&uring, &calls[i].op));
+    }
+    assert_true(nvt_uring_submit(&uring));
+    assert_true(nvt_uring_is_prompt(&uring));
+    uint64_t moved_bytes = 0;
+    while (nvt_uring_reap(&uring, &moved_bytes)) {
+    }
+    for (int i = 0; i < CALLS; i++)
+        assert_int_equal(calls[i].ends, 1);
+    assert_int_equal(moved_bytes, 0);
+    nvt_uring_close(&uring);
+}
+
+/* The caller looks for commands in between. */
+static void reap__two_at_a_time(void **state)
+{
+    (void)state;
+    struct nvt_uring uring;
+    struct call calls[CALLS] = {0};
+    open_or_skip(&uring);
+    for (int i = 0; i < CALLS; i++) {
+        calls[i].op.complete = note_end;
+        io_uring_prep_nop(nvt_uring_entry(&uring, &calls[i].op));
+    }
+    assert_true(nvt_uring_submit(&uring));
+    uint64_t moved_bytes = 0;
+    for (int left = CALLS; left > 0; left -= 2) {
+        assert_int_equal(nvt_uring_under_way(&uring), left);
+        assert_true(nvt_uring_reap(&uring, &moved_bytes));
+    }
+    assert_int_equal(nvt_uring_under_way(&uring), 0);
+    assert_false(nvt_uring_reap(&uring, &moved_bytes));
+    nvt_uring_close(&uring);
+}
+
+static void submit__one_that_waits_is_not_prompt(void **state)
+{
+    (void)state;
+    struct nvt_uring uring;
+    struct call call = {.op.complete = note_end};
+    static uint8_t from[BYTES], to[BYTES];
+    int ends[2];
+    uint64_t moved_bytes = 0;
+    open_or_skip(&uring);
+    assert_return_code(pipe(ends), 0);
+    io_uring_prep_nop(nvt_uring_entry(&uring, &call.op));
+    assert_true(nvt_uring_submit(&uring));
+    assert_true(nvt_uring_reap(&uring, &moved_bytes));
+    io_uring_prep_read(nvt_uring_entry(&uring, &call.op), ends[0], to, BYTES, 0);
+    assert_true(nvt_uring_submit(&uring));
+    assert_false(nvt_uring_is_prompt(&uring));
+    assert_false(nvt_uring_reap(&uring, &moved_bytes));
+    assert_int_equal(nvt_uring_under_way(&uring), 1);
+    assert_int_equal(write(ends[1], from, BYTES), BYTES);
+    while (!nvt_uring_reap(&uring, &moved_bytes))
+        usleep(1000);
+    assert_int_equal(call.result, BYTES);
+    assert_int_equal(moved_bytes, BYTES);
+    close(ends[0]);
+    close(ends[1]);
+    nvt_uring_close(&uring);
+}
+
+static void reap__takes_a_few_at_a_time(void **state)
+{
+    (void)state;
+    struct nvt_uring uring;
+    struct call calls[CALLS] = {0};
+    int ends = 0;
+    uint64_t moved_bytes = 0;
+    open_or_skip(&uring);
+    for (int i = 0; i < CALLS; i++) {
+        calls[i].op.complete = note_end;
+        io_uring_prep_nop(nvt_uring_entry(&uring, &calls[i].op));
+    }
+    assert_true(nvt_uring_submit(&uring));
+    assert_true(nvt_uring_reap(&uring, &moved_bytes));
+    for (int i = 0; i < CALLS; i++)
+        ends += calls[i].ends;
+    assert_in_range(ends, 1, CALLS - 1);
+    nvt_uring_close(&uring);
+}
+
+/* Its data takes long to move, and the disk is to have the host's next command before that of the
+ * next one is moved. */
+static void reap__one_long_call_at_a_time(void **state)
+{
+    (void)state;
+    struct nvt_uring uring;
+    struct call calls[CALLS] = {0};
+    static uint8_t to[LONG_BYTES];
+    uint64_t moved_bytes = 0;
+    open_or_skip(&uring);
+    const int file = memfd_create("test", MFD_CLOEXEC);
+    assert_return_code(file, errno);
+    assert_return_code(ftruncate(file, LONG_BYTES), errno);
+    for (int i = 0; i < CALLS; i++) {
+        calls[i].op.complete = note_end;
+        io_uring_prep_read(nvt_uring_entry(&uring, &calls[i].op), file, to, LONG_BYTES, 0);
+    }
+    assert_true(nvt_uring_submit(&uring));
+    for (int left = CALLS; left > 0; left--) {
+        assert_int_equal(nvt_uring_under_way(&uring), left);
+        while (!nvt_uring_reap(&uring, &moved_bytes))
+            usleep(1000);
+    }
+    assert_int_equal(nvt_uring_under_way(&uring), 0);
+    assert_int_equal(moved_bytes, (uint64_t)CALLS * LONG_BYTES);
+    close(file);
+    nvt_uring_close(&uring);
+}
+
+/* ---- how long a file is ---- */
+
+static void take_answer(struct nvt_uring *uring)
+{
+    uint64_t moved_bytes = 0;
+    assert_true(nvt_uring_submit(uring));
+    while (nvt_uring_under_way(uring))
+        if (!nvt_uring_reap(uring, &moved_bytes))
+            usleep(1000);
+}
+
+static struct nvt_backend *open_file(struct nvt_uring *uring, int fd)
+{
+    char path[64], error[256];
+    struct nvt_backend *backend = NULL;
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    const struct nvt_backend_setup setup = {.path = path, .block_bytes = BYTES, .uring = uring};
+    if (nvt_file.open(&setup, &backend, error, sizeof(error)))
+        fail_msg("%s", error);
+    return backend;
+}
+
+/* A file system that hangs is one that does not answer. */
+static void length__is_asked_for_without_waiting(void **state)
+{
+    (void)state;
+    struct nvt_uring uring;
+    open_or_skip(&uring);
+    const int fd = memfd_create("test", MFD_CLOEXEC);
+    assert_return_code(ftruncate(fd, BYTES), errno);
+    struct nvt_backend *backend = open_file(&uring, fd);
+    assert_return_code(ftruncate(fd, 2 * BYTES), errno);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(nvt_file.size_bytes(backend), BYTES);
+    take_answer(&uring);
+    assert_int_equal(nvt_file.size_bytes(backend), 2 * BYTES);
+    nvt_file.close(backend); /* with a question under way */
+    take_answer(&uring);
+    close(fd);
+    nvt_uring_close(&uring);
+}
+
+/* Accesses that make faults do not make it near. */
+static void length__of_a_far_device_is_far_behind_faults_too(void **state)
+{
+    (void)state;
+    struct nvt_backend far = {.ops = &nvt_nvme}, near = {.ops = &nvt_file}, *faulty;
+    assert_int_equal(nvt_faulty_wrap(&far, 1, 0, &faulty), 0);
+    assert_true(faulty->ops->is_size_far);
+    free(faulty);
+    assert_int_equal(nvt_faulty_wrap(&near, 1, 0, &faulty), 0);
+    assert_false(faulty->ops->is_size_far);
+    free(faulty);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(submit__calls_that_end_at_once_are_prompt),
+        cmocka_unit_test(reap__two_at_a_time),
+        cmocka_unit_test(submit__one_that_waits_is_not_prompt),
+        cmocka_unit_test(reap__takes_a_few_at_a_time),
+        cmocka_unit_test(reap__one_long_call_at_a_time),
+        cmocka_unit_test(length__is_asked_for_without_waiting),
+        cmocka_unit_test(length__of_a_far_device_is_far_behind_faults_too),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
