@@ -117,10 +117,12 @@ SW_PMEM_PUBLIC enum sw_pmem_log_status sw_pmem_log_trim(struct sw_pmem_log *log,
                                                         const struct sw_pmem_log_mark *mark);
 
 enum sw_pmem_log_copy_state {
-    SW_PMEM_LOG_COPY_LOST,
+    SW_PMEM_LOG_COPY_LOST,   /* its server refused the connection, or the connection has ended */
     SW_PMEM_LOG_COPY_BEHIND, /* is being read, or brought up to date */
     SW_PMEM_LOG_COPY_LIVE,
     SW_PMEM_LOG_COPY_DAMAGED, /* has lost what it had flushed, or is not of this log */
+    SW_PMEM_LOG_COPY_SILENT,  /* has not answered yet */
+    SW_PMEM_LOG_COPY_UNSURE,  /* answers, but too few others do to say how far it is */
 };
 
 struct sw_pmem_log_info {
@@ -165,10 +167,19 @@ sw_pmem_log_reader_next(struct sw_pmem_log_reader *reader, struct sw_pmem_log_ma
  * brought up to date, BEHIND where it has not, DAMAGED if it is not of this log. Records
  * that only recovery can find are not counted: those whose tail words a power cut has
  * taken. TIMEOUT: too few copies could be asked, or a writer died in its recovery; the
- * states are set all the same. */
+ * states are set all the same. A copy that does not answer is waited for a second. */
 SW_PMEM_PUBLIC enum sw_pmem_log_status sw_pmem_log_reader_info_of(struct sw_pmem_log_reader *reader,
                                                                   struct sw_pmem_log_info *info,
                                                                   uint64_t deadline_ns);
+/* Opens a reader, tells what it sees, and closes it: what each copy says also where no quorum of
+ * them answers. Then `copies`, `quorum` and `states` are set, and the status says why no more is.
+ * `copies` is 0 where no copy could be asked. `errors` [copies_count] says why a copy is LOST or
+ * SILENT, or, without a quorum, DAMAGED; it is empty otherwise. */
+SW_PMEM_PUBLIC enum sw_pmem_log_status sw_pmem_log_survey(const struct sw_pmem_log_options *options,
+                                                          uint64_t deadline_ns,
+                                                          struct sw_pmem_log_info *info,
+                                                          struct sw_pmem_error *errors,
+                                                          struct sw_pmem_error *error);
 
 #ifdef __cplusplus
 }

@@ -233,10 +233,11 @@ static int trim_log(struct log_args *args)
     return status ? log_fail_command(args, "", status) : code;
 }
 
-static const char *const copy_states[] = {"lost", "behind", "live", "damaged"};
+static const char *const copy_states[] = {"lost", "behind", "live", "damaged", "silent", "answers"};
 
 /* Each with its place, as it is given to --copy. */
-static void show_copies(const struct log_args *args, const struct sw_pmem_log_info *info)
+static void show_copies(const struct log_args *args, const struct sw_pmem_log_info *info,
+                        const struct sw_pmem_error *errors)
 {
     bool any = false;
     for (uint32_t i = 0; i < info->copies; i++) {
@@ -244,8 +245,9 @@ static void show_copies(const struct log_args *args, const struct sw_pmem_log_in
         const bool is_ipv6 = strchr(place->address, ':');
         printf("copy %u    %-8s %s%s%s", i + 1, copy_states[info->states[i]], is_ipv6 ? "[" : "",
                place->address, is_ipv6 ? "]" : "");
-        printf("%s%s%s%s\n", place->port ? ":" : "", place->port ? place->port : "",
-               place->region ? "/" : "", place->region ? place->region : "");
+        printf("%s%s%s%s%s%s\n", place->port ? ":" : "", place->port ? place->port : "",
+               place->region ? "/" : "", place->region ? place->region : "",
+               errors[i].text[0] ? "  " : "", errors[i].text);
         any |= info->states[i] == SW_PMEM_LOG_COPY_DAMAGED;
     }
     if (any)
@@ -254,28 +256,48 @@ static void show_copies(const struct log_args *args, const struct sw_pmem_log_in
              "into.");
 }
 
-static int show_status(const struct log_args *args, const struct sw_pmem_log_info *of)
+/* The state of each copy, and why. */
+static json_t *pack_copies(const struct sw_pmem_log_info *info, const struct sw_pmem_error *errors)
 {
-    const struct sw_pmem_log_info info = *of;
-    json_t *copies = json_array();
-    for (uint32_t i = 0; i < info.copies; i++)
-        json_array_append_new(copies, json_string(copy_states[info.states[i]]));
-    if (args->is_json)
-        return mover_print_json(json_pack(
-            "{s:I, s:I, s:I, s:I, s:I, s:i, s:i, s:o}", "ring_bytes", (json_int_t)info.ring_bytes,
-            "used_bytes", (json_int_t)info.used_bytes, "epoch", (json_int_t)info.epoch,
-            "first_record", (json_int_t)info.first_sequence, "next_record",
-            (json_int_t)info.next_sequence, "record_bytes", (int)info.record_bytes, "quorum",
-            (int)info.quorum, "copies", copies));
-    if (info.next_sequence > info.first_sequence)
-        printf("records   %" PRIu64 " to %" PRIu64 ", up to %u bytes each\n", info.first_sequence,
-               info.next_sequence - 1, info.record_bytes);
+    json_t *copies = json_array(), *whys = json_array();
+    for (uint32_t i = 0; i < info->copies; i++) {
+        json_array_append_new(copies, json_string(copy_states[info->states[i]]));
+        json_array_append_new(whys, errors[i].text[0] ? json_string(errors[i].text) : json_null());
+    }
+    return json_pack("{s:i, s:o, s:o}", "quorum", (int)info->quorum, "copies", copies, "errors",
+                     whys);
+}
+
+static void show_records(const struct sw_pmem_log_info *info)
+{
+    if (info->next_sequence > info->first_sequence)
+        printf("records   %" PRIu64 " to %" PRIu64 ", up to %u bytes each\n", info->first_sequence,
+               info->next_sequence - 1, info->record_bytes);
     else
-        printf("records   none, up to %u bytes each\n", info.record_bytes);
-    printf("ring      %" PRIu64 " of %" PRIu64 " bytes used\n", info.used_bytes, info.ring_bytes);
-    printf("epoch     %" PRIu64 "\n", info.epoch);
-    show_copies(args, &info);
-    json_decref(copies);
+        printf("records   none, up to %u bytes each\n", info->record_bytes);
+    printf("ring      %" PRIu64 " of %" PRIu64 " bytes used\n", info->used_bytes, info->ring_bytes);
+    printf("epoch     %" PRIu64 "\n", info->epoch);
+}
+
+/* Where no quorum shows the log, the copies alone. */
+static int show_status(const struct log_args *args, const struct sw_pmem_log_info *info,
+                       const struct sw_pmem_error *errors)
+{
+    if (args->is_json) {
+        json_t *seen = pack_copies(info, errors);
+        if (info->ready)
+            json_object_update_new(seen, json_pack("{s:I, s:I, s:I, s:I, s:I, s:i}", "ring_bytes",
+                                                   (json_int_t)info->ring_bytes, "used_bytes",
+                                                   (json_int_t)info->used_bytes, "epoch",
+                                                   (json_int_t)info->epoch, "first_record",
+                                                   (json_int_t)info->first_sequence, "next_record",
+                                                   (json_int_t)info->next_sequence, "record_bytes",
+                                                   (int)info->record_bytes));
+        return mover_print_json(seen);
+    }
+    if (info->ready)
+        show_records(info);
+    show_copies(args, info, errors);
     return PM_STATUS_OK;
 }
 
@@ -371,12 +393,18 @@ static int tail_log(struct log_args *args, struct sw_pmem_log_reader *reader)
     return code;
 }
 
-static int survey_log(struct log_args *args, struct sw_pmem_log_reader *reader)
+/* What each copy says, also where that is not enough to know the log. */
+static int survey_log(struct log_args *args)
 {
     struct sw_pmem_log_info info;
-    const enum sw_pmem_log_status status =
-        sw_pmem_log_reader_info_of(reader, &info, sw_pmem_deadline_ms(args->wait_ms));
-    return status ? fail_reading(args, status) : show_status(args, &info);
+    struct sw_pmem_error error, errors[SW_PMEM_LOG_COPIES_MAX];
+    const enum sw_pmem_log_status status = sw_pmem_log_survey(
+        &args->options, sw_pmem_deadline_ms(args->wait_ms), &info, errors, &error);
+    const int code = info.copies ? show_status(args, &info, errors) : PM_STATUS_OK;
+    if (!status)
+        return code;
+    fflush(stdout);
+    return info.ring_bytes ? fail_reading(args, status) : log_fail_open(args, status, &error);
 }
 
 static int with_reader(struct log_args *args)
@@ -387,8 +415,7 @@ static int with_reader(struct log_args *args)
         &args->options, sw_pmem_deadline_ms(args->wait_ms), &error, &reader);
     if (status)
         return log_fail_open(args, status, &error);
-    const int code =
-        !strcmp(args->command, "status") ? survey_log(args, reader) : tail_log(args, reader);
+    const int code = tail_log(args, reader);
     sw_pmem_log_reader_close(reader);
     return code;
 }
@@ -396,8 +423,9 @@ static int with_reader(struct log_args *args)
 static int show_recovered(const struct log_args *args)
 {
     struct sw_pmem_log_info info;
+    const struct sw_pmem_error errors[SW_PMEM_LOG_COPIES_MAX] = {{0}};
     sw_pmem_log_info_of(args->log, &info);
-    return show_status(args, &info);
+    return show_status(args, &info, errors);
 }
 
 static int with_log(struct log_args *args)
@@ -450,8 +478,9 @@ int pm_log(int argc, char **argv)
         return PM_STATUS_USAGE;
     }
     args.stops |= !strcmp(args.command, "read");
-    if (!strcmp(args.command, "tail") || !strcmp(args.command, "read") ||
-        !strcmp(args.command, "status"))
+    if (!strcmp(args.command, "status"))
+        return survey_log(&args);
+    if (!strcmp(args.command, "tail") || !strcmp(args.command, "read"))
         return with_reader(&args);
     return !strcmp(args.command, "create") ? create_log(&args) : with_log(&args);
 }

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Reading a log beside its writer: handles that only read, and what they believe. */
+#include "pmem/log/follow.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,49 +9,11 @@
 
 #include "common/base/minmax.h"
 #include "pmem/log/driver.h"
-#include "pmem/log/reader.h"
 
 enum {
     NAP_MS = 5,    /* between two looks where nothing is new */
     LOOK_MS = 100, /* for copies that do not answer */
     CHUNK_BYTES = 1 << 16,
-    SLOTS_BYTES = PML_EPOCH_OFFSET - PML_SLOT_OFFSET,
-};
-
-/* What the READs of one copy bring. */
-struct look {
-    uint8_t before[PML_WORDS_BYTES], after[PML_WORDS_BYTES];
-    uint8_t tail[8];
-    uint8_t superblock[PML_LINE_BYTES];
-    uint8_t control[PML_CONTROL_BYTES];
-};
-
-/* Where the READs of one copy go; what a slow one is still to bring is nobody else's. */
-struct follow_memory {
-    void *data;
-    uint64_t bytes;
-    struct sw_pmem_mem *mem;
-};
-
-struct follow_link {
-    struct sw_pmem *pmem;
-    struct follow_memory look_memory, chunk_memory;
-    struct look *look;
-    uint8_t *chunk;
-    bool is_busy, is_fine;
-};
-
-struct sw_pmem_log_reader {
-    struct sw_pmem_log_options options;
-    struct pml_geometry geometry;
-    struct pml_reader reader;
-    struct follow_link links[PML_COPIES_MAX];
-    uint64_t chunk_bytes;
-    uint64_t acked;     /* up to where records were seen to be acknowledged: that does not end */
-    uint64_t from, len; /* what of the log is in a chunk */
-    unsigned source;    /* in which one */
-    uint32_t foreign;   /* copies that are none of this log */
-    uint32_t unseen;    /* copies that did not answer the last look */
 };
 
 static void follow_end_chain(void *arg, const struct sw_pmem_result *result)
@@ -98,7 +62,7 @@ static bool await_reads(struct follow_link *link, uint64_t deadline_ns)
     return !link->is_busy && link->is_fine;
 }
 
-static bool is_our_copy(const struct sw_pmem_log_reader *r, unsigned copy,
+bool pml_follow_is_ours(const struct sw_pmem_log_reader *r, unsigned copy,
                         const uint8_t *superblock)
 {
     struct pml_geometry geometry;
@@ -124,22 +88,21 @@ static void follow_look_around(struct sw_pmem_log_reader *r)
         is_asked[i] = post_reads(link, &link->look_memory, ops, sizeof(ops) / sizeof(*ops));
     }
     for (unsigned i = 0; i < r->geometry.copies; i++) {
-        const struct look *look = r->links[i].look;
+        const struct follow_look *look = r->links[i].look;
         if (!is_asked[i] || !await_reads(&r->links[i], deadline_ns)) {
             r->unseen |= 1u << i;
             continue;
         }
         r->foreign &= ~(1u << i);
         pml_reader_view(&r->reader, i, look->before, pml_word_at(look->tail, 0), look->after);
-        if (is_our_copy(r, i, look->superblock))
+        if (pml_follow_is_ours(r, i, look->superblock))
             continue;
         r->foreign |= 1u << i; /* words of another log, or of none */
         pml_reader_forget(&r->reader, i);
     }
 }
 
-/* Up to where records are acknowledged: also by copies that have gone since. */
-static bool follow_limit(struct sw_pmem_log_reader *r, uint64_t *limit)
+bool pml_follow_limit(struct sw_pmem_log_reader *r, uint64_t *limit)
 {
     if (!pml_reader_limit(&r->reader, limit))
         return false;
@@ -153,12 +116,17 @@ static bool is_replaced(const struct sw_pmem_log_reader *r)
     return __builtin_popcount(r->foreign) > r->geometry.copies - r->geometry.quorum;
 }
 
-/* Once more all of a copy's control page; false: it cannot be had. */
-static bool follow_read_control(struct sw_pmem_log_reader *r, unsigned copy, uint64_t deadline_ns)
+bool pml_follow_ask_control(struct sw_pmem_log_reader *r, unsigned copy)
 {
     struct follow_link *link = &r->links[copy];
     const struct sw_pmem_op op = read_op(0, link->look->control, PML_CONTROL_BYTES);
-    return post_reads(link, &link->look_memory, &op, 1) && await_reads(link, deadline_ns);
+    return post_reads(link, &link->look_memory, &op, 1);
+}
+
+/* Once more all of a copy's control page; false: it cannot be had. */
+static bool follow_read_control(struct sw_pmem_log_reader *r, unsigned copy, uint64_t deadline_ns)
+{
+    return pml_follow_ask_control(r, copy) && await_reads(&r->links[copy], deadline_ns);
 }
 
 /* The head slot of a copy whose control page has been read. False: there is none, or it is beyond
@@ -168,10 +136,10 @@ static bool follow_take_head(struct sw_pmem_log_reader *r, unsigned copy, uint64
 {
     const uint8_t *control = r->links[copy].look->control;
     pml_slot_parse(&r->geometry, control, slot);
-    bool is_fine = slot->count && is_our_copy(r, copy, control);
+    bool is_fine = slot->count && pml_follow_is_ours(r, copy, control);
     if (is_fine && slot->head.position > limit) { /* the writer may have gone on meanwhile */
         follow_look_around(r);
-        is_fine = follow_limit(r, &limit) && slot->head.position <= limit;
+        is_fine = pml_follow_limit(r, &limit) && slot->head.position <= limit;
     }
     if (!is_fine)
         pml_reader_distrust(&r->reader, copy);
@@ -231,7 +199,7 @@ static struct pml_mark follow_mark_in(const struct sw_pmem_log_mark *mark)
     return (struct pml_mark){mark->position, mark->check, mark->epoch, mark->sequence};
 }
 
-static void nap_between(struct sw_pmem_log_reader *r)
+void pml_follow_nap(struct sw_pmem_log_reader *r)
 {
     const struct timespec nap = {.tv_nsec = NAP_MS * 1000000};
     for (unsigned i = 0; i < r->geometry.copies; i++)
@@ -302,7 +270,7 @@ enum sw_pmem_log_status sw_pmem_log_reader_next(struct sw_pmem_log_reader *r,
         follow_look_around(r);
         if (is_replaced(r))
             return SW_PMEM_LOG_NO_LOG;
-        const bool is_known = follow_limit(r, &limit);
+        const bool is_known = pml_follow_limit(r, &limit);
         enum sw_pmem_log_status status = SW_PMEM_LOG_AGAIN;
         if (is_known && at.position < limit)
             status = ask_copies(r, &at, limit);
@@ -316,7 +284,7 @@ enum sw_pmem_log_status sw_pmem_log_reader_next(struct sw_pmem_log_reader *r,
         }
         if (pml_is_over(deadline_ns))
             return status == SW_PMEM_LOG_AGAIN ? SW_PMEM_LOG_TIMEOUT : status;
-        nap_between(r);
+        pml_follow_nap(r);
     }
     if (found.payload_bytes > bytes_max)
         return SW_PMEM_LOG_TOO_LONG;
@@ -352,87 +320,19 @@ enum sw_pmem_log_status sw_pmem_log_reader_head(struct sw_pmem_log_reader *r,
         follow_look_around(r);
         if (is_replaced(r))
             return SW_PMEM_LOG_NO_LOG;
-        if (follow_limit(r, &limit) && find_head(r, limit, &head)) {
+        if (pml_follow_limit(r, &limit) && find_head(r, limit, &head)) {
             *mark = follow_mark_out(&head);
             return SW_PMEM_LOG_OK;
         }
         if (pml_is_over(deadline_ns))
             return SW_PMEM_LOG_TIMEOUT;
-        nap_between(r);
+        pml_follow_nap(r);
     }
 }
 
 uint32_t sw_pmem_log_reader_record_bytes(const struct sw_pmem_log_reader *r)
 {
     return r->geometry.payload_max;
-}
-
-/* ---- what is seen of it ---- */
-
-static enum sw_pmem_log_copy_state survey_copy(struct sw_pmem_log_reader *r, unsigned copy,
-                                               uint64_t deadline_ns)
-{
-    const uint8_t *control = r->links[copy].look->control;
-    struct pml_slot slot;
-    if (!follow_read_control(r, copy, deadline_ns))
-        return SW_PMEM_LOG_COPY_LOST;
-    if (!is_our_copy(r, copy, control))
-        return SW_PMEM_LOG_COPY_DAMAGED;
-    pml_slot_parse(&r->geometry, control, &slot);
-    /* No writer can come after the greatest epoch. */
-    if (!slot.count || pml_word_at(control, PML_EPOCH_OFFSET) >= PML_NUMBER_MAX)
-        return SW_PMEM_LOG_COPY_DAMAGED;
-    return pml_reader_is_current(&r->reader, copy) ? SW_PMEM_LOG_COPY_LIVE
-                                                   : SW_PMEM_LOG_COPY_BEHIND;
-}
-
-/* Reads on to where the log's end was. */
-static enum sw_pmem_log_status count_records(struct sw_pmem_log_reader *r,
-                                             struct sw_pmem_log_mark *mark, uint64_t limit,
-                                             struct sw_pmem_log_info *info, uint64_t deadline_ns)
-{
-    uint32_t bytes;
-    enum sw_pmem_log_status status = SW_PMEM_LOG_OK;
-    uint8_t *record = malloc(r->geometry.payload_max + 1ul);
-    if (!record)
-        return SW_PMEM_LOG_NO_MEMORY;
-    info->first_sequence = mark->sequence;
-    uint64_t from = mark->position;
-    while (mark->position < limit && !status) {
-        status =
-            sw_pmem_log_reader_next(r, mark, record, r->geometry.payload_max, &bytes, deadline_ns);
-        if (status != SW_PMEM_LOG_TRIMMED)
-            continue;
-        info->first_sequence = mark->sequence;
-        from = mark->position;
-        status = SW_PMEM_LOG_OK;
-    }
-    free(record);
-    info->next_sequence = mark->sequence;
-    info->used_bytes = mark->position - from;
-    return status;
-}
-
-enum sw_pmem_log_status sw_pmem_log_reader_info_of(struct sw_pmem_log_reader *r,
-                                                   struct sw_pmem_log_info *info,
-                                                   uint64_t deadline_ns)
-{
-    struct sw_pmem_log_mark mark;
-    uint64_t limit = 0;
-    memset(info, 0, sizeof(*info));
-    info->ring_bytes = r->geometry.ring_bytes;
-    info->record_bytes = r->geometry.payload_max;
-    info->copies = r->geometry.copies;
-    info->quorum = r->geometry.quorum;
-    enum sw_pmem_log_status status = sw_pmem_log_reader_head(r, &mark, deadline_ns);
-    for (unsigned i = 0; i < r->geometry.copies; i++)
-        info->states[i] = survey_copy(r, i, sw_pmem_deadline_ms(LOOK_MS));
-    info->ready = !status && follow_limit(r, &limit);
-    if (info->ready) {
-        info->epoch = pml_reader_epoch(&r->reader);
-        status = count_records(r, &mark, limit, info, deadline_ns);
-    }
-    return status ? status : info->ready ? SW_PMEM_LOG_OK : SW_PMEM_LOG_TIMEOUT;
 }
 
 /* ---- opening ---- */
@@ -448,9 +348,9 @@ static bool make_looks(struct sw_pmem_log_reader *r)
 {
     for (unsigned i = 0; i < r->options.copies_count; i++) {
         struct follow_link *link = &r->links[i];
-        if (!make_memory(&link->look_memory, sizeof(struct look)))
+        if (!make_memory(&link->look_memory, sizeof(struct follow_look)))
             return false;
-        link->look = memset(link->look_memory.data, 0, sizeof(struct look));
+        link->look = memset(link->look_memory.data, 0, sizeof(struct follow_look));
     }
     return true;
 }
@@ -501,8 +401,8 @@ static enum sw_pmem_log_status find_log(struct sw_pmem_log_reader *r, uint64_t d
     }
 }
 
-static enum sw_pmem_log_status follow_open_all(struct sw_pmem_log_reader *r, uint64_t deadline_ns,
-                                               struct sw_pmem_error *error)
+static enum sw_pmem_log_status follow_start_links(struct sw_pmem_log_reader *r,
+                                                  struct sw_pmem_error *error)
 {
     for (unsigned i = 0; i < r->options.copies_count; i++) {
         struct sw_pmem_options copy = r->options.copies[i];
@@ -511,20 +411,22 @@ static enum sw_pmem_log_status follow_open_all(struct sw_pmem_log_reader *r, uin
         if (sw_pmem_start(&copy, error, &r->links[i].pmem) != SW_PMEM_OK)
             return SW_PMEM_LOG_COPY;
     }
-    if (!make_looks(r))
-        return SW_PMEM_LOG_NO_MEMORY;
+    return make_looks(r) ? SW_PMEM_LOG_OK : SW_PMEM_LOG_NO_MEMORY;
+}
+
+static enum sw_pmem_log_status open_links(struct sw_pmem_log_reader *r, uint64_t deadline_ns,
+                                          struct sw_pmem_error *error)
+{
     const enum sw_pmem_log_status status = find_log(r, deadline_ns, error);
     pml_reader_init(&r->reader, &r->geometry);
     return status ? status : make_chunks(r) ? SW_PMEM_LOG_OK : SW_PMEM_LOG_NO_MEMORY;
 }
 
-enum sw_pmem_log_status sw_pmem_log_reader_open(const struct sw_pmem_log_options *options,
-                                                uint64_t deadline_ns, struct sw_pmem_error *error,
-                                                struct sw_pmem_log_reader **out)
+enum sw_pmem_log_status pml_follow_open(const struct sw_pmem_log_options *options,
+                                        uint64_t deadline_ns, struct sw_pmem_error *error,
+                                        struct sw_pmem_log_reader **out)
 {
-    struct sw_pmem_error unused;
-    if (!error)
-        error = &unused;
+    *out = NULL;
     memset(error, 0, sizeof(*error));
     if (options->copies_count < 1 || options->copies_count > PML_COPIES_MAX)
         return SW_PMEM_LOG_INVALID;
@@ -533,14 +435,30 @@ enum sw_pmem_log_status sw_pmem_log_reader_open(const struct sw_pmem_log_options
         return SW_PMEM_LOG_NO_MEMORY;
     r->options = *options;
     r->geometry.copies = (uint16_t)options->copies_count;
-    const enum sw_pmem_log_status status = follow_open_all(r, deadline_ns, error);
+    enum sw_pmem_log_status status = follow_start_links(r, error);
     if (status == SW_PMEM_LOG_OK) {
+        status = open_links(r, deadline_ns, error);
         *out = r;
-        return SW_PMEM_LOG_OK;
+    } else {
+        sw_pmem_log_reader_close(r);
     }
-    if (!error->text[0])
+    if (status && !error->text[0])
         snprintf(error->text, sizeof(error->text), "%s", sw_pmem_log_status_text(status));
-    sw_pmem_log_reader_close(r);
+    return status;
+}
+
+enum sw_pmem_log_status sw_pmem_log_reader_open(const struct sw_pmem_log_options *options,
+                                                uint64_t deadline_ns, struct sw_pmem_error *error,
+                                                struct sw_pmem_log_reader **out)
+{
+    struct sw_pmem_error unused;
+    struct sw_pmem_log_reader *r;
+    const enum sw_pmem_log_status status =
+        pml_follow_open(options, deadline_ns, error ? error : &unused, &r);
+    if (status)
+        sw_pmem_log_reader_close(r);
+    else
+        *out = r;
     return status;
 }
 

@@ -229,10 +229,12 @@ enum sw_pmem_log_status sw_pmem_log_trim(struct sw_pmem_log *log,
     return use_status_of(status);
 }
 
-static enum sw_pmem_log_copy_state copy_state(const struct pml_copy *copy)
+static enum sw_pmem_log_copy_state copy_state(const struct pml_copy *copy,
+                                              const struct pml_link *link)
 {
     if (copy->state == PML_ABSENT)
-        return SW_PMEM_LOG_COPY_LOST;
+        return sw_pmem_state_of(link->pmem) == SW_PMEM_CONNECTING ? SW_PMEM_LOG_COPY_SILENT
+                                                                  : SW_PMEM_LOG_COPY_LOST;
     if (copy->state == PML_LIVE)
         return SW_PMEM_LOG_COPY_LIVE;
     return copy->state == PML_BAD ? SW_PMEM_LOG_COPY_DAMAGED : SW_PMEM_LOG_COPY_BEHIND;
@@ -252,7 +254,7 @@ void sw_pmem_log_info_of(const struct sw_pmem_log *log, struct sw_pmem_log_info 
     info->quorum = machine->config.geometry.quorum;
     info->ready = machine->recovered && !machine->fenced && !machine->broken;
     for (unsigned i = 0; i < info->copies; i++)
-        info->states[i] = copy_state(&machine->copies[i]);
+        info->states[i] = copy_state(&machine->copies[i], &log->links[i]);
 }
 
 const char *sw_pmem_log_status_text(enum sw_pmem_log_status status)

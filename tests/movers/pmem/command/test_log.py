@@ -9,6 +9,7 @@ import json
 import os
 import queue
 import random
+import signal
 import struct
 import subprocess
 import sys
@@ -335,11 +336,28 @@ class Log(unittest.TestCase):
         self.assertEqual(status, 1)
         self.assertEqual(said.count('another number of copies'), 1)
         self.assertEqual(log('trim')[0], 2)
+
+    def test_status__tells_of_each_copy(self):
+        """Also where they are too few to know the log: one lost, one that does not answer. Over
+        packets nobody need say that the first is gone."""
+        lost = 'lost' if LINK == 'auto' else '(lost|silent)'
         self.kill(0)
-        self.kill(1)
-        status, _, said = log('status', '--wait', '500')
+        os.kill(self.servers[1].pid, signal.SIGSTOP)
+        status, shown, said = log('status', '--wait', '500')
         self.assertEqual(status, 1)
         self.assertIn('deadline', said)
+        self.assertRegex(shown, rf'(?m)^copy 1 +{lost} +127\.0\.0\.1:{PORT}  .+$')
+        self.assertRegex(
+            shown,
+            rf'(?m)^copy 2 +silent +127\.0\.0\.1:{PORT + 1}  no answer within [\d.]+ s$',
+        )
+        self.assertRegex(shown, rf'(?m)^copy 3 +answers +127\.0\.0\.1:{PORT + 2}$')
+        status, shown, _ = log('status', '--wait', '500', '-o', 'json')
+        self.assertEqual(status, 1)
+        seen = json.loads(shown)
+        self.assertRegex(' '.join(seen['copies']), f'^{lost} silent answers$')
+        self.assertEqual([bool(why) for why in seen['errors']], [True, True, False])
+        self.assertNotIn('epoch', seen)
 
 
 if __name__ == '__main__':

@@ -2,6 +2,7 @@
 #include "fake_pmem.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -21,9 +22,12 @@ struct sw_pmem {
     uint64_t session, started; /* of the region, when it was connected last */
     struct fake_chain chains[CHAINS_MAX];
     unsigned first, count;
+    struct sw_pmem_mem *mems;
 };
 
 struct sw_pmem_mem {
+    struct sw_pmem_mem *next;
+    struct sw_pmem *pmem;
     uint8_t *data;
     size_t bytes;
 };
@@ -111,8 +115,8 @@ enum sw_pmem_status sw_pmem_wait_live(struct sw_pmem *pmem, uint64_t deadline_ns
 
 void sw_pmem_last_error(const struct sw_pmem *pmem, struct sw_pmem_error *error)
 {
-    (void)pmem;
     error->status = SW_PMEM_UNREACHABLE;
+    snprintf(error->text, sizeof(error->text), "region %u is not there", pmem->region);
 }
 
 void sw_pmem_info_of(const struct sw_pmem *pmem, struct sw_pmem_info *info)
@@ -131,15 +135,21 @@ uint64_t sw_pmem_session(const struct sw_pmem *pmem)
 enum sw_pmem_status sw_pmem_mem_register(struct sw_pmem *pmem, void *data, size_t bytes,
                                          struct sw_pmem_mem **mem)
 {
-    (void)pmem;
     *mem = malloc(sizeof(**mem));
     assert(*mem);
-    **mem = (struct sw_pmem_mem){data, bytes};
+    **mem = (struct sw_pmem_mem){pmem->mems, pmem, data, bytes};
+    pmem->mems = *mem;
     return SW_PMEM_OK;
 }
 
 void sw_pmem_mem_release(struct sw_pmem_mem *mem)
 {
+    struct sw_pmem_mem **at;
+    if (!mem)
+        return;
+    for (at = &mem->pmem->mems; *at != mem; at = &(*at)->next)
+        ;
+    *at = mem->next;
     free(mem);
 }
 
@@ -207,6 +217,8 @@ void sw_pmem_close(struct sw_pmem *pmem)
     fake_release(pmem->region);
     while (pmem->count)
         sw_pmem_poll(pmem);
+    while (pmem->mems) /* a chain that was under way used it till now */
+        sw_pmem_mem_release(pmem->mems);
     free(pmem);
 }
 

@@ -213,6 +213,44 @@ static void reader__tells_of_the_log(void **state)
     sw_pmem_log_close(log);
 }
 
+/* A copy that has not answered is not lost, and one whose connection is gone is. */
+static void survey__tells_of_each_copy(void **state)
+{
+    (void)state;
+    struct sw_pmem_log *log = open_log();
+    struct sw_pmem_log_info seen;
+    struct sw_pmem_error errors[FAKE_REGIONS];
+    append(log, 0);
+    wait_all_live(log);
+    write_behind(log);
+    sw_pmem_log_close(log);
+    fake_hold(0, 0);
+    assert_int_equal(sw_pmem_log_survey(&options, soon(), &seen, errors, NULL), SW_PMEM_LOG_OK);
+    assert_true(seen.ready);
+    assert_int_equal(seen.next_sequence, 1);
+    assert_int_equal(seen.states[0], SW_PMEM_LOG_COPY_SILENT);
+    assert_non_null(strstr(errors[0].text, "no answer within "));
+    assert_int_equal(seen.states[1], SW_PMEM_LOG_COPY_LIVE);
+    assert_string_equal(errors[1].text, "");
+    fake_hold(0, 0);
+    fake_stop(1);
+    assert_int_equal(
+        sw_pmem_log_survey(&options, sw_pmem_deadline_ms(SHORT_MS), &seen, errors, NULL),
+        SW_PMEM_LOG_TIMEOUT);
+    assert_false(seen.ready);
+    assert_int_equal(seen.copies, FAKE_REGIONS);
+    assert_int_equal(seen.states[0], SW_PMEM_LOG_COPY_SILENT);
+    assert_int_equal(seen.states[1], SW_PMEM_LOG_COPY_LOST);
+    assert_string_equal(errors[1].text, "region 1 is not there");
+    assert_int_equal(seen.states[2], SW_PMEM_LOG_COPY_UNSURE);
+    memset(fake_bytes(2), 0, PML_LINE_BYTES);
+    assert_int_equal(
+        sw_pmem_log_survey(&options, sw_pmem_deadline_ms(SHORT_MS), &seen, errors, NULL),
+        SW_PMEM_LOG_TIMEOUT);
+    assert_int_equal(seen.states[2], SW_PMEM_LOG_COPY_DAMAGED);
+    fake_start(1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -222,6 +260,7 @@ int main(void)
         cmocka_unit_test_setup(reader__believes_a_quorum, create_log),
         cmocka_unit_test_setup(reader__asks_another_copy, create_log),
         cmocka_unit_test_setup(reader__ends_only_where_no_more_can_be, create_log),
+        cmocka_unit_test_setup(survey__tells_of_each_copy, create_log),
         cmocka_unit_test(read__goes_on_past_a_bad_record),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
