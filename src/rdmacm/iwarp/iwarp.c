@@ -158,6 +158,7 @@ int sw_ucm_iwarp_give_qp(struct sw_ucm_stream *stream, const uint8_t *bytes, siz
     const int rc = sw_iwarp_begin(stream->id->qpn, &begin);
     if (rc)
         return rc;
+    stream->lent = stream->fd;
     stream->fd = -1;
     stream->role = SW_UCM_STREAM_RUNS;
     return 0;

@@ -28,7 +28,8 @@ struct sw_ucm_stream {
     uint32_t index;  /* in the table */
     uint64_t cookie; /* its name, which no other one ever has */
     enum sw_ucm_stream_role role;
-    int fd; /* -1: it is somebody else's, or closed */
+    int fd;   /* -1: it is somebody else's, or closed */
+    int lent; /* RUNS: the queue pair's socket, or what has its number since: only to be asked */
     bool is_watched;
     bool is_heard;           /* ESTABLISHED has been told */
     struct sw_ucm_id *id;    /* NULL: none yet, or it has been destroyed */

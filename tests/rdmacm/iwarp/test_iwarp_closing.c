@@ -3,6 +3,7 @@
  * Segments that are forged while this side closes its connection, by a peer that is a plain TCP
  * socket: just before the end, when it may still be looked at, and behind the FIN. They change no
  * memory and complete no receive; at most one Terminate answers, and the next connection goes well.
+ * And ends that come together with the next request.
  */
 #include <errno.h>
 #include <infiniband/verbs.h>
@@ -362,6 +363,63 @@ static void disconnect__forged_behind_the_end(void **state)
     is_quiet();
 }
 
+/* ---- ends before requests ---- */
+
+struct served {
+    struct end end;
+    uint32_t id;
+    int peer;
+};
+
+/* Accepts the request of this event. */
+static void serve_peer(struct served *s, const struct rdma_ucm_event_resp *event, int peer)
+{
+    uint8_t reply[START_BYTES];
+    s->id = event->id;
+    s->peer = peer;
+    open_end(&s->end, "iw_lo");
+    assert_int_equal(accept_id(s->id, &s->end, NULL, 0), 0);
+    rig_expect(fd, ESTABLISHED, NULL);
+    read_whole(peer, reply, sizeof(reply));
+}
+
+static void end_peer(struct served *s)
+{
+    close(s->peer);
+    destroy_ids(&s->id, 1);
+    close_end(&s->end);
+}
+
+/* A peer with many connections ends the last of them, and asks for the next one at once. */
+static void disconnect__of_many_is_told_before_the_next_request(void **state)
+{
+    (void)state;
+    enum { MANY = 70, TURNS = 30 };
+    const uint32_t listener = rig_listener(fd, RDMA_PS_TCP, "127.0.0.1", 4);
+    const uint16_t port = rig_port(fd, listener);
+    struct rdma_ucm_event_resp event;
+    static struct served all[MANY];
+    for (int i = 0; i < MANY; i++) {
+        const int peer = tcp_connect(port);
+        send_start(peer, "MPA ID Req Frame", 0, 1, NULL, 0);
+        rig_expect(fd, CONNECT_REQUEST, &event);
+        serve_peer(&all[i], &event, peer);
+    }
+    for (int i = 0; i < TURNS; i++) {
+        struct served *last = &all[MANY - 1];
+        const int next = tcp_connect(port);
+        shutdown(last->peer, SHUT_RDWR);
+        send_start(next, "MPA ID Req Frame", 0, 1, NULL, 0);
+        rig_expect(fd, DISCONNECTED, NULL);
+        rig_expect(fd, CONNECT_REQUEST, &event);
+        end_peer(last);
+        serve_peer(last, &event, next);
+    }
+    destroy_ids(&listener, 1);
+    for (int i = 0; i < MANY; i++)
+        end_peer(&all[i]);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_channel, close_channel)
 
 int main(void)
@@ -373,6 +431,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(disconnect__forged_just_before),
         TEST(disconnect__forged_behind_the_end),
+        TEST(disconnect__of_many_is_told_before_the_next_request),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
