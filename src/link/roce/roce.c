@@ -432,6 +432,18 @@ static bool receive_arrivals(struct sw_handoff *handoff, bool goes_on, uint64_t 
     return comes_again;
 }
 
+/* Closes sockets that are idle. Returns when to look again: a process that sleeps is woken for it,
+ * or it would hold them until its next packet. What was opened since the last look gets another. */
+static uint64_t tidy_port(uint64_t now_ns)
+{
+    if (now_ns - sw_roce.tidy_ns < TIDY_NS)
+        return sw_roce.tidy_ns + TIDY_NS;
+    const bool has_receiving = sw_port_tidy(&sw_roce.port, now_ns),
+               has_sending = sw_connected_sender_tidy(now_ns);
+    sw_roce.tidy_ns = now_ns;
+    return has_receiving || has_sending ? now_ns + TIDY_NS : UINT64_MAX;
+}
+
 /* The port's and the lifelines' work but receiving; returns when they are due again. */
 static uint64_t step_port(bool owes, uint64_t now_ns)
 {
@@ -442,12 +454,8 @@ static uint64_t step_port(bool owes, uint64_t now_ns)
     const uint64_t lifeline_due_ns = sw_lifeline_step(now_ns);
     if (sw_faults_live)
         sw_roce_impair_plan();
-    if (now_ns - sw_roce.tidy_ns >= TIDY_NS) {
-        sw_port_tidy(&sw_roce.port, now_ns);
-        sw_connected_sender_tidy(now_ns);
-        sw_roce.tidy_ns = now_ns;
-    }
-    return sw_min_u64(sw_roce.port.due_ns, lifeline_due_ns);
+    const uint64_t tidy_due_ns = tidy_port(now_ns);
+    return sw_min_u64(sw_min_u64(sw_roce.port.due_ns, lifeline_due_ns), tidy_due_ns);
 }
 
 /* A program that attends polls, as it were, though it may be asleep. */

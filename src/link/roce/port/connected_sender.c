@@ -271,10 +271,11 @@ void sw_connected_sender_want(struct sw_port *port, const struct sw_roce_path *p
     sw_lock_release(&mine->lock);
 }
 
-void sw_connected_sender_tidy(uint64_t now_ns)
+bool sw_connected_sender_tidy(uint64_t now_ns)
 {
+    bool has_open = false;
     for (struct sw_connected_sender *sender = senders; sender < senders + CONNECTED_SENDERS;
-         sender++)
+         sender++) {
         if (atomic_load(&sender->is_open) && sw_lock_try(&sender->lock)) {
             sender->used_ns = sender->was_used ? now_ns : sender->used_ns;
             sender->was_used = false;
@@ -282,6 +283,9 @@ void sw_connected_sender_tidy(uint64_t now_ns)
                 close_connected(sender);
             sw_lock_release(&sender->lock);
         }
+        has_open |= atomic_load(&sender->is_open);
+    }
+    return has_open;
 }
 
 void sw_connected_sender_close_all(const struct sw_port *port)

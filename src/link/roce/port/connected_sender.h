@@ -65,8 +65,9 @@ void sw_connected_sender_want(struct sw_port *port, const struct sw_roce_path *p
  * many. */
 void sw_connected_sender_want_ring(struct sw_connected_sender *sender);
 
-/* Closes those that have not been used for long. */
-void sw_connected_sender_tidy(uint64_t now_ns);
+/* Closes those that have not been used for long. Returns whether there are others, for which this
+ * is to be called again. */
+bool sw_connected_sender_tidy(uint64_t now_ns);
 void sw_connected_sender_close_all(const struct sw_port *port);
 void sw_connected_sender_fork_child(void);
 

@@ -130,8 +130,9 @@ void sw_port_leave(struct sw_port *port);
 bool sw_port_claim_flow(struct sw_port *port, const struct sw_arrival *arrival, uint64_t now_ns);
 /* Whether it does. */
 bool sw_port_has_flow(struct sw_port *port, const struct sw_arrival *arrival);
-/* Closes connected sockets that have been silent for long. */
-void sw_port_tidy(struct sw_port *port, uint64_t now_ns);
+/* Closes connected sockets that have been silent for long. Returns whether there are others, for
+ * which this is to be called again. */
+bool sw_port_tidy(struct sw_port *port, uint64_t now_ns);
 
 /* ---- sending ---- */
 

@@ -493,7 +493,7 @@ static bool is_done_with(struct sw_rx_socket *rx, uint64_t now_ns)
     return false;
 }
 
-void sw_port_tidy(struct sw_port *port, uint64_t now_ns)
+bool sw_port_tidy(struct sw_port *port, uint64_t now_ns)
 {
     sw_lock_assert_held(&port->rx_lock);
     for (uint32_t i = 0; i < port->rx_socket_count;) {
@@ -507,6 +507,7 @@ void sw_port_tidy(struct sw_port *port, uint64_t now_ns)
         close(rx->fd);
         *rx = port->rx_sockets[--port->rx_socket_count];
     }
+    return has_connected(port);
 }
 
 void sw_port_leave(struct sw_port *port)

@@ -40,10 +40,10 @@ static void sw_port_receive__finds_the_right_process(void **state)
     assert_int_equal(sw_port_counter(&pair->two, SW_PORT_RX_PACKETS), 200);
     assert_int_equal(sw_port_counter(&pair->two, SW_PORT_RX_TAKEN_OVER), handed);
     uint32_t rx_sockets = pair->two.rx_socket_count;
-    sw_port_tidy(&pair->two, sw_clock_ns());
+    assert_true(sw_port_tidy(&pair->two, sw_clock_ns()));
     assert_int_equal(pair->two.rx_socket_count, rx_sockets);
-    sw_port_tidy(&pair->two, sw_clock_ns() + 60 * SW_NS_PER_S);
-    sw_port_tidy(&pair->two, sw_clock_ns() + 61 * SW_NS_PER_S);
+    assert_true(sw_port_tidy(&pair->two, sw_clock_ns() + 60 * SW_NS_PER_S));
+    assert_false(sw_port_tidy(&pair->two, sw_clock_ns() + 61 * SW_NS_PER_S));
     assert_int_equal(pair->two.rx_socket_count, 3);
 }
 
