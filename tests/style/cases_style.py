@@ -4,6 +4,8 @@ import shutil
 
 from kit import HEAD, LICENCE, check
 
+GUARDED = f'{HEAD}#ifndef A_H\n#define A_H\n'
+FIRST = {'src/base/a.c': f'{HEAD}/* A sum. */\n#include "a.h"\n#include <stdint.h>\n'}
 MAKE_IT = 'static int make_it(void)\n{\n    return 0;\n}\n'
 STANDS_ALONE = (
     f'{HEAD}#ifndef A_H\n#define A_H\n'
@@ -173,6 +175,27 @@ def cases():
         (
             'style__header_twice',
             check('style', {'src/base/a.h': HEAD + 'struct a {\n    int b;\n};\n'}),
+            'alone',
+        ),
+        (
+            'style__header_that_a_source_shows',
+            check('style', {'src/base/a.h': f'{GUARDED}uint32_t f(void);\n#endif\n', **FIRST}),
+            None,
+        ),
+        (
+            'style__header_that_a_source_includes_later',
+            check(
+                'style',
+                {
+                    'src/base/a.h': f'{GUARDED}uint32_t f(void);\n#endif\n',
+                    'src/base/a.c': f'{HEAD}#include <stdint.h>\n#include "a.h"\n',
+                },
+            ),
+            'does not compile alone',
+        ),
+        (
+            'style__header_without_a_guard',
+            check('style', {'src/base/a.h': f'{HEAD}struct a {{\n    int b;\n}};\n', **FIRST}),
             'alone',
         ),
         (

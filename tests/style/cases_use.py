@@ -31,6 +31,11 @@ def used(files):
     )
 
 
+def linked(first, other):
+    """Runs tests/style/references over README.md and another document."""
+    return check('references', {'README.md': first, 'docs/a.md': other})
+
+
 def named(comment, parameters):
     """A header of one function with its comment."""
     return check('parameters', {'src/a.h': f'{comment}\nint a({parameters});\n'})
@@ -65,6 +70,21 @@ def cases():
             check('references', {'docs/a.md': '`b__runs`\n'}),
             'no test b__runs',
         ),
+        (
+            'references__links',
+            linked('[a](docs/a.md#two-words) [b](#top)\n# Top\n', '# Two `words`\n'),
+            None,
+        ),
+        ('references__no_link', linked('[a](docs/b.md) [b](docs/a.md)\n', ''), 'no file docs/b.md'),
+        (
+            'references__no_anchor',
+            linked('[a](docs/a.md#one)\n', '```\n# One\n```\n'),
+            'no heading #one in docs/a.md',
+        ),
+        ('references__anchor_of_its_own', linked('[a](docs/a.md)\n', '[b](#c)\n'), 'docs/a.md:1'),
+        ('references__second_heading', linked('[a](docs/a.md#b-1)\n', '# B\n## B\n'), None),
+        ('references__others_pages', linked('[a](https://b/c) [b](docs/a.md)\n', ''), None),
+        ('references__unreached', linked('docs/a.md\n', ''), 'docs/a.md: no links lead'),
         ('parameters__has', named('/* At most `room` bytes. */', 'int room'), None),
         (
             'parameters__has_not',
