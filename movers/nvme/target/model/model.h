@@ -450,6 +450,8 @@ int nvt_namespace_add(struct nvt_subsystem *subsystem, const struct nvt_config_n
 void nvt_namespace_remove(struct nvt_namespace *ns);
 /* What all threads have made of it. */
 struct nvt_tally nvt_namespace_sum(const struct nvt_namespace *ns);
+/* Its backend may have grown: tells hosts. */
+void nvt_namespace_refresh(struct nvt_namespace *ns);
 /* A user less, of that thread. */
 void nvt_namespace_release(struct nvt_namespace *ns, const struct nvt_thread *thread);
 void nvt_namespace_set_group(struct nvt_namespace *ns, uint32_t ana_group);

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Namespaces, which come, go and grow while hosts use them. */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nvme/target/backend/claim.h"
+#include "nvme/target/model/model.h"
+
+enum { LINE_BYTES = 64 };
+static_assert(sizeof(struct nvt_tally) == LINE_BYTES, "threads do not write to the same line");
+
+static void note_changed(struct nvt_ctrl *ctrl, void *arg)
+{
+    const struct nvt_namespace *ns = arg;
+    if (ctrl->subsystem != ns->subsystem)
+        return;
+    bool is_there = false;
+    for (uint32_t i = 0; i < ctrl->changed_count && i < NVT_NSID_MAX; i++)
+        is_there = is_there || ctrl->changed[i] == ns->nsid;
+    if (!is_there && ctrl->changed_count < NVT_NSID_MAX)
+        ctrl->changed[ctrl->changed_count++] = ns->nsid;
+    else if (!is_there)
+        ctrl->changed_count = NVT_NSID_MAX + 1;
+    nvt_ctrl_notify(ctrl, NVT_EVENT_NAMESPACES);
+}
+
+int nvt_namespace_add(struct nvt_subsystem *subsystem, const struct nvt_config_namespace *config,
+                      struct nvt_backend *backend, struct nvt_namespace **out)
+{
+    const uint32_t nsid = config->nsid;
+    const bool is_free = nsid && nsid <= NVT_NSID_MAX && !subsystem->namespaces[nsid];
+    struct nvt_namespace *ns = is_free ? aligned_alloc(LINE_BYTES, sizeof(*ns)) : NULL;
+    char *opened = strdup(config->backend ? config->backend : "");
+    if (!ns || !opened) {
+        free(ns);
+        free(opened);
+        backend->ops->close(backend);
+        return is_free ? -ENOMEM : -EEXIST;
+    }
+    *ns = (struct nvt_namespace){
+        .target = subsystem->target,
+        .subsystem = subsystem,
+        .nsid = nsid,
+        .ana_group = config->ana_grpid ? config->ana_grpid : 1,
+        .backend = backend,
+        .opened = opened,
+        .block_shift = (uint8_t)__builtin_ctz(backend->block_bytes),
+        .is_read_only = backend->is_read_only,
+        .region = {.base = backend->memory, .len_bytes = backend->size_bytes, .fixed_buffer = -1}};
+    ns->blocks = backend->size_bytes >> ns->block_shift;
+    list_init(&ns->preemptors);
+    memcpy(ns->uuid, config->uuid, sizeof(ns->uuid));
+    memcpy(ns->nguid, config->has_nguid ? config->nguid : config->uuid, sizeof(ns->nguid));
+    subsystem->namespaces[nsid] = ns;
+    subsystem->namespace_count++;
+    nvt_target_each_ctrl(subsystem->target, note_changed, ns);
+    if (out)
+        *out = ns;
+    return 0;
+}
+
+static void free_namespace(struct nvt_namespace *ns)
+{
+    if (ns->backend->memory)
+        ns->target->transport->forget(&ns->region);
+    ns->backend->ops->close(ns->backend);
+    ns->target->serial--;
+    free(ns->opened);
+    free(ns);
+}
+
+void nvt_namespace_remove(struct nvt_namespace *ns)
+{
+    struct nvt_subsystem *subsystem = ns->subsystem;
+    subsystem->namespaces[ns->nsid] = NULL;
+    subsystem->namespace_count--;
+    ns->is_removed = true;
+    nvt_claim_leave(ns->backend->claim);
+    nvt_target_each_ctrl(subsystem->target, note_changed, ns);
+    ns->target->serial++; /* who still has it sees when the last request is over */
+    if (!nvt_namespace_sum(ns).users)
+        free_namespace(ns);
+}
+
+struct nvt_tally nvt_namespace_sum(const struct nvt_namespace *ns)
+{
+    struct nvt_tally sum = {0};
+    for (uint32_t i = 0; i < ns->target->thread_count; i++) {
+        const struct nvt_tally *tally = &ns->tallies[i];
+        sum.users += tally->users;
+        sum.reads += tally->reads;
+        sum.writes += tally->writes;
+        sum.read_blocks += tally->read_blocks;
+        sum.written_blocks += tally->written_blocks;
+    }
+    return sum;
+}
+
+void nvt_namespace_release(struct nvt_namespace *ns, const struct nvt_thread *thread)
+{
+    ns->tallies[thread->number].users--;
+    if (ns->is_removed && !nvt_namespace_sum(ns).users)
+        free_namespace(ns);
+}
+
+void nvt_namespace_refresh(struct nvt_namespace *ns)
+{
+    if (!ns->backend->ops->size_bytes)
+        return;
+    const uint64_t blocks = ns->backend->ops->size_bytes(ns->backend) >> ns->block_shift;
+    if (blocks == ns->blocks)
+        return;
+    ns->blocks = blocks;
+    ns->backend->size_bytes = blocks << ns->block_shift;
+    nvt_target_each_ctrl(ns->subsystem->target, note_changed, ns);
+}
+
+static bool is_of_subsystem(const struct nvt_ctrl *ctrl, const void *what)
+{
+    return ctrl->subsystem == what;
+}
+
+void nvt_namespace_set_group(struct nvt_namespace *ns, uint32_t ana_group)
+{
+    struct nvt_target *target = ns->subsystem->target;
+    ns->ana_group = ana_group;
+    target->ana_changes++;
+    nvt_target_notify(target, NVT_EVENT_ANA, is_of_subsystem, ns->subsystem);
+}
