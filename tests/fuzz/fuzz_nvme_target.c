@@ -11,7 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nvme/target/model/model.h"
+#include "nvme/target/model/ctrl.h"
+#include "nvme/target/model/memory.h"
+#include "nvme/target/model/namespace.h"
+#include "nvme/target/model/port.h"
+#include "nvme/target/model/queue.h"
+#include "nvme/target/model/request.h"
+#include "nvme/target/model/subsystem.h"
+#include "nvme/target/model/target.h"
 
 #define NQN "nqn.x"
 

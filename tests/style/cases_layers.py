@@ -247,8 +247,8 @@ def cases():
         ),
         (
             'movers__inner_past_its_door',
-            movers('nvme/command/a.c', 'nvme/target/model/b.h'),
-            'nvme/command/ may not include nvme/target/model/',
+            movers('nvme/command/a.c', 'nvme/target/backend/b.h'),
+            'nvme/command/ may not include nvme/target/backend/',
         ),
         (
             'movers__inner_no_room',

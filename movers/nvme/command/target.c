@@ -13,6 +13,7 @@
 #include "nvme/command/command.h"
 #include "nvme/command/secret.h"
 #include "nvme/target/config/identity.h"
+#include "nvme/target/model/ctrl.h"
 #include "nvme/target/server/control.h"
 
 enum {

@@ -2,7 +2,15 @@
 /* Admin commands, but Identify and Get Log Page: those have files of their own. */
 #include <string.h>
 
-#include "nvme/target/model/model.h"
+#include "nvme/target/model/command.h"
+#include "nvme/target/model/ctrl.h"
+#include "nvme/target/model/identify.h"
+#include "nvme/target/model/log.h"
+#include "nvme/target/model/namespace.h"
+#include "nvme/target/model/queue.h"
+#include "nvme/target/model/request.h"
+#include "nvme/target/model/reserve.h"
+#include "nvme/target/model/subsystem.h"
 
 enum {
     EFFECT_SUPPORTED = NVME_CMD_EFFECTS_CSUPP,

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * How many controllers a host may have. One that has yet to prove itself has few, and the oldest of
- * these makes room for the next. One that has proved itself keeps its own. An address has at most
- * three times as many as are free, so that others find some.
- */
-#include "nvme/target/model/model.h"
+#include "nvme/target/model/admission.h"
+
+#include <string.h>
+
+#include "nvme/target/model/authenticate.h"
+#include "nvme/target/model/ctrl.h"
+#include "nvme/target/model/queue.h"
+#include "nvme/target/model/target.h"
 
 /* Controllers whose hosts have yet to prove themselves: of one address, and in all. */
 enum { UNPROVEN_OF_ADDRESS = 32, UNPROVEN_MAX = 256 };

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Authentication of queues: whose is due, its commands, and how long it may take. The large numbers
- * of a Diffie-Hellman group are for the worker: while it has a step of the exchange, the machine
- * and the data of the command are its own, and the queue does all but authenticate.
- */
+#include "nvme/target/model/authenticate.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -12,8 +9,13 @@
 #include <openssl/crypto.h>
 
 #include "common/time/clock.h"
+#include "nvme/target/model/admission.h"
 #include "nvme/target/model/auth.h"
-#include "nvme/target/model/model.h"
+#include "nvme/target/model/ctrl.h"
+#include "nvme/target/model/queue.h"
+#include "nvme/target/model/request.h"
+#include "nvme/target/model/subsystem.h"
+#include "nvme/target/model/worker.h"
 
 enum { LIMIT_MS = 30000, SPSP = 1 };
 

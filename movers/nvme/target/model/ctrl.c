@@ -1,9 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Controllers: what a host has of a subsystem, from Connect to the end of its last queue. */
+#include "nvme/target/model/ctrl.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "nvme/target/model/model.h"
+#include "nvme/target/model/admission.h"
+#include "nvme/target/model/authenticate.h"
+#include "nvme/target/model/port.h"
+#include "nvme/target/model/queue.h"
+#include "nvme/target/model/request.h"
+#include "nvme/target/model/subsystem.h"
+#include "nvme/target/model/target.h"
 
 enum { READY_500_MS = 15 };
 

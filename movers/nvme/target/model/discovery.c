@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The discovery log: the subsystems that a host may use, by each port, and referrals. */
+#include "nvme/target/model/discovery.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "common/base/minmax.h"
-#include "nvme/target/model/model.h"
+#include "nvme/target/model/ctrl.h"
+#include "nvme/target/model/port.h"
+#include "nvme/target/model/queue.h"
+#include "nvme/target/model/request.h"
+#include "nvme/target/model/subsystem.h"
 #include "nvme/wire/bytes.h"
 
 enum { ENTRY_BYTES = 1024, FLOW_MAY_BE_OFF = NVMF_TREQ_DISABLE_SQFLOW };

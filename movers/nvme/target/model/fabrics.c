@@ -3,7 +3,15 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "nvme/target/model/model.h"
+#include "nvme/target/model/admission.h"
+#include "nvme/target/model/authenticate.h"
+#include "nvme/target/model/command.h"
+#include "nvme/target/model/ctrl.h"
+#include "nvme/target/model/port.h"
+#include "nvme/target/model/queue.h"
+#include "nvme/target/model/request.h"
+#include "nvme/target/model/share.h"
+#include "nvme/target/model/subsystem.h"
 
 enum {
     CNTLID_ANY = 0xffff,

@@ -1,11 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Identify: what a controller and its namespaces are. */
+#include "nvme/target/model/identify.h"
+
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "nvme/target/model/model.h"
+#include "nvme/target/config/config.h"
+#include "nvme/target/model/ctrl.h"
+#include "nvme/target/model/namespace.h"
+#include "nvme/target/model/port.h"
+#include "nvme/target/model/queue.h"
+#include "nvme/target/model/request.h"
+#include "nvme/target/model/reservation.h"
+#include "nvme/target/model/subsystem.h"
+#include "nvme/target/model/target.h"
 #include "nvme/wire/bytes.h"
 
 enum {

@@ -2,7 +2,16 @@
 /* I/O commands. */
 #include <string.h>
 
-#include "nvme/target/model/model.h"
+#include "nvme/target/model/command.h"
+#include "nvme/target/model/ctrl.h"
+#include "nvme/target/model/memory.h"
+#include "nvme/target/model/namespace.h"
+#include "nvme/target/model/queue.h"
+#include "nvme/target/model/request.h"
+#include "nvme/target/model/reservation.h"
+#include "nvme/target/model/reserve.h"
+#include "nvme/target/model/share.h"
+#include "nvme/target/model/subsystem.h"
 
 enum { FUA = 1 << 14, DEALLOCATE = 1 << 9, DSM_DEALLOCATE = 1 << 2 };
 

@@ -1,9 +1,19 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Log pages. Each is made whole and then cut to what the host asks for, but discovery's. */
+#include "nvme/target/model/log.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "nvme/target/model/model.h"
+#include "nvme/target/config/config.h"
+#include "nvme/target/model/command.h"
+#include "nvme/target/model/ctrl.h"
+#include "nvme/target/model/discovery.h"
+#include "nvme/target/model/namespace.h"
+#include "nvme/target/model/queue.h"
+#include "nvme/target/model/request.h"
+#include "nvme/target/model/reservation.h"
+#include "nvme/target/model/subsystem.h"
+#include "nvme/target/model/target.h"
 
 enum { RETAIN = 1 << 15, KELVIN = 300, KIB_500 = 1000 };
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Memory for the data of requests. Small ones of the admin queue, Connect and authentication have
- * places of their queue's own, so that they wait behind nobody else. All others have pieces of the
- * thread's pool, by the share of their host.
- */
-#include "nvme/target/model/model.h"
+#include "nvme/target/model/memory.h"
+
+#include "nvme/target/model/queue.h"
+#include "nvme/target/model/request.h"
+#include "nvme/target/model/share.h"
+#include "nvme/target/model/target.h"
 
 static bool is_for_own_place(const struct nvt_request *request)
 {

@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Namespaces, which come, go and grow while hosts use them. */
+#include "nvme/target/model/namespace.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "nvme/target/backend/backend.h"
 #include "nvme/target/backend/claim.h"
-#include "nvme/target/model/model.h"
+#include "nvme/target/config/config.h"
+#include "nvme/target/model/ctrl.h"
+#include "nvme/target/model/subsystem.h"
+#include "nvme/target/model/target.h"
 
 enum { LINE_BYTES = 64 };
 static_assert(sizeof(struct nvt_tally) == LINE_BYTES, "threads do not write to the same line");

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Ports: which subsystems are served where, and in which ANA state. */
+#include "nvme/target/model/port.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "nvme/target/model/model.h"
+#include "nvme/target/model/ctrl.h"
+#include "nvme/target/model/subsystem.h"
+#include "nvme/target/model/target.h"
 
 struct nvt_port *nvt_port_add(struct nvt_target *target, const struct nvt_config_port *config)
 {

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A queue: whether its host takes what it has asked for, and its end. */
+#include "nvme/target/model/queue.h"
+
 #include "common/time/clock.h"
-#include "nvme/target/model/model.h"
+#include "nvme/target/model/authenticate.h"
+#include "nvme/target/model/ctrl.h"
+#include "nvme/target/model/request.h"
+#include "nvme/target/model/share.h"
 
 /*
  * How long a host may take no data and no answer: 30 s, and less while others wait for the memory

@@ -1,9 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The way of a request through the target, whatever it asks for. */
+#include "nvme/target/model/request.h"
+
 #include <assert.h>
 #include <string.h>
 
-#include "nvme/target/model/model.h"
+#include "nvme/target/model/authenticate.h"
+#include "nvme/target/model/command.h"
+#include "nvme/target/model/ctrl.h"
+#include "nvme/target/model/memory.h"
+#include "nvme/target/model/namespace.h"
+#include "nvme/target/model/port.h"
+#include "nvme/target/model/queue.h"
+#include "nvme/target/model/reserve.h"
+#include "nvme/target/model/subsystem.h"
 
 static void target_run_request(struct nvt_request *request)
 {

@@ -1,8 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Reservation commands, and what they do to controllers and commands of other hosts. */
+#include "nvme/target/model/reserve.h"
+
 #include <string.h>
 
-#include "nvme/target/model/model.h"
+#include "nvme/target/model/command.h"
+#include "nvme/target/model/ctrl.h"
+#include "nvme/target/model/memory.h"
+#include "nvme/target/model/namespace.h"
+#include "nvme/target/model/queue.h"
+#include "nvme/target/model/request.h"
+#include "nvme/target/model/reservation.h"
+#include "nvme/target/model/subsystem.h"
+#include "nvme/target/model/target.h"
 
 static bool is_of_host(const struct nvt_ctrl *ctrl, const struct nvt_host_id *host)
 {

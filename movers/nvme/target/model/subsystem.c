@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Subsystems: what they say of themselves, whom they let in, how they change while hosts use them.
- */
+#include "nvme/target/model/subsystem.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "nvme/target/model/model.h"
+#include "nvme/target/model/ctrl.h"
+#include "nvme/target/model/namespace.h"
+#include "nvme/target/model/port.h"
+#include "nvme/target/model/target.h"
 
 struct nvt_subsystem *nvt_subsystem_find(struct nvt_target *target, const char *nqn)
 {

@@ -1,11 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The target: its threads, its time, and what its hosts are told. */
+#include "nvme/target/model/target.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
 
 #include "common/time/clock.h"
-#include "nvme/target/model/model.h"
+#include "nvme/target/backend/backend.h"
+#include "nvme/target/model/ctrl.h"
+#include "nvme/target/model/namespace.h"
+#include "nvme/target/model/port.h"
+#include "nvme/target/model/queue.h"
+#include "nvme/target/model/share.h"
+#include "nvme/target/model/subsystem.h"
 
 #define TICK_MS 100ull
 #define REFRESH_MS 1000ull /* how often files are looked at: they may have grown */

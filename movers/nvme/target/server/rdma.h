@@ -16,7 +16,12 @@
 
 #include "common/rdma/listener.h"
 #include "nvme/target/backend/uring.h"
-#include "nvme/target/model/model.h"
+#include "nvme/target/model/port.h"
+#include "nvme/target/model/queue.h"
+#include "nvme/target/model/request.h"
+#include "nvme/target/model/share.h"
+#include "nvme/target/model/target.h"
+#include "nvme/target/model/worker.h"
 #include "nvme/target/server/gate.h"
 #include "nvme/target/server/pace.h"
 

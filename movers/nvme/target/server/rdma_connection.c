@@ -8,6 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "nvme/target/model/admission.h"
+#include "nvme/target/model/ctrl.h"
+#include "nvme/target/model/subsystem.h"
 #include "nvme/target/server/crowd.h"
 #include "nvme/target/server/rdma.h"
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/time/clock.h"
+#include "nvme/target/model/ctrl.h"
 #include "nvme/target/server/rdma.h"
 
 enum { WC_BATCH = 32, PAGE_BYTES = 4096, CLOSE_MS = 1000, LAST_RECEIVE_MS = 200 };

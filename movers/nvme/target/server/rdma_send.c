@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "common/base/minmax.h"
+#include "nvme/target/model/admission.h"
 #include "nvme/target/server/rdma.h"
 
 enum { LINE_BYTES = 64, WARM_BYTES = 512, SIGNALED_BYTES = 1 << 20 };

@@ -9,6 +9,10 @@
 
 #include "nvme/target/backend/backends.h"
 #include "nvme/target/backend/claim.h"
+#include "nvme/target/model/auth.h"
+#include "nvme/target/model/authenticate.h"
+#include "nvme/target/model/namespace.h"
+#include "nvme/target/model/subsystem.h"
 #include "nvme/target/server/memory_left.h"
 
 /* One configuration on its way to be served. */

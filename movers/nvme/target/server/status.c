@@ -3,6 +3,10 @@
 
 #include <unistd.h>
 
+#include "nvme/target/model/ctrl.h"
+#include "nvme/target/model/namespace.h"
+#include "nvme/target/model/subsystem.h"
+
 static json_t *namespace_status(const struct nvt_namespace *ns)
 {
     const struct nvt_tally sum = nvt_namespace_sum(ns);

@@ -14,6 +14,7 @@
 
 #include "common/time/clock.h"
 #include "common/time/deadline.h"
+#include "nvme/target/model/memory.h"
 
 enum { EVENTS_MAX = 16, LOOK_US = 200, OTHERS_SLEEP_MS = 1000, PROBE_MS = 30000 };
 

@@ -11,6 +11,8 @@
 
 #include "../../secrets.h"
 #include "nvme/host/dhchap.h"
+#include "nvme/target/model/authenticate.h"
+#include "nvme/target/model/ctrl.h"
 #include "test_model_host.h"
 
 #define BUSY NVF_SPECIFIC(NVME_SC_CONNECT_CTRL_BUSY)

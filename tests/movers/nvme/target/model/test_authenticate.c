@@ -14,6 +14,9 @@
 
 #include "../../secrets.h"
 #include "nvme/host/dhchap.h"
+#include "nvme/target/model/authenticate.h"
+#include "nvme/target/model/ctrl.h"
+#include "nvme/target/model/worker.h"
 #include "test_model_host.h"
 
 #define SECOND 1000000000ull

@@ -6,6 +6,8 @@
 
 #include <cmocka.h>
 
+#include "nvme/target/model/ctrl.h"
+#include "nvme/target/model/memory.h"
 #include "test_model_host.h"
 
 static void command__before_connect_is_out_of_sequence(void **state)

@@ -3,7 +3,11 @@
 #ifndef TEST_MODEL_HOST_H
 #define TEST_MODEL_HOST_H
 
-#include "nvme/target/model/model.h"
+#include "nvme/target/model/port.h"
+#include "nvme/target/model/queue.h"
+#include "nvme/target/model/request.h"
+#include "nvme/target/model/subsystem.h"
+#include "nvme/target/model/target.h"
 
 enum { DEPTH = 32, IN_CAPSULE = 4096, HOST_BYTES = 1 << 21, WAITS = 0xffff };
 enum { CC_ENABLED = 4 << 20 | 6 << 16 | 1 };

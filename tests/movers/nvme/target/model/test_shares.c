@@ -6,6 +6,8 @@
 
 #include <cmocka.h>
 
+#include "nvme/target/model/ctrl.h"
+#include "nvme/target/model/memory.h"
 #include "test_model_host.h"
 
 /* Blocks of 4 KiB of a request; those of one host that find room in the pool of 4 MiB. */

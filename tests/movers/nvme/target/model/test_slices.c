@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "nvme/target/backend/zeroing.h"
+#include "nvme/target/model/ctrl.h"
 #include "test_model_host.h"
 
 enum { NSID = 2, BLOCK = 512, PAGE = 4096, RANGES = 256, DATA = 1 << 20 };

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "nvme/target/model/memory.h"
 #include "test_model_host.h"
 
 enum { HOSTS_MAX = 6, MOST = 1 << 20, ROUNDS = 4000, POOL_BYTES = 4 << 20 };

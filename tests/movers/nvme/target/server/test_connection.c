@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "nvme/target/config/config.h"
+#include "nvme/target/model/ctrl.h"
 #include "nvme/target/server/serving.h"
 #include "nvme/target/server/thread.h"
 #include "sidewire/nvme.h"

@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #include "nvme/target/backend/guard.h"
-#include "nvme/target/config/config.h"
+#include "nvme/target/model/subsystem.h"
 #include "nvme/target/server/serving.h"
 #include "nvme/target/server/thread.h"
 #include "sidewire/nvme.h"
