@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Capsules that have come: each lies in the receive that it came by, until its command is answered.
- * Where receives are shared, a queue keeps no more of them than are left for others, and all hosts
- * at one address three times that. Further capsules are copied, and their receives are for the next
- * ones at once. Hosts at one address have three times as many copies as are left for others. A
- * queue that has sent more than that ends: it would hold what others need to be heard.
- */
+#include "nvme/target/server/rdma_capsule.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "nvme/target/server/rdma.h"
+#include "nvme/target/model/request.h"
+#include "nvme/target/model/share.h"
+#include "nvme/target/server/rdma_queue.h"
+#include "nvme/target/server/rdma_receives.h"
 
 enum { TIMES_OF_RECEIVES = 3 };
 enum { COPIES_MAX = 64 << 20 }; /* bytes, of all queues that share receives */

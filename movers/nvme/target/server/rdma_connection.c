@@ -1,15 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What rdma_cm says of connections. */
+#include "nvme/target/server/rdma_connection.h"
+
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/rdma/listener.h"
 #include "nvme/target/model/admission.h"
 #include "nvme/target/model/ctrl.h"
+#include "nvme/target/model/port.h"
+#include "nvme/target/model/share.h"
 #include "nvme/target/model/subsystem.h"
 #include "nvme/target/server/crowd.h"
-#include "nvme/target/server/rdma.h"
+#include "nvme/target/server/rdma_queue.h"
+#include "nvme/target/server/server.h"
 
 enum { RNR_RETRY_FOREVER = 7, DEPTH_OF_READS = 128 };
 

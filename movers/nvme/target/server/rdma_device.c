@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Devices: a protection domain and a completion queue of each, and what is registered there. */
+#include "nvme/target/server/rdma_device.h"
+
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdio.h>
 
-#include "nvme/target/server/rdma.h"
+#include "nvme/target/server/rdma_receives.h"
+#include "nvme/target/server/server.h"
+#include "nvme/target/server/thread.h"
 
 enum { CQ_ENTRIES = 4096 };
 

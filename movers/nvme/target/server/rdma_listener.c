@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Where the server listens: at each port's address, also when it comes back. */
+#include "nvme/target/server/rdma_listener.h"
+
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -7,7 +8,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "nvme/target/server/rdma.h"
+#include "common/rdma/listener.h"
+#include "nvme/target/model/port.h"
+#include "nvme/target/server/rdma_queue.h"
+#include "nvme/target/server/server.h"
 
 enum { BACKLOG = 128 };
 

@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Memory that hosts send to: a file in memory instead of private memory. A software NIC in user
- * space lets peers on this machine write to such a file directly. It cannot do so with private
- * memory, which io_uring may hold on to.
- */
+#include "nvme/target/server/rdma_memory.h"
+
 #include <errno.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "nvme/target/server/rdma.h"
+#include "nvme/target/server/server.h"
 
 static int rdma_memory_open_file(struct nvr_server *server, uint64_t end_bytes)
 {

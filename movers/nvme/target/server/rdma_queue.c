@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* One NVMe queue on its queue pair: receives, data, responses. */
+#include "nvme/target/server/rdma_queue.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
@@ -8,7 +9,15 @@
 
 #include "common/time/clock.h"
 #include "nvme/target/model/ctrl.h"
-#include "nvme/target/server/rdma.h"
+#include "nvme/target/model/port.h"
+#include "nvme/target/model/queue.h"
+#include "nvme/target/model/request.h"
+#include "nvme/target/server/rdma_capsule.h"
+#include "nvme/target/server/rdma_device.h"
+#include "nvme/target/server/rdma_memory.h"
+#include "nvme/target/server/rdma_receives.h"
+#include "nvme/target/server/rdma_send.h"
+#include "nvme/target/server/server.h"
 
 enum { WC_BATCH = 32, PAGE_BYTES = 4096, CLOSE_MS = 1000, LAST_RECEIVE_MS = 200 };
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Receives: an SQE each, and the data that may come with it. Shared ones (SRQ) bound the memory by
- * what comes at the same time instead of by what could come.
- */
+#include "nvme/target/server/rdma_receives.h"
+
 #include <stdlib.h>
 
-#include "nvme/target/server/rdma.h"
+#include "nvme/target/server/rdma_device.h"
+#include "nvme/target/server/rdma_memory.h"
+#include "nvme/target/server/rdma_queue.h"
+#include "nvme/target/server/server.h"
 
 enum { SHARED_MIN = 32 }; /* of a thread */
 

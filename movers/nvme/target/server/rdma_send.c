@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * What a queue sends: READs of data, and answers, which are WRITEs of data and the SEND of a
- * response. They gather in a list for each queue pair, which is posted once a turn of the loop has
- * handled all that came. The device then has one call for many answers, and only the last of a list
- * is signaled: it tells that those before it are done, too. Where they have much data, some between
- * are, so that one sees a slow host take them.
- */
+#include "nvme/target/server/rdma_send.h"
+
 #include <assert.h>
 #include <string.h>
 
 #include "common/base/minmax.h"
 #include "nvme/target/model/admission.h"
-#include "nvme/target/server/rdma.h"
+#include "nvme/target/model/request.h"
+#include "nvme/target/server/rdma_capsule.h"
+#include "nvme/target/server/rdma_device.h"
+#include "nvme/target/server/rdma_queue.h"
+#include "nvme/target/server/rdma_receives.h"
+#include "nvme/target/server/thread.h"
 
 enum { LINE_BYTES = 64, WARM_BYTES = 512, SIGNALED_BYTES = 1 << 20 };
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The server: its threads, and what it is from the beginning to the end. */
+#include "nvme/target/server/server.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -10,7 +11,7 @@
 #include <unistd.h>
 
 #include "common/time/clock.h"
-#include "nvme/target/server/thread.h"
+#include "nvme/target/server/rdma_connection.h"
 
 enum { URING_ENTRIES = 512, DRAIN_MS = 3000 };
 

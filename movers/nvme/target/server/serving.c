@@ -12,6 +12,7 @@
 #include "nvme/target/model/auth.h"
 #include "nvme/target/model/authenticate.h"
 #include "nvme/target/model/namespace.h"
+#include "nvme/target/model/port.h"
 #include "nvme/target/model/subsystem.h"
 #include "nvme/target/server/memory_left.h"
 

@@ -7,7 +7,7 @@
 #define SW_MOVERS_NVME_SERVING_H
 
 #include "nvme/target/config/config.h"
-#include "nvme/target/server/rdma.h"
+#include "nvme/target/server/server.h"
 
 struct nvr_serving {
     struct nvr_server *server;

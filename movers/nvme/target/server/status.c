@@ -5,6 +5,7 @@
 
 #include "nvme/target/model/ctrl.h"
 #include "nvme/target/model/namespace.h"
+#include "nvme/target/model/port.h"
 #include "nvme/target/model/subsystem.h"
 
 static json_t *namespace_status(const struct nvt_namespace *ns)

@@ -1,9 +1,4 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * The loop of each thread of the target. While there is work it polls; when there has been none for
- * a while, it asks to be woken and sleeps. In a turn it serves its own queues; for all else it
- * stops the others first (gate.h).
- */
 #include "nvme/target/server/thread.h"
 
 #include <errno.h>
@@ -15,6 +10,9 @@
 #include "common/time/clock.h"
 #include "common/time/deadline.h"
 #include "nvme/target/model/memory.h"
+#include "nvme/target/model/worker.h"
+#include "nvme/target/server/gate.h"
+#include "nvme/target/server/server.h"
 
 enum { EVENTS_MAX = 16, LOOK_US = 200, OTHERS_SLEEP_MS = 1000, PROBE_MS = 30000 };
 

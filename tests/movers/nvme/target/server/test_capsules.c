@@ -7,7 +7,11 @@
 
 #include <cmocka.h>
 
-#include "nvme/target/server/rdma.h"
+#include "nvme/target/model/share.h"
+#include "nvme/target/server/rdma_capsule.h"
+#include "nvme/target/server/rdma_device.h"
+#include "nvme/target/server/rdma_queue.h"
+#include "nvme/target/server/rdma_receives.h"
 
 enum { RECEIVES = 64, DATA = 4096, MANY = 16384, ADDRESSES = 12 };
 

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What rdma_cm says of connections. */
+#ifndef SW_MOVERS_NVME_SERVER_RDMA_CONNECTION_H
+#define SW_MOVERS_NVME_SERVER_RDMA_CONNECTION_H
+
+#include <rdma/rdma_cma.h>
+
+struct nvr_server;
+
+void nvr_connection_event(struct nvr_server *server, struct rdma_cm_event *event);
+
+#endif
