@@ -229,12 +229,15 @@ static void connection_handle_event(struct sw_nvme_queue *queue, const struct rd
     case RDMA_CM_EVENT_REJECTED:
         return connection_explain_refusal(queue, event);
     case RDMA_CM_EVENT_ADDR_ERROR:
-    case RDMA_CM_EVENT_ROUTE_ERROR:
         if (mover_is_absent(event))
             nvh_queue_break(queue, SW_NVME_UNREACHABLE, "nobody answers at %s", where);
         else
-            nvh_queue_break(queue, SW_NVME_ADDRESS, "no RDMA device leads to %s (%s)", where,
-                            rdma_event_str(event->event));
+            nvh_queue_break(queue, SW_NVME_ADDRESS, "no RDMA device leads to %s: %s", where,
+                            strerror(-event->status));
+        return fail_link(queue);
+    case RDMA_CM_EVENT_ROUTE_ERROR:
+        nvh_queue_break(queue, SW_NVME_ADDRESS, "no route to %s: %s", where,
+                        strerror(-event->status));
         return fail_link(queue);
     case RDMA_CM_EVENT_UNREACHABLE:
     case RDMA_CM_EVENT_CONNECT_ERROR:

@@ -173,10 +173,13 @@ static void client_handle_event(struct pmc_client *c, enum rdma_cm_event_type ty
     case RDMA_CM_EVENT_REJECTED:
         return server_rejected(c, event);
     case RDMA_CM_EVENT_ADDR_ERROR:
-    case RDMA_CM_EVENT_ROUTE_ERROR:
         if (mover_is_absent(event))
             return pmc_lost(&c->pmem, SW_PMEM_UNREACHABLE, "nobody answers at %s", c->pmem.where);
-        return pmc_lost(&c->pmem, SW_PMEM_ADDRESS, "no RDMA device leads to %s", c->pmem.where);
+        return pmc_lost(&c->pmem, SW_PMEM_ADDRESS, "no RDMA device leads to %s: %s", c->pmem.where,
+                        strerror(-event->status));
+    case RDMA_CM_EVENT_ROUTE_ERROR:
+        return pmc_lost(&c->pmem, SW_PMEM_ADDRESS, "no route to %s: %s", c->pmem.where,
+                        strerror(-event->status));
     case RDMA_CM_EVENT_UNREACHABLE:
     case RDMA_CM_EVENT_CONNECT_ERROR:
         return pmc_lost(&c->pmem, SW_PMEM_UNREACHABLE, "%s does not answer", c->pmem.where);
