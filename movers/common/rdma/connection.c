@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/rdma/connection.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 
@@ -18,18 +20,24 @@ static bool common_watch_fd(struct mover_connection *c, int fd)
            !epoll_ctl(c->epoll_fd, EPOLL_CTL_ADD, fd, &event);
 }
 
-int mover_connection_start(struct mover_connection *c, int epoll_fd, void *epoll_data,
-                           const struct sockaddr *source, const struct sockaddr *to)
+static enum mover_event note_errno(struct mover_connection *c, enum mover_event event)
+{
+    c->status = -errno;
+    return event;
+}
+
+enum mover_event mover_connection_start(struct mover_connection *c, int epoll_fd, void *epoll_data,
+                                        const struct sockaddr *source, const struct sockaddr *to)
 {
     *c = (struct mover_connection){.epoll_fd = epoll_fd, .epoll_data = epoll_data};
     c->events = rdma_create_event_channel();
     if (!c->events)
-        return -ENODEV;
+        return note_errno(c, MOVER_NO_RDMA);
     if (!common_watch_fd(c, c->events->fd) || rdma_create_id(c->events, &c->id, NULL, RDMA_PS_TCP))
-        return -errno;
-    return rdma_resolve_addr(c->id, (struct sockaddr *)source, (struct sockaddr *)to, RESOLVE_MS)
-               ? -errno
-               : 0;
+        return note_errno(c, MOVER_FAULT);
+    if (rdma_resolve_addr(c->id, (struct sockaddr *)source, (struct sockaddr *)to, RESOLVE_MS))
+        return note_errno(c, MOVER_NO_DEVICE);
+    return MOVER_NOTHING;
 }
 
 int mover_connection_take(struct mover_connection *c, int epoll_fd, void *epoll_data,
@@ -59,7 +67,9 @@ static enum mover_event say_event(struct mover_connection *c, enum rdma_cm_event
 {
     switch (type) {
     case RDMA_CM_EVENT_ADDR_RESOLVED:
-        return rdma_resolve_route(c->id, RESOLVE_MS) ? MOVER_NO_DEVICE : MOVER_NOTHING;
+        c->has_address = true;
+        return rdma_resolve_route(c->id, RESOLVE_MS) ? note_errno(c, MOVER_NO_DEVICE)
+                                                     : MOVER_NOTHING;
     case RDMA_CM_EVENT_ROUTE_RESOLVED:
         return MOVER_ROUTED;
     case RDMA_CM_EVENT_ESTABLISHED:
@@ -107,11 +117,36 @@ enum mover_event mover_connection_next(struct mover_connection *c)
     while (said == MOVER_NOTHING && c->events && !rdma_get_cm_event(c->events, &event)) {
         const enum rdma_cm_event_type type = event->event;
         const bool is_absent = mover_is_absent(event);
+        c->status = event->status;
         copy_private_data(c, event);
         rdma_ack_cm_event(event);
         said = is_absent ? MOVER_NO_ANSWER : say_event(c, type);
     }
     return said;
+}
+
+void mover_connection_say(const struct mover_connection *c, enum mover_event event,
+                          const char *where, char text[MOVER_CONNECTION_SAID])
+{
+    const char *why = strerror(-c->status);
+    enum { BYTES = MOVER_CONNECTION_SAID };
+    assert(event >= MOVER_NO_RDMA);
+    if (event == MOVER_NO_RDMA)
+        snprintf(text, BYTES, "there is no RDMA device (%s); a software one: sidewire run", why);
+    else if (event == MOVER_FAULT)
+        snprintf(text, BYTES, "no connection can be made: %s", why);
+    else if (event == MOVER_NO_DEVICE && !c->has_address)
+        snprintf(text, BYTES, "no RDMA device leads to %s: %s", where, why);
+    else if (event == MOVER_NO_DEVICE)
+        snprintf(text, BYTES, "no route to %s: %s", where, why);
+    else if (event == MOVER_NO_ANSWER && !c->has_address)
+        snprintf(text, BYTES, "nobody answers at %s", where);
+    else if (event == MOVER_NO_ANSWER)
+        snprintf(text, BYTES, "%s does not answer", where);
+    else if (event == MOVER_ENDED)
+        snprintf(text, BYTES, "%s has ended the connection", where);
+    else
+        snprintf(text, BYTES, "the RDMA device is gone");
 }
 
 void mover_connection_drain(struct mover_connection *c)

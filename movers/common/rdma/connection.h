@@ -16,6 +16,8 @@ enum mover_event {
     MOVER_ROUTED,    /* the device is known: make a queue pair and connect */
     MOVER_UP,        /* accepted, perhaps with private data */
     MOVER_REJECTED,  /* perhaps with private data */
+    MOVER_NO_RDMA,   /* this host has no RDMA device */
+    MOVER_FAULT,     /* this host can make no connection: descriptors, memory */
     MOVER_NO_DEVICE, /* none leads to the address, or no route does */
     MOVER_NO_ANSWER,
     MOVER_ENDED, /* by the other side */
@@ -30,15 +32,19 @@ struct mover_connection {
     struct ibv_comp_channel *channel;
     struct ibv_cq *cq;
     unsigned channel_events; /* not yet acknowledged */
-    bool was_up;
+    bool has_address, was_up;
+    int status; /* of the newest event: a negative errno, or rdma_cm's reason of a rejection */
     uint8_t private_data[256]; /* of the newest event */
     uint32_t private_bytes;
 };
 
-/* 0, or a negative errno: -ENODEV where there is no RDMA at all. Destroy it also after a failure.
- * `source` may be NULL. */
-int mover_connection_start(struct mover_connection *connection, int epoll_fd, void *epoll_data,
-                           const struct sockaddr *source, const struct sockaddr *to);
+enum { MOVER_CONNECTION_SAID = 400 };
+
+/* NOTHING: it has begun; or NO_RDMA, FAULT, NO_DEVICE. Destroy it also after a failure. `source`
+ * may be NULL. */
+enum mover_event mover_connection_start(struct mover_connection *connection, int epoll_fd,
+                                        void *epoll_data, const struct sockaddr *source,
+                                        const struct sockaddr *to);
 /* The other side: a request that came, with events of its own from now on. 0, or a negative errno:
  * the id is still the caller's. UP comes once it was accepted. */
 int mover_connection_take(struct mover_connection *connection, int epoll_fd, void *epoll_data,
@@ -47,6 +53,10 @@ int mover_connection_take(struct mover_connection *connection, int epoll_fd, voi
 bool mover_connection_queue(struct mover_connection *connection, uint32_t entries);
 /* The next event, its private data copied. NOTHING: none for now. */
 enum mover_event mover_connection_next(struct mover_connection *connection);
+/* Why there is no connection, or none any more, as a line for users: what NO_RDMA or one of the
+ * events behind it means, when it has just come. `where` is the other side. */
+void mover_connection_say(const struct mover_connection *connection, enum mover_event event,
+                          const char *where, char text[MOVER_CONNECTION_SAID]);
 /* Takes what woke the owner. */
 void mover_connection_drain(struct mover_connection *connection);
 /* Disconnects if it was up, then frees everything, the queue pair too. */

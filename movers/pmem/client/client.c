@@ -215,7 +215,7 @@ static void client_poll_queue(struct pmc_client *c)
         wc = c->link.stash;
         client_take_completion(c, &wc);
     }
-    while (c->link.cq && ibv_poll_cq(c->link.cq, 1, &wc) > 0)
+    while (c->link.connection.cq && ibv_poll_cq(c->link.connection.cq, 1, &wc) > 0)
         client_take_completion(c, &wc);
 }
 
@@ -235,15 +235,13 @@ uint32_t sw_pmem_poll(struct sw_pmem *p)
 bool sw_pmem_arm(struct sw_pmem *p)
 {
     struct pmc_link *link = &pmc_client_of(p)->link;
-    struct ibv_cq *cq;
-    void *context;
-    if (!link->cq)
+    struct ibv_cq *cq = link->connection.cq;
+    if (!cq)
         return p->state != SW_PMEM_DEAD;
-    while (!ibv_get_cq_event(link->channel, &cq, &context))
-        link->channel_events++;
-    if (link->has_stash || ibv_req_notify_cq(link->cq, 0))
+    mover_connection_drain(&link->connection);
+    if (link->has_stash || ibv_req_notify_cq(cq, 0))
         return false;
-    link->has_stash = ibv_poll_cq(link->cq, 1, &link->stash) > 0;
+    link->has_stash = ibv_poll_cq(cq, 1, &link->stash) > 0;
     return !link->has_stash;
 }
 

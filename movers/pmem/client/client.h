@@ -3,19 +3,13 @@
 #ifndef SW_MOVERS_PMEM_CLIENT_H
 #define SW_MOVERS_PMEM_CLIENT_H
 
-#include <rdma/rdma_cma.h>
-
+#include "common/rdma/connection.h"
 #include "pmem/client/machine.h"
 
 struct pmc_link {
-    struct rdma_event_channel *events;
-    struct rdma_cm_id *id;
-    struct ibv_comp_channel *channel;
-    struct ibv_cq *cq;
+    struct mover_connection connection;
     struct ibv_qp_ex *qpx; /* NULL: of the plain kind */
-    unsigned channel_events;
-    bool was_up;
-    struct ibv_wc stash; /* seen by arm, for poll */
+    struct ibv_wc stash;   /* seen by arm, for poll */
     bool has_stash;
 };
 
@@ -46,7 +40,7 @@ static inline struct pmc_client *pmc_client_of(struct sw_pmem *p)
     return (struct pmc_client *)p;
 }
 
-/* ---- link.c: a connection, driven by events; nobody waits in it ---- */
+/* ---- link.c: what this protocol says on a connection ---- */
 
 void pmc_link_start(struct sw_pmem *p);
 void pmc_link_events(struct pmc_client *c);

@@ -1,44 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A connection: address, route, request, and the answer to OPEN. */
+/* What this protocol says on a connection: the request, OPEN, and the answers to both. */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 
-#include "common/rdma/absent.h"
 #include "pmem/client/client.h"
 #include "sidewire/flush.h"
 
-enum { RESOLVE_MS = 2000, RETRIES = 7, READS_MAX = 16 };
-
-static bool link_watch_fd(struct pmc_client *c, int fd)
-{
-    struct epoll_event event = {.events = EPOLLIN};
-    const int flags = fcntl(fd, F_GETFL);
-    return flags >= 0 && !fcntl(fd, F_SETFL, flags | O_NONBLOCK) &&
-           !epoll_ctl(c->epoll_fd, EPOLL_CTL_ADD, fd, &event);
-}
-
-void pmc_link_start(struct sw_pmem *p)
-{
-    struct pmc_client *c = pmc_client_of(p);
-    struct pmc_link *link = &c->link;
-    *link = (struct pmc_link){.was_up = false};
-    link->events = rdma_create_event_channel();
-    if (!link->events)
-        pmc_lost(p, SW_PMEM_ADDRESS, "there is no RDMA device (%s); a software one: sidewire run",
-                 strerror(errno));
-    else if (!link_watch_fd(c, link->events->fd) ||
-             rdma_create_id(link->events, &link->id, NULL, RDMA_PS_TCP))
-        pmc_lost(p, SW_PMEM_SYSTEM, "no connection can be made: %s", strerror(errno));
-    else if (rdma_resolve_addr(link->id, NULL, (struct sockaddr *)&c->address, RESOLVE_MS))
-        pmc_lost(p, SW_PMEM_ADDRESS, "no RDMA device leads to %s: %s", p->where, strerror(errno));
-}
+enum { RETRIES = 7, READS_MAX = 16 };
 
 static bool link_own_device(struct pmc_client *c)
 {
-    struct ibv_context *verbs = c->link.id->verbs;
+    struct ibv_context *verbs = c->link.connection.id->verbs;
     if (c->pd)
         return c->verbs == verbs;
     c->verbs = verbs;
@@ -62,8 +35,8 @@ static bool link_create_qp(struct pmc_client *c)
         if (!c->pmem.has_flush && !c->pmem.has_atomic)
             continue;
         struct ibv_qp_init_attr_ex attr = {
-            .send_cq = link->cq,
-            .recv_cq = link->cq,
+            .send_cq = link->connection.cq,
+            .recv_cq = link->connection.cq,
             .cap = cap,
             .qp_type = IBV_QPT_RC,
             .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
@@ -73,34 +46,31 @@ static bool link_create_qp(struct pmc_client *c)
                               (c->pmem.has_flush ? (uint64_t)IBV_QP_EX_WITH_FLUSH : 0) |
                               (c->pmem.has_atomic ? (uint64_t)IBV_QP_EX_WITH_ATOMIC_WRITE : 0),
         };
-        if (!rdma_create_qp_ex(link->id, &attr)) {
-            link->qpx = ibv_qp_to_qp_ex(link->id->qp);
+        if (!rdma_create_qp_ex(link->connection.id, &attr)) {
+            link->qpx = ibv_qp_to_qp_ex(link->connection.id->qp);
             return link->qpx;
         }
     }
     c->pmem.has_flush = c->pmem.has_atomic = false;
-    struct ibv_qp_init_attr plain = {
-        .send_cq = link->cq, .recv_cq = link->cq, .cap = cap, .qp_type = IBV_QPT_RC};
-    return !rdma_create_qp(link->id, c->pd, &plain);
+    struct ibv_qp_init_attr plain = {.send_cq = link->connection.cq,
+                                     .recv_cq = link->connection.cq,
+                                     .cap = cap,
+                                     .qp_type = IBV_QPT_RC};
+    return !rdma_create_qp(link->connection.id, c->pd, &plain);
 }
 
 static bool link_make_queue(struct pmc_client *c)
 {
-    struct pmc_link *link = &c->link;
-    if (!link_own_device(c))
-        return false;
-    link->channel = ibv_create_comp_channel(link->id->verbs);
-    if (!link->channel || !link_watch_fd(c, link->channel->fd))
-        return false;
-    link->cq = ibv_create_cq(link->id->verbs, (int)c->pmem.options.chains * SW_PMEM_CHAIN_MAX + 4,
-                             c, link->channel, 0);
-    if (!link->cq || !link_create_qp(c) || ibv_req_notify_cq(link->cq, 0))
+    struct mover_connection *connection = &c->link.connection;
+    if (!link_own_device(c) ||
+        !mover_connection_queue(connection, c->pmem.options.chains * SW_PMEM_CHAIN_MAX + 4) ||
+        !link_create_qp(c))
         return false;
     struct ibv_sge sge = {.addr = (uintptr_t)c->scratch->answer,
                           .length = PMF_ANSWER_MAX,
                           .lkey = c->scratch_mr->lkey};
     struct ibv_recv_wr *bad, wr = {.wr_id = PMC_CONTROL_WR, .sg_list = &sge, .num_sge = 1};
-    return !ibv_post_recv(link->id->qp, &wr, &bad);
+    return !ibv_post_recv(connection->id->qp, &wr, &bad);
 }
 
 static void link_request_connection(struct pmc_client *c)
@@ -119,17 +89,16 @@ static void link_request_connection(struct pmc_client *c)
         .rnr_retry_count = RETRIES,
     };
     c->pmem.stage = PMC_ASKING;
-    if (rdma_connect(c->link.id, &param))
+    if (rdma_connect(c->link.connection.id, &param))
         pmc_lost(&c->pmem, SW_PMEM_SYSTEM, "connect to %s: %s", c->pmem.where, strerror(errno));
 }
 
-static void ask_server(struct pmc_client *c, const struct rdma_conn_param *param)
+static void ask_server(struct pmc_client *c)
 {
+    const struct mover_connection *connection = &c->link.connection;
     struct pmf_request request = {
         .type = (uint8_t)c->pmem.asks, .tag = 1, .wishes = c->pmem.options.alone ? PMF_ALONE : 0};
-    c->link.was_up = true;
-    if (!pmf_get_accept(param->private_data, param->private_data ? param->private_data_len : 0,
-                        c->pmem.next_instance))
+    if (!pmf_get_accept(connection->private_data, connection->private_bytes, c->pmem.next_instance))
         return pmc_lost(&c->pmem, SW_PMEM_PROTOCOL, "%s is no server of this protocol",
                         c->pmem.where);
     memcpy(request.name, c->region, sizeof(request.name));
@@ -141,15 +110,14 @@ static void ask_server(struct pmc_client *c, const struct rdma_conn_param *param
                                    .opcode = IBV_WR_SEND,
                                    .send_flags = IBV_SEND_SIGNALED};
     c->pmem.stage = PMC_OPENING;
-    if (ibv_post_send(c->link.id->qp, &wr, &bad))
+    if (ibv_post_send(connection->id->qp, &wr, &bad))
         pmc_lost(&c->pmem, SW_PMEM_SYSTEM, "the RDMA device takes no request");
 }
 
-static void server_rejected(struct pmc_client *c, const struct rdma_cm_event *event)
+static void server_rejected(struct pmc_client *c)
 {
-    const struct rdma_conn_param *param = &event->param.conn;
     const enum pmf_reason reason =
-        pmf_get_reject(param->private_data, param->private_data ? param->private_data_len : 0);
+        pmf_get_reject(c->link.connection.private_data, c->link.connection.private_bytes);
     if (!reason)
         return pmc_lost(&c->pmem, SW_PMEM_UNREACHABLE,
                         "nobody serves at %s; there: sidewire pmem serve", c->pmem.where);
@@ -157,62 +125,48 @@ static void server_rejected(struct pmc_client *c, const struct rdma_cm_event *ev
     pmc_lost(&c->pmem, SW_PMEM_REFUSED, "%s refuses: %s", c->pmem.where, pmf_reason_text(reason));
 }
 
-static void client_handle_event(struct pmc_client *c, enum rdma_cm_event_type type,
-                                const struct rdma_cm_event *event)
+static void lose_link(struct pmc_client *c, enum sw_pmem_status status, enum mover_event event)
 {
-    switch (type) {
-    case RDMA_CM_EVENT_ADDR_RESOLVED:
-        if (rdma_resolve_route(c->link.id, RESOLVE_MS))
-            pmc_lost(&c->pmem, SW_PMEM_ADDRESS, "no route to %s: %s", c->pmem.where,
-                     strerror(errno));
+    char text[MOVER_CONNECTION_SAID];
+    mover_connection_say(&c->link.connection, event, c->pmem.where, text);
+    pmc_lost(&c->pmem, status, "%s", text);
+}
+
+static void link_take_event(struct pmc_client *c, enum mover_event event)
+{
+    switch (event) {
+    case MOVER_NOTHING:
         return;
-    case RDMA_CM_EVENT_ROUTE_RESOLVED:
+    case MOVER_ROUTED:
         return link_request_connection(c);
-    case RDMA_CM_EVENT_ESTABLISHED:
-        return ask_server(c, &event->param.conn);
-    case RDMA_CM_EVENT_REJECTED:
-        return server_rejected(c, event);
-    case RDMA_CM_EVENT_ADDR_ERROR:
-        if (mover_is_absent(event))
-            return pmc_lost(&c->pmem, SW_PMEM_UNREACHABLE, "nobody answers at %s", c->pmem.where);
-        return pmc_lost(&c->pmem, SW_PMEM_ADDRESS, "no RDMA device leads to %s: %s", c->pmem.where,
-                        strerror(-event->status));
-    case RDMA_CM_EVENT_ROUTE_ERROR:
-        return pmc_lost(&c->pmem, SW_PMEM_ADDRESS, "no route to %s: %s", c->pmem.where,
-                        strerror(-event->status));
-    case RDMA_CM_EVENT_UNREACHABLE:
-    case RDMA_CM_EVENT_CONNECT_ERROR:
-        return pmc_lost(&c->pmem, SW_PMEM_UNREACHABLE, "%s does not answer", c->pmem.where);
-    case RDMA_CM_EVENT_DISCONNECTED:
-    case RDMA_CM_EVENT_TIMEWAIT_EXIT:
-        return pmc_lost(&c->pmem, SW_PMEM_UNREACHABLE, "%s has ended the connection",
-                        c->pmem.where);
-    case RDMA_CM_EVENT_DEVICE_REMOVAL:
-        return pmc_lost(&c->pmem, SW_PMEM_SYSTEM, "the RDMA device is gone");
-    case RDMA_CM_EVENT_CONNECT_REQUEST:
-    case RDMA_CM_EVENT_CONNECT_RESPONSE:
-    case RDMA_CM_EVENT_MULTICAST_JOIN:
-    case RDMA_CM_EVENT_MULTICAST_ERROR:
-    case RDMA_CM_EVENT_ADDR_CHANGE:
-        return;
+    case MOVER_UP:
+        return ask_server(c);
+    case MOVER_REJECTED:
+        return server_rejected(c);
+    case MOVER_NO_RDMA:
+    case MOVER_NO_DEVICE:
+        return lose_link(c, SW_PMEM_ADDRESS, event);
+    case MOVER_FAULT:
+    case MOVER_DEVICE_GONE:
+        return lose_link(c, SW_PMEM_SYSTEM, event);
+    case MOVER_NO_ANSWER:
+    case MOVER_ENDED:
+        return lose_link(c, SW_PMEM_UNREACHABLE, event);
     }
+}
+
+void pmc_link_start(struct sw_pmem *p)
+{
+    struct pmc_client *c = pmc_client_of(p);
+    link_take_event(c, mover_connection_start(&c->link.connection, c->epoll_fd, NULL, NULL,
+                                              (struct sockaddr *)&c->address));
 }
 
 void pmc_link_events(struct pmc_client *c)
 {
-    struct rdma_cm_event *event;
-    while (c->link.events && !rdma_get_cm_event(c->link.events, &event)) {
-        struct rdma_cm_event copy = *event;
-        uint8_t data[256]; /* the event has to be acknowledged before its id is destroyed */
-        const bool has_data =
-            event->event == RDMA_CM_EVENT_ESTABLISHED || event->event == RDMA_CM_EVENT_REJECTED;
-        if (has_data && event->param.conn.private_data) {
-            memcpy(data, event->param.conn.private_data, event->param.conn.private_data_len);
-            copy.param.conn.private_data = data;
-        }
-        rdma_ack_cm_event(event);
-        client_handle_event(c, copy.event, &copy);
-    }
+    enum mover_event event;
+    while ((event = mover_connection_next(&c->link.connection)) != MOVER_NOTHING)
+        link_take_event(c, event);
 }
 
 static void refuse_region(struct pmc_client *c, uint8_t status)
@@ -256,24 +210,7 @@ void pmc_link_completion(struct pmc_client *c, const struct ibv_wc *wc)
 void pmc_link_end(struct sw_pmem *p)
 {
     struct pmc_link *link = &pmc_client_of(p)->link;
-    if (link->id && link->was_up)
-        rdma_disconnect(link->id);
-    if (link->id && link->id->qp)
-        rdma_destroy_qp(link->id);
-    if (link->cq) {
-        struct ibv_cq *cq;
-        void *context;
-        while (!ibv_get_cq_event(link->channel, &cq, &context))
-            link->channel_events++;
-        if (link->channel_events)
-            ibv_ack_cq_events(link->cq, link->channel_events);
-        ibv_destroy_cq(link->cq);
-    }
-    if (link->channel)
-        ibv_destroy_comp_channel(link->channel);
-    if (link->id)
-        rdma_destroy_id(link->id);
-    if (link->events)
-        rdma_destroy_event_channel(link->events);
-    *link = (struct pmc_link){.was_up = false};
+    mover_connection_destroy(&link->connection);
+    link->qpx = NULL;
+    link->has_stash = false;
 }

@@ -74,7 +74,7 @@ static bool post_plain(struct pmc_client *c, const struct pmc_request *requests,
         wrs[i].wr.rdma.rkey = r->key;
         wrs[i].next = i + 1 < count ? &wrs[i + 1] : NULL;
     }
-    return !ibv_post_send(c->link.id->qp, wrs, &bad);
+    return !ibv_post_send(c->link.connection.id->qp, wrs, &bad);
 }
 
 bool pmc_post(struct sw_pmem *p, const struct pmc_request *requests, uint32_t count)

@@ -57,13 +57,13 @@ static void connect_lane(struct xfe_lane *lane)
     const bool has_source = lane_find_source(lane, to.ss_family, &from);
     lane->state = XFE_CONNECTING;
     lane->connect_deadline_ns = sw_xfer_deadline_ms(agent->options.connect_timeout_ms);
-    const int code = mover_connection_start(&lane->connection, agent->epoll_fd, &lane->source,
-                                            has_source ? (const struct sockaddr *)&from : NULL,
-                                            (const struct sockaddr *)&to);
-    if (code == -ENODEV)
+    const enum mover_event event = mover_connection_start(
+        &lane->connection, agent->epoll_fd, &lane->source,
+        has_source ? (const struct sockaddr *)&from : NULL, (const struct sockaddr *)&to);
+    if (event == MOVER_NO_RDMA)
         xfe_peer_gone(lane->peer, SW_XFER_ADDRESS,
                       "there is no RDMA device; a software one: sidewire run");
-    else if (code)
+    else if (event)
         xfe_lane_try_next(lane, SW_XFER_ADDRESS, "no RDMA device leads there");
 }
 
@@ -227,6 +227,8 @@ static void lane_take_event(struct xfe_lane *lane, enum mover_event event)
         return lane_take_answer(lane);
     case MOVER_REJECTED:
         return lane_explain_refusal(lane);
+    case MOVER_NO_RDMA:
+    case MOVER_FAULT:
     case MOVER_NO_DEVICE:
         return xfe_lane_try_next(lane, SW_XFER_ADDRESS, "no RDMA device leads there");
     case MOVER_NO_ANSWER:

@@ -170,6 +170,8 @@ static enum sw_xfer_status say_refusal(enum mover_event event, struct sw_xfer_er
         return xfe_fail(error, SW_XFER_ADDRESS, "no RDMA device leads there");
     case MOVER_ROUTED:
     case MOVER_UP:
+    case MOVER_NO_RDMA:
+    case MOVER_FAULT:
     case MOVER_NO_ANSWER:
     case MOVER_ENDED:
     case MOVER_DEVICE_GONE:
