@@ -8,8 +8,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-#include "common/rdma/absent.h"
-
 enum { RESOLVE_MS = 2000 };
 
 static bool common_watch_fd(struct mover_connection *c, int fd)
@@ -110,17 +108,24 @@ static void copy_private_data(struct mover_connection *c, const struct rdma_cm_e
     c->private_bytes = param->private_data_len;
 }
 
+/* Nobody has the address, or its host is off: a neighbour was asked for, and has not answered in
+ * time. Other errors of addresses are of this host: no device leads there. */
+static bool is_absent(const struct rdma_cm_event *event)
+{
+    return event->event == RDMA_CM_EVENT_ADDR_ERROR && event->status == -ETIMEDOUT;
+}
+
 enum mover_event mover_connection_next(struct mover_connection *c)
 {
     struct rdma_cm_event *event;
     enum mover_event said = MOVER_NOTHING;
     while (said == MOVER_NOTHING && c->events && !rdma_get_cm_event(c->events, &event)) {
         const enum rdma_cm_event_type type = event->event;
-        const bool is_absent = mover_is_absent(event);
+        const bool has_nobody = is_absent(event);
         c->status = event->status;
         copy_private_data(c, event);
         rdma_ack_cm_event(event);
-        said = is_absent ? MOVER_NO_ANSWER : say_event(c, type);
+        said = has_nobody ? MOVER_NO_ANSWER : say_event(c, type);
     }
     return said;
 }

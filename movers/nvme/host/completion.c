@@ -13,7 +13,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-enum { EVENTS_ACK = 128, POLLS_MASK = 63 };
+enum { POLLS_MASK = 63 };
 
 void nvh_finish(struct sw_nvme_queue *queue, uint32_t index)
 {
@@ -165,18 +165,11 @@ uint32_t sw_nvme_queue_poll(struct sw_nvme_queue *queue)
 
 bool nvh_queue_arm(struct sw_nvme_queue *queue)
 {
-    struct nvh_connection *link = &queue->connection;
-    if (!link->cq || queue->is_broken)
+    struct ibv_cq *cq = queue->connection.cq;
+    if (!cq || queue->is_broken)
         return !queue->is_broken;
-    struct ibv_cq *cq;
-    void *context;
-    while (!ibv_get_cq_event(link->channel, &cq, &context))
-        link->channel_events++;
-    if (link->channel_events >= EVENTS_ACK) {
-        ibv_ack_cq_events(link->cq, link->channel_events);
-        link->channel_events = 0;
-    }
-    if (ibv_req_notify_cq(link->cq, 0)) {
+    mover_connection_drain(&queue->connection);
+    if (ibv_req_notify_cq(cq, 0)) {
         nvh_queue_break(queue, SW_NVME_SYSTEM, "no event can be asked for");
         return false;
     }

@@ -1,58 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * The connection of a queue: a machine that rdma_cm's events drive, so that nobody waits in it.
- * Source: NVMe RDMA Transport 1.0, 3.2 (private data).
- */
+/* What this protocol says on the connection of a queue: NVMe RDMA Transport 1.0, 3.2. */
 #include "nvme/host/host.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <sys/epoll.h>
 
-#include "common/rdma/absent.h"
-
-enum { RESOLVE_MS = 2000, INLINE_WANTED = 512, RETRIES = 7, RNR_RETRIES = 7 };
-
-static bool host_watch_fd(struct sw_nvme_queue *queue, int fd)
-{
-    struct epoll_event event = {.events = EPOLLIN};
-    const int flags = fcntl(fd, F_GETFL);
-    return flags >= 0 && !fcntl(fd, F_SETFL, flags | O_NONBLOCK) &&
-           !epoll_ctl(queue->epoll_fd, EPOLL_CTL_ADD, fd, &event);
-}
-
-static void fail_link(struct sw_nvme_queue *queue)
-{
-    queue->connection.link = NVH_LINK_FAILED;
-}
-
-bool nvh_link_start(struct sw_nvme_queue *queue, uint64_t now_ns)
-{
-    struct sw_nvme_controller *c = queue->controller;
-    struct nvh_connection *link = &queue->connection;
-    *link = (struct nvh_connection){.link = NVH_LINK_ADDRESS};
-    queue->link_deadline_ns = now_ns + c->options.connect_timeout_ms * NVH_MS;
-    link->events = rdma_create_event_channel();
-    if (!link->events) {
-        nvh_queue_break(queue, SW_NVME_ADDRESS,
-                        "there is no RDMA device (%s); a software one: sidewire run",
-                        strerror(errno));
-        return false;
-    }
-    if (!host_watch_fd(queue, link->events->fd) ||
-        rdma_create_id(link->events, &link->id, NULL, RDMA_PS_TCP)) {
-        nvh_queue_break(queue, SW_NVME_SYSTEM, "no connection can be made: %s", strerror(errno));
-        return false;
-    }
-    struct sockaddr *source = c->has_source ? (struct sockaddr *)&c->source : NULL;
-    if (rdma_resolve_addr(link->id, source, (struct sockaddr *)&c->address, RESOLVE_MS)) {
-        nvh_queue_break(queue, SW_NVME_ADDRESS, "no RDMA device leads to %s: %s", c->where,
-                        strerror(errno));
-        return false;
-    }
-    return true;
-}
+enum { INLINE_WANTED = 512, RETRIES = 7, RNR_RETRIES = 7 };
 
 static bool connection_own_device(struct sw_nvme_queue *queue)
 {
@@ -76,18 +29,13 @@ static bool connection_own_device(struct sw_nvme_queue *queue)
 
 static bool connection_make_qp(struct sw_nvme_queue *queue)
 {
-    struct nvh_connection *link = &queue->connection;
+    struct mover_connection *connection = &queue->connection;
     queue->sends_max = 2 * queue->size + NVH_BATCH;
-    const int cqe = (int)(queue->sends_max + queue->receives_max);
-    link->channel = ibv_create_comp_channel(link->id->verbs);
-    if (!link->channel || !host_watch_fd(queue, link->channel->fd))
-        return false;
-    link->cq = ibv_create_cq(link->id->verbs, cqe, queue, link->channel, 0);
-    if (!link->cq)
+    if (!mover_connection_queue(connection, queue->sends_max + queue->receives_max))
         return false;
     struct ibv_qp_init_attr attr = {
-        .send_cq = link->cq,
-        .recv_cq = link->cq,
+        .send_cq = connection->cq,
+        .recv_cq = connection->cq,
         .cap = {.max_send_wr = queue->sends_max,
                 .max_recv_wr = queue->receives_max,
                 .max_send_sge = 2,
@@ -98,9 +46,9 @@ static bool connection_make_qp(struct sw_nvme_queue *queue)
     static const uint32_t inline_bytes[] = {INLINE_WANTED, NVF_SQE_BYTES, 0};
     for (unsigned i = 0; i < sizeof(inline_bytes) / sizeof(*inline_bytes); i++) {
         attr.cap.max_inline_data = inline_bytes[i];
-        if (!rdma_create_qp(link->id, queue->controller->pd, &attr)) {
-            link->qp = link->id->qp;
-            link->inline_bytes = inline_bytes[i];
+        if (!rdma_create_qp(connection->id, queue->controller->pd, &attr)) {
+            queue->qp = connection->id->qp;
+            queue->inline_bytes = inline_bytes[i];
             return true;
         }
     }
@@ -126,7 +74,7 @@ bool nvh_post_receives(struct sw_nvme_queue *queue)
                 wrs[count - 1].next = &wrs[count];
             count++;
         }
-        if (ibv_post_recv(queue->connection.qp, wrs, &bad)) {
+        if (ibv_post_recv(queue->qp, wrs, &bad)) {
             nvh_queue_break(queue, SW_NVME_SYSTEM, "a receive cannot be posted");
             return false;
         }
@@ -138,13 +86,9 @@ bool nvh_post_receives(struct sw_nvme_queue *queue)
 static void host_request_connection(struct sw_nvme_queue *queue)
 {
     struct sw_nvme_controller *c = queue->controller;
-    struct nvh_connection *link = &queue->connection;
-    if (!connection_own_device(queue) || !nvh_queue_memory(queue) || !connection_make_qp(queue)) {
-        nvh_queue_break(queue, SW_NVME_SYSTEM, "the RDMA device has no room for a queue: %s",
-                        strerror(errno));
-        fail_link(queue);
-        return;
-    }
+    if (!connection_own_device(queue) || !nvh_queue_memory(queue) || !connection_make_qp(queue))
+        return nvh_queue_break(queue, SW_NVME_SYSTEM, "the RDMA device has no room for a queue: %s",
+                               strerror(errno));
     for (uint32_t i = 0; i < queue->receives_max; i++)
         queue->missing[i] = (uint16_t)i;
     queue->receives_missing = queue->receives_max;
@@ -154,7 +98,7 @@ static void host_request_connection(struct sw_nvme_queue *queue)
     queue->list.is_inline = true;
     queue->sq_head = queue->sq_tail = 0;
     if (!nvh_post_receives(queue))
-        return fail_link(queue);
+        return;
     const struct nvf_cm_req req = {
         .qid = htole16(queue->qid),
         .host_receives = htole16((uint16_t)queue->size),
@@ -170,129 +114,95 @@ static void host_request_connection(struct sw_nvme_queue *queue)
         .retry_count = RETRIES,
         .rnr_retry_count = RNR_RETRIES,
     };
-    if (rdma_connect(link->id, &param)) {
+    if (rdma_connect(queue->connection.id, &param))
         nvh_queue_break(queue, SW_NVME_SYSTEM, "connect to %s: %s", c->where, strerror(errno));
-        return fail_link(queue);
-    }
-    link->link = NVH_LINK_ACCEPT;
 }
 
-static void check_acceptance(struct sw_nvme_queue *queue, const struct rdma_conn_param *param)
+static void check_acceptance(struct sw_nvme_queue *queue)
 {
     struct nvf_cm_rep rep = {0};
-    if (param->private_data_len >= 4 && param->private_data)
-        memcpy(&rep, param->private_data, 4);
-    if (rep.format) {
+    if (queue->connection.private_bytes >= 4)
+        memcpy(&rep, queue->connection.private_data, 4);
+    if (rep.format)
         nvh_queue_break(queue, SW_NVME_PROTOCOL,
                         "%s accepts in private data of format %u, which is not known",
                         queue->controller->where, le16toh(rep.format));
-        return fail_link(queue);
-    }
-    queue->connection.link = NVH_LINK_UP;
-    queue->connection.was_up = true;
 }
 
-static void connection_explain_refusal(struct sw_nvme_queue *queue,
-                                       const struct rdma_cm_event *event)
+static void connection_explain_refusal(struct sw_nvme_queue *queue)
 {
-    const struct rdma_conn_param *param = &event->param.conn;
+    const struct mover_connection *connection = &queue->connection;
+    const char *where = queue->controller->where;
     struct nvf_cm_rej rej = {0};
     enum { CONSUMER_DEFINED = 28 };
-    if (event->status == CONSUMER_DEFINED && param->private_data_len >= sizeof(rej)) {
-        memcpy(&rej, param->private_data, sizeof(rej));
-        nvh_queue_break(queue, SW_NVME_REFUSED, "%s refuses queue %u: %s", queue->controller->where,
-                        queue->qid, nvf_cm_status_text(le16toh(rej.status)));
+    if (connection->status == CONSUMER_DEFINED && connection->private_bytes >= sizeof(rej)) {
+        memcpy(&rej, connection->private_data, sizeof(rej));
+        nvh_queue_break(queue, SW_NVME_REFUSED, "%s refuses queue %u: %s", where, queue->qid,
+                        nvf_cm_status_text(le16toh(rej.status)));
     } else {
         nvh_queue_break(queue, SW_NVME_REFUSED,
                         "%s refuses the connection (reason %d): is a target listening there?",
-                        queue->controller->where, event->status);
+                        where, connection->status);
     }
-    fail_link(queue);
 }
 
-static void connection_handle_event(struct sw_nvme_queue *queue, const struct rdma_cm_event *event)
+static void break_link(struct sw_nvme_queue *queue, enum sw_nvme_status status,
+                       enum mover_event event)
 {
-    struct nvh_connection *link = &queue->connection;
-    const char *where = queue->controller->where;
-    switch (event->event) {
-    case RDMA_CM_EVENT_ADDR_RESOLVED:
-        link->link = NVH_LINK_ROUTE;
-        if (rdma_resolve_route(link->id, RESOLVE_MS)) {
-            nvh_queue_break(queue, SW_NVME_ADDRESS, "no route to %s: %s", where, strerror(errno));
-            fail_link(queue);
-        }
+    char text[MOVER_CONNECTION_SAID];
+    mover_connection_say(&queue->connection, event, queue->controller->where, text);
+    nvh_queue_break(queue, status, "%s", text);
+}
+
+static void connection_take_event(struct sw_nvme_queue *queue, enum mover_event event)
+{
+    switch (event) {
+    case MOVER_NOTHING:
         return;
-    case RDMA_CM_EVENT_ROUTE_RESOLVED:
+    case MOVER_ROUTED:
         return host_request_connection(queue);
-    case RDMA_CM_EVENT_ESTABLISHED:
-        return check_acceptance(queue, &event->param.conn);
-    case RDMA_CM_EVENT_REJECTED:
-        return connection_explain_refusal(queue, event);
-    case RDMA_CM_EVENT_ADDR_ERROR:
-        if (mover_is_absent(event))
-            nvh_queue_break(queue, SW_NVME_UNREACHABLE, "nobody answers at %s", where);
-        else
-            nvh_queue_break(queue, SW_NVME_ADDRESS, "no RDMA device leads to %s: %s", where,
-                            strerror(-event->status));
-        return fail_link(queue);
-    case RDMA_CM_EVENT_ROUTE_ERROR:
-        nvh_queue_break(queue, SW_NVME_ADDRESS, "no route to %s: %s", where,
-                        strerror(-event->status));
-        return fail_link(queue);
-    case RDMA_CM_EVENT_UNREACHABLE:
-    case RDMA_CM_EVENT_CONNECT_ERROR:
-        nvh_queue_break(queue, SW_NVME_UNREACHABLE, "%s does not answer", where);
-        return fail_link(queue);
-    case RDMA_CM_EVENT_DISCONNECTED:
-    case RDMA_CM_EVENT_TIMEWAIT_EXIT:
+    case MOVER_UP:
+        return check_acceptance(queue);
+    case MOVER_REJECTED:
+        return connection_explain_refusal(queue);
+    case MOVER_NO_RDMA:
+    case MOVER_NO_DEVICE:
+        return break_link(queue, SW_NVME_ADDRESS, event);
+    case MOVER_FAULT:
+    case MOVER_DEVICE_GONE:
+        return break_link(queue, SW_NVME_SYSTEM, event);
+    case MOVER_NO_ANSWER:
+        return break_link(queue, SW_NVME_UNREACHABLE, event);
+    case MOVER_ENDED:
         nvh_auth_cut(queue);
-        nvh_queue_break(queue, SW_NVME_UNREACHABLE, "%s has ended the connection of queue %u",
-                        where, queue->qid);
-        return fail_link(queue);
-    case RDMA_CM_EVENT_DEVICE_REMOVAL:
-        nvh_queue_break(queue, SW_NVME_SYSTEM, "the RDMA device is gone");
-        return fail_link(queue);
-    case RDMA_CM_EVENT_CONNECT_REQUEST:
-    case RDMA_CM_EVENT_CONNECT_RESPONSE:
-    case RDMA_CM_EVENT_MULTICAST_JOIN:
-    case RDMA_CM_EVENT_MULTICAST_ERROR:
-    case RDMA_CM_EVENT_ADDR_CHANGE:
-        return;
+        return nvh_queue_break(queue, SW_NVME_UNREACHABLE,
+                               "%s has ended the connection of queue %u", queue->controller->where,
+                               queue->qid);
     }
+}
+
+bool nvh_link_start(struct sw_nvme_queue *queue, uint64_t now_ns)
+{
+    const struct sw_nvme_controller *c = queue->controller;
+    const struct sockaddr *source = c->has_source ? (const struct sockaddr *)&c->source : NULL;
+    queue->link_deadline_ns = now_ns + c->options.connect_timeout_ms * NVH_MS;
+    connection_take_event(queue,
+                          mover_connection_start(&queue->connection, queue->epoll_fd, NULL, source,
+                                                 (const struct sockaddr *)&c->address));
+    return !queue->is_broken;
 }
 
 void nvh_link_step(struct sw_nvme_queue *queue)
 {
-    struct rdma_cm_event *event;
-    while (queue->connection.link != NVH_LINK_FAILED && queue->connection.events &&
-           !rdma_get_cm_event(queue->connection.events, &event)) {
-        connection_handle_event(queue, event);
-        rdma_ack_cm_event(event);
-    }
+    enum mover_event event;
+    while (!queue->is_broken &&
+           (event = mover_connection_next(&queue->connection)) != MOVER_NOTHING)
+        connection_take_event(queue, event);
 }
 
 void nvh_link_destroy(struct sw_nvme_queue *queue)
 {
-    struct nvh_connection *link = &queue->connection;
     nvh_auth_stop(queue);
-    if (link->id && link->was_up)
-        rdma_disconnect(link->id);
-    if (link->qp)
-        rdma_destroy_qp(link->id);
-    if (link->cq) {
-        struct ibv_cq *cq;
-        void *context;
-        while (!ibv_get_cq_event(link->channel, &cq, &context))
-            link->channel_events++;
-        if (link->channel_events)
-            ibv_ack_cq_events(link->cq, link->channel_events);
-        ibv_destroy_cq(link->cq);
-    }
-    if (link->channel)
-        ibv_destroy_comp_channel(link->channel);
-    if (link->id)
-        rdma_destroy_id(link->id);
-    if (link->events)
-        rdma_destroy_event_channel(link->events);
-    *link = (struct nvh_connection){.link = NVH_LINK_NONE};
+    mover_connection_destroy(&queue->connection);
+    queue->qp = NULL;
 }

@@ -15,9 +15,7 @@
 #include <sys/socket.h>
 #include <time.h>
 
-#include <infiniband/verbs.h>
-#include <rdma/rdma_cma.h>
-
+#include "common/rdma/connection.h"
 #include "nvme/wire/fabrics.h"
 #include "nvme/wire/sgl.h"
 #include "sidewire/nvme.h"
@@ -37,27 +35,6 @@ enum {
 };
 #define NVH_MS 1000000ull
 #define NVH_S 1000000000ull
-
-enum nvh_link {
-    NVH_LINK_NONE,
-    NVH_LINK_ADDRESS, /* being resolved */
-    NVH_LINK_ROUTE,
-    NVH_LINK_ACCEPT, /* REQ is sent */
-    NVH_LINK_UP,
-    NVH_LINK_FAILED,
-};
-
-struct nvh_connection {
-    enum nvh_link link;
-    struct rdma_event_channel *events;
-    struct rdma_cm_id *id;
-    struct ibv_qp *qp;
-    struct ibv_cq *cq;
-    struct ibv_comp_channel *channel;
-    uint32_t inline_bytes;
-    unsigned channel_events; /* not acknowledged */
-    bool was_up;
-};
 
 enum nvh_slot_state {
     NVH_FREE,
@@ -121,7 +98,9 @@ struct sw_nvme_queue {
     uint64_t number;
     uint32_t finished; /* requests, of all time */
 
-    struct nvh_connection connection;
+    struct mover_connection connection;
+    struct ibv_qp *qp;
+    uint32_t inline_bytes; /* that the queue pair takes */
     struct nvh_slot *slots;
     uint16_t *free_slots;
     uint64_t *order; /* room to sort slots in */

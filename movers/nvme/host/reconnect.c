@@ -140,7 +140,7 @@ static void step_connection(struct sw_nvme_queue *queue, uint64_t now_ns)
     nvh_link_step(queue);
     if (queue->is_broken)
         return;
-    if (queue->phase == NVH_LINKING && queue->connection.link == NVH_LINK_UP)
+    if (queue->phase == NVH_LINKING && queue->connection.was_up)
         nvh_connect_send(queue);
     if (queue->phase == NVH_CONNECTING)
         nvh_queue_drain(queue);

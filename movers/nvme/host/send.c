@@ -40,7 +40,7 @@ void nvh_sends_post(struct sw_nvme_queue *queue)
     last->next = NULL;
     list->count = 0;
     list->is_inline = true;
-    if (ibv_post_send(queue->connection.qp, list->wrs, &bad))
+    if (ibv_post_send(queue->qp, list->wrs, &bad))
         nvh_queue_break(queue, SW_NVME_SYSTEM, "a command cannot be sent");
 }
 
@@ -78,7 +78,7 @@ static void send_slot(struct sw_nvme_queue *queue, uint32_t index)
     slot->answered = false;
     slot->was_sent = true;
     slot->send = queue->sends_posted;
-    slot->send_pending = NVF_SQE_BYTES + slot->capsule_bytes > queue->connection.inline_bytes;
+    slot->send_pending = NVF_SQE_BYTES + slot->capsule_bytes > queue->inline_bytes;
     slot->sent_ns = queue->tick_ns;
     if (slot->send_pending)
         nvh_fifo_push(&queue->sending, index);
