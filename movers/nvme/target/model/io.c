@@ -2,6 +2,7 @@
 /* I/O commands. */
 #include <string.h>
 
+#include "common/base/minmax.h"
 #include "nvme/target/model/command.h"
 #include "nvme/target/model/ctrl.h"
 #include "nvme/target/model/memory.h"
@@ -144,16 +145,22 @@ static uint16_t io_given_up(const struct nvt_io *io)
     return request->ns->is_removed ? io_final_status(NVME_SC_INVALID_NS) : 0;
 }
 
+/* Whose turn it is served in. */
+static void put_owner(struct nvt_request *request)
+{
+    request->io.host = request->queue->ctrl;
+    request->io.address = request->queue->share ? request->queue->share->address : NULL;
+    request->io.given_up = io_given_up;
+}
+
 static void give_to_backend(struct nvt_request *request)
 {
     struct nvt_namespace *ns = request->ns;
     struct nvt_backend *backend = ns->backend;
     request->io.uring = request->queue->thread->uring;
-    request->io.host = request->queue->ctrl;
-    request->io.address = request->queue->share ? request->queue->share->address : NULL;
     request->io.slices = &request->queue->thread->slices;
     request->io.memory = backend->memory ? &ns->region : NULL;
-    request->io.given_up = io_given_up;
+    put_owner(request);
     backend->ops->submit(backend, &request->io);
 }
 
@@ -241,26 +248,74 @@ static uint16_t compare_measure(struct nvt_request *request, uint64_t *bytes)
     return status;
 }
 
+static uint16_t compare_data(const struct nvt_io *io, const uint8_t *expected)
+{
+    return memcmp(io->data, expected, io->len_bytes)
+               ? io_final_status(NVF_MEDIA(NVME_SC_COMPARE_FAILED))
+               : 0;
+}
+
 static void compare_done(struct nvt_io *io, uint16_t status)
 {
     struct nvt_request *request = io->user;
-    if (!status && memcmp(io->data, request->data, io->len_bytes) != 0)
-        status = io_final_status(NVF_MEDIA(NVME_SC_COMPARE_FAILED));
+    if (!status)
+        status = compare_data(io, request->data);
     nvt_memory_give_piece(request, io->data);
     nvt_request_finish(request, status);
 }
 
+static bool compare_begin_part(struct nvt_io *io);
+
+/* Also of one that nobody wants any more while it waits: it has no data then. */
+static void compare_end_part(struct nvt_io *io, uint16_t status)
+{
+    struct nvt_request *request = io->user;
+    struct nvt_parts *compares = &request->queue->thread->compares;
+    uint8_t *place = io->data;
+    if (place && !status)
+        status = compare_data(io, request->data + request->data_bytes - request->steps_left);
+    request->steps_left -= place ? (uint32_t)io->len_bytes : 0;
+    io->offset += io->len_bytes;
+    io->data = NULL;
+    const bool is_over = status || !request->steps_left;
+    io->slice.step = compare_begin_part;
+    if (place)
+        nvt_parts_give(compares, place, is_over ? NULL : io);
+    if (is_over)
+        nvt_request_finish(request, status);
+}
+
+static bool compare_begin_part(struct nvt_io *io)
+{
+    struct nvt_request *request = io->user;
+    *io = (struct nvt_io){
+        .kind = NVT_READ,
+        .offset = io->offset,
+        .len_bytes = mover_min_u64(request->steps_left, NVT_PART_BYTES),
+        .data = nvt_parts_take(&request->queue->thread->compares),
+        .fixed_buffer = -1,
+        .done = compare_end_part,
+        .user = request,
+    };
+    give_to_backend(request);
+    return true;
+}
+
+/* One that waited for a second piece of the pool, and held the first, could wait for ever. */
 static void run_compare(struct nvt_request *request)
 {
-    const struct nvt_pool *pool = &request->queue->thread->pool;
+    struct nvt_thread *thread = request->queue->thread;
     const uint64_t mine_bytes = request->pool_bytes ? nvt_pool_piece_bytes(request->pool_bytes) : 0;
     request->share = request->queue->share;
     request->io.data = nvt_share_take(request->share, (uint32_t)request->io.len_bytes, mine_bytes);
-    /* Two pieces at once: a request that waited for the second could wait for ever. */
-    if (!request->io.data)
-        return nvt_request_finish(request, NVME_SC_CMD_INTERRUPTED);
+    if (!request->io.data) {
+        request->steps_left = request->data_bytes;
+        request->io.done = compare_end_part;
+        put_owner(request);
+        return nvt_parts_add(&thread->compares, &request->io, compare_begin_part);
+    }
     request->io.done = compare_done;
-    request->io.fixed_buffer = pool->region.fixed_buffer;
+    request->io.fixed_buffer = thread->pool.region.fixed_buffer;
     give_to_backend(request);
 }
 

@@ -50,7 +50,8 @@ struct nvt_request {
     struct nvt_namespace *ns;
     uint64_t ns_entry; /* the namespace's preemptions when it came */
     struct nvt_io io;
-    uint32_t steps_left;   /* of dataset management: ranges; of a preemption: whom it waits for */
+    uint32_t steps_left;   /* of dataset management: ranges; of a preemption: whom it waits for; of
+                            * a Compare in parts: bytes */
     uint64_t result;       /* dword 0 and 1 of the response */
     uint16_t status;       /* of the response, without the phase bit */
     uint16_t error_offset; /* where the command is wrong, for the error log */

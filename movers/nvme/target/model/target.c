@@ -25,7 +25,11 @@ int nvt_target_add_thread(struct nvt_target *target, size_t pool_bytes)
     nvt_shares_init(&thread->shares, &thread->pool);
     list_init(&thread->to_feed);
     nvt_slices_init(&thread->slices);
-    const int rc = nvt_pool_init(&thread->pool, pool_bytes);
+    int rc = nvt_parts_open(&thread->compares);
+    if (!rc)
+        rc = nvt_pool_init(&thread->pool, pool_bytes);
+    if (rc)
+        nvt_parts_close(&thread->compares);
     target->thread_count += !rc;
     return rc;
 }
@@ -61,6 +65,7 @@ void nvt_target_free(struct nvt_target *target)
     for (uint32_t i = 0; i < target->thread_count; i++) {
         target->transport->forget(&target->threads[i].pool.region);
         nvt_pool_free(&target->threads[i].pool);
+        nvt_parts_close(&target->threads[i].compares);
     }
     pthread_mutex_destroy(&target->error_lock);
 }

@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "common/base/list.h"
+#include "nvme/target/backend/parts.h"
 #include "nvme/target/backend/pool.h"
 #include "nvme/target/backend/slices.h"
 #include "nvme/target/model/share.h"
@@ -56,6 +57,7 @@ struct nvt_thread {
     bool is_fed_alone;         /* some that wait are for when the other threads stand still */
     struct nvt_uring *uring;   /* of backends; NULL where no backend needs it */
     struct nvt_slices slices;  /* operations that take long */
+    struct nvt_parts compares; /* those for which the pool has no second piece */
     uint64_t now_ns;           /* as of its loop's last turn */
     uint64_t commands, errors; /* counted */
 };

@@ -409,6 +409,59 @@ static void compare__finds_both_pieces(void **state)
         nvt_pool_give(&target.threads[0].pool, rest[i]);
 }
 
+/* Where the pool has one piece for it, and never has another. */
+static void compare__goes_on_without_a_second_piece(void **state)
+{
+    (void)state;
+    struct nvf_sqe sqe = transfer(nvme_cmd_compare, 0, 256, 0);
+    uint8_t *rest[3];
+    memset(host, 0, sizeof(host));
+    for (int i = 0; i < 3; i++)
+        rest[i] = nvt_pool_take(&target.threads[0].pool, 1 << 20);
+    assert_int_equal(say(&io_queue, &sqe), 0);
+    for (uint32_t at = 0; at < 1 << 20; at += NVT_PART_BYTES) {
+        host[at] = 1;
+        assert_int_equal(say(&io_queue, &sqe), NVF_MEDIA(NVME_SC_COMPARE_FAILED) | NVME_SC_DNR);
+        host[at] = 0;
+        host[at + NVT_PART_BYTES - 1] = 1;
+        assert_int_equal(say(&io_queue, &sqe), NVF_MEDIA(NVME_SC_COMPARE_FAILED) | NVME_SC_DNR);
+        host[at + NVT_PART_BYTES - 1] = 0;
+    }
+    sqe.cdw12 = htole32(256 - 2); /* whose last part is shorter */
+    assert_int_equal(say(&io_queue, &sqe), 0);
+    for (int i = 0; i < 3; i++)
+        nvt_pool_give(&target.threads[0].pool, rest[i]);
+    assert_int_equal(target.threads[0].compares.under_way, 0);
+}
+
+/* All places for parts are taken: it waits, and ends at its turn where its host has gone. */
+static void compare__waits_for_its_turn(void **state)
+{
+    (void)state;
+    const struct nvf_sqe sqe = transfer(nvme_cmd_compare, 0, 256, 0);
+    struct nvt_parts *compares = &target.threads[0].compares;
+    uint8_t *rest[3], *places[NVT_PARTS_MAX];
+    memset(host, 0, sizeof(host));
+    for (int i = 0; i < 3; i++)
+        rest[i] = nvt_pool_take(&target.threads[0].pool, 1 << 20);
+    for (int i = 0; i < NVT_PARTS_MAX; i++)
+        places[i] = nvt_parts_take(compares);
+    assert_int_equal(say(&far.io, &sqe), WAITS);
+    const int before = answers;
+    nvt_parts_give(compares, places[0], NULL);
+    assert_int_equal(answers, before + 1);
+    assert_int_equal(le16toh(response.status) >> 1, 0);
+    places[0] = nvt_parts_take(compares);
+    assert_int_equal(say(&far.io, &sqe), WAITS);
+    assert_false(nvt_queue_gone(&far.io));
+    for (int i = 0; i < NVT_PARTS_MAX; i++)
+        nvt_parts_give(compares, places[i], NULL);
+    assert_int_equal(answers, before + 1);
+    assert_int_equal(far.io.under_way, 0);
+    for (int i = 0; i < 3; i++)
+        nvt_pool_give(&target.threads[0].pool, rest[i]);
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup_hosts, teardown_hosts)
@@ -427,6 +480,8 @@ int main(void)
         CASE(takes__too_late_ends_it_sooner_where_others_wait),
         CASE(takes__an_answer_too_late_ends_the_controller_of_an_admin_queue),
         CASE(compare__finds_both_pieces),
+        CASE(compare__goes_on_without_a_second_piece),
+        CASE(compare__waits_for_its_turn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
