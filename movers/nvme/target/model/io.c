@@ -145,7 +145,7 @@ static uint16_t io_given_up(const struct nvt_io *io)
     return request->ns->is_removed ? io_final_status(NVME_SC_INVALID_NS) : 0;
 }
 
-/* Whose turn it is served in. */
+/* Its host, in whose turn it is served. */
 static void put_owner(struct nvt_request *request)
 {
     request->io.host = request->queue->ctrl;

@@ -169,15 +169,17 @@ static bool feed_share(struct nvt_share *share, bool is_alone)
     return true;
 }
 
-/* A request of the first host that finds memory. Which hosts wait may have changed by that. */
-static bool feed_next(const struct nvt_thread *thread, bool is_alone)
+/* A request of the first host that finds memory. Which hosts wait may have changed by that. One
+ * that misses its turn may leave memory to all: they are looked at anew. */
+static bool feed_next(struct nvt_thread *thread, bool is_alone)
 {
-    const struct list *turns = &thread->shares.turns;
-    struct list_node *next;
-    for (struct list_node *node = list_first(turns); node && !thread->is_fed_alone; node = next) {
-        next = list_after(turns, node);
-        if (feed_share(LIST_MEMBER(node, struct nvt_share, turn), is_alone))
+    struct nvt_share *share = nvt_shares_first(&thread->shares);
+    while (share && !thread->is_fed_alone) {
+        if (feed_share(share, is_alone))
             return true;
+        const bool starts_anew = thread->has_freed && !thread->is_fed_alone;
+        thread->has_freed &= !starts_anew;
+        share = starts_anew ? nvt_shares_first(&thread->shares) : nvt_shares_next(share);
     }
     return false;
 }

@@ -176,12 +176,37 @@ void nvt_share_give_receive(struct nvt_share *share)
 
 /* ---- turns ---- */
 
+static struct nvt_share *share_at(struct list_node *node)
+{
+    return node ? LIST_MEMBER(node, struct nvt_share, turn) : NULL;
+}
+
+static void enter_turns(struct list *turns, struct nvt_share *share)
+{
+    if (!share->is_in_turn)
+        list_append(turns, &share->turn);
+    share->is_in_turn = true;
+}
+
+static void leave_turns(struct nvt_share *share)
+{
+    list_remove(&share->turn);
+    share->is_in_turn = false;
+}
+
+static void end_turn_of(struct list *turns, struct nvt_share *share)
+{
+    if (!share->is_in_turn)
+        return;
+    list_remove(&share->turn);
+    list_append(turns, &share->turn);
+}
+
 void nvt_share_wait(struct nvt_share *share, struct list_node *request)
 {
     list_append(&share->starved, request);
-    if (!share->is_in_turn)
-        list_append(&share->shares->turns, &share->turn);
-    share->is_in_turn = true;
+    enter_turns(&share->address->starved, share);
+    enter_turns(&share->shares->turns, share->address);
 }
 
 void nvt_share_stop_waiting(struct nvt_share *share, struct list_node *request)
@@ -190,17 +215,32 @@ void nvt_share_stop_waiting(struct nvt_share *share, struct list_node *request)
     list_remove(request);
     if (!list_is_empty(&share->starved))
         return;
-    list_remove(&share->turn);
-    share->is_in_turn = false;
+    leave_turns(share);
+    if (list_is_empty(&share->address->starved))
+        leave_turns(share->address);
     forget_claims(share);
+}
+
+struct nvt_share *nvt_shares_first(const struct nvt_shares *shares)
+{
+    const struct nvt_share *address = share_at(list_first(&shares->turns));
+    return address ? share_at(list_first(&address->starved)) : NULL;
+}
+
+struct nvt_share *nvt_shares_next(const struct nvt_share *share)
+{
+    struct nvt_share *next = share_at(list_after(&share->address->starved, &share->turn));
+    if (next)
+        return next;
+    const struct nvt_share *address =
+        share_at(list_after(&share->shares->turns, &share->address->turn));
+    return address ? share_at(list_first(&address->starved)) : NULL;
 }
 
 void nvt_share_end_turn(struct nvt_share *share)
 {
-    if (!share->is_in_turn)
-        return;
-    list_remove(&share->turn);
-    list_append(&share->shares->turns, &share->turn);
+    end_turn_of(&share->address->starved, share);
+    end_turn_of(&share->shares->turns, share->address);
 }
 
 /* One that holds something goes on by that. */
@@ -226,7 +266,6 @@ bool nvt_share_miss_turn(struct nvt_share *share, uint32_t len_bytes, uint64_t n
 
 bool nvt_share_is_in_the_way(const struct nvt_shares *shares, const struct nvt_share *share)
 {
-    const struct list_node *first = list_first(&shares->turns);
-    return share->held_bytes && first &&
-           (first != &share->turn || list_after(&shares->turns, first));
+    const struct nvt_share *first = nvt_shares_first(shares);
+    return share->held_bytes && first && (first != share || nvt_shares_next(first));
 }

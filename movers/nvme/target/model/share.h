@@ -6,10 +6,11 @@
  * takes. (Dynamic thresholds: Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998.)
  * One that holds nothing may have a piece in any case.
  *
- * Requests that find no memory wait in their host's order, and hosts take turns: first comes whose
- * last turn was the longest ago. A turn may find memory in pieces that are too small, or its
- * address with too much. So whoever holds nothing and waits has a chunk of the pool gather for it,
- * or has the other controllers at its address wait. Nobody else is held up by that.
+ * Requests that find no memory wait in their controller's order. Addresses take turns, and so do
+ * the controllers at each: first comes whose last turn was the longest ago. A turn may find memory
+ * in pieces that are too small, or its address with too much. So whoever holds nothing and waits
+ * has a chunk of the pool gather for it, or has the other controllers at its address wait. Nobody
+ * else is held up by that.
  */
 #ifndef SW_MOVERS_NVME_SHARE_H
 #define SW_MOVERS_NVME_SHARE_H
@@ -21,7 +22,7 @@ enum { NVT_ADDRESS_MAX = 64 }; /* of a host, as text */
 
 struct nvt_share {
     struct list_node node;     /* of the thread's */
-    struct list_node turn;     /* of those whose requests wait for memory */
+    struct list_node turn;     /* of addresses that wait for memory; or of the address's */
     struct nvt_share *address; /* what its address has together; NULL: this is that of an address */
     struct nvt_share *first;   /* of an address: whom all others there wait for; NULL: nobody */
     struct nvt_shares *shares;
@@ -32,12 +33,13 @@ struct nvt_share {
     uint32_t receives;     /* of an address: shared ones that its commands lie in */
     uint32_t users;        /* queues, pieces of memory, commands, shares of its controllers */
     bool is_in_turn;
-    struct list starved; /* requests that wait */
+    struct list starved; /* requests that wait; of an address: controllers that have some */
 };
 
 /* What a thread's hosts have. */
 struct nvt_shares {
-    struct list all, turns;
+    struct list all;
+    struct list turns; /* addresses that wait for memory */
     struct nvt_pool *pool;
     struct nvt_share *kept_for; /* a chunk of the pool gathers for it; NULL: for nobody */
     uint64_t kept_ns;           /* since when */
@@ -67,7 +69,11 @@ void nvt_share_give_receive(struct nvt_share *share);
 /* A request of it waits; or one waits no longer. */
 void nvt_share_wait(struct nvt_share *share, struct list_node *request);
 void nvt_share_stop_waiting(struct nvt_share *share, struct list_node *request);
-/* It has had its turn: that of all others comes before its next one. */
+/* Those that wait, in the order of their turns. NULL: there are no more. */
+struct nvt_share *nvt_shares_first(const struct nvt_shares *shares);
+struct nvt_share *nvt_shares_next(const struct nvt_share *share);
+/* It has had its turn: those of all other addresses come before its next one, and those of the
+ * other controllers at its own. */
 void nvt_share_end_turn(struct nvt_share *share);
 /* Its turn has come, and there was no such piece for it. True: others may find memory by that. */
 bool nvt_share_miss_turn(struct nvt_share *share, uint32_t len_bytes, uint64_t now_ns);

@@ -162,6 +162,27 @@ static void turns__hosts_of_one_address_share_its_part(void **state)
         nvt_pool_give(pool, rest[i]);
 }
 
+/* One piece for all: an address with many controllers has no more turns than one with a single one.
+ */
+static void turns__go_by_address(void **state)
+{
+    (void)state;
+    enum { OF_ONE_ADDRESS = 5, TURNS = 40 };
+    struct nvt_pool *pool = &target.threads[0].pool;
+    uint8_t *rest[3];
+    for (int i = 0; i < 3; i++)
+        rest[i] = nvt_pool_take(pool, MOST);
+    add_hosts(OF_ONE_ADDRESS, MOST / 4096, 4, true);
+    const struct crowd_host *one = add_host(MOST / 4096, 4, "192.0.2.1");
+    run_rounds(TURNS, NULL);
+    assert_in_range(one->served, TURNS / 2 - 2, TURNS / 2 + 2);
+    host_count--;
+    check_all_got_alike(); /* those at the one address */
+    host_count++;
+    for (int i = 0; i < 3; i++)
+        nvt_pool_give(pool, rest[i]);
+}
+
 /* Pieces of the others lie all over the pool, and what becomes free between them is small. */
 static void turns__a_large_request_comes_beside_small_ones(void **state)
 {
@@ -222,6 +243,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(turns__hosts_share_what_is_too_little_for_all),
         CASE(turns__hosts_of_one_address_share_its_part),
+        CASE(turns__go_by_address),
         CASE(turns__a_large_request_comes_beside_small_ones),
         CASE(turns__a_large_request_comes_beside_small_ones_of_its_address),
         CASE(turns__a_host_that_is_stopped_holds_no_large_request_up),
