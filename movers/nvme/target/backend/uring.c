@@ -25,6 +25,8 @@ static int uring_open_ring(struct nvt_ring *ring, uint32_t entries, uint32_t fla
     if (rc)
         io_uring_queue_exit(&ring->ring);
     ring->is_open = !rc;
+    ring->aside = NULL;
+    ring->aside_end = &ring->aside;
     return rc;
 }
 
@@ -87,12 +89,54 @@ static bool submit_ring(struct nvt_ring *ring)
     return true;
 }
 
+/* The next completion that the kernel has; NULL: none. */
+static struct nvt_uring_op *take_completion(struct nvt_ring *ring, int *result)
+{
+    struct io_uring_cqe *cqe;
+    if (io_uring_peek_cqe(&ring->ring, &cqe))
+        return NULL;
+    struct nvt_uring_op *op = io_uring_cqe_get_data(cqe);
+    *result = cqe->res;
+    io_uring_cqe_seen(&ring->ring, cqe);
+    return op;
+}
+
+/* For reap_ring(), since an operation that ends here might begin another one. False: none is done.
+ */
+static bool uring_put_aside(struct nvt_ring *ring)
+{
+    struct nvt_uring_op *op;
+    int result;
+    bool any = false;
+    while ((op = take_completion(ring, &result))) {
+        op->result = result;
+        op->next = NULL;
+        *ring->aside_end = op;
+        ring->aside_end = &op->next;
+        any = true;
+    }
+    return any;
+}
+
+static struct nvt_uring_op *uring_take_done(struct nvt_ring *ring, int *result)
+{
+    struct nvt_uring_op *op = ring->aside;
+    if (!op)
+        return take_completion(ring, result);
+    *result = op->result;
+    ring->aside = op->next;
+    if (!op->next)
+        ring->aside_end = &ring->aside;
+    return op;
+}
+
+/* Linux 5.5 to 5.18 takes nothing while it has no room for completions. */
 static struct io_uring_sqe *uring_take_entry(struct nvt_ring *ring, struct nvt_uring_op *op)
 {
     struct io_uring_sqe *sqe;
     while (!(sqe = io_uring_get_sqe(&ring->ring)))
-        if (!submit_ring(ring))
-            sched_yield(); /* the kernel has no room for completions: they are reaped later */
+        if (!submit_ring(ring) && !uring_put_aside(ring))
+            sched_yield(); /* it has no memory now */
     io_uring_sqe_set_data(sqe, op);
     ring->queued++;
     return sqe;
@@ -123,16 +167,14 @@ bool nvt_uring_submit(struct nvt_uring *uring)
 
 static bool reap_ring(struct nvt_ring *ring, uint64_t *moved_bytes)
 {
-    struct io_uring_cqe *cqe;
     const uint64_t before = *moved_bytes;
     uint32_t count = 0;
     for (; count < REAP_MAX && ring->under_way && *moved_bytes - before < LONG_BYTES; count++) {
-        if (io_uring_peek_cqe(&ring->ring, &cqe))
+        int result;
+        struct nvt_uring_op *op = uring_take_done(ring, &result);
+        if (!op)
             break;
-        struct nvt_uring_op *op = io_uring_cqe_get_data(cqe);
-        const int result = cqe->res;
         *moved_bytes += result > 0 ? (uint64_t)result : 0;
-        io_uring_cqe_seen(&ring->ring, cqe);
         ring->under_way--;
         op->complete(op, result);
     }

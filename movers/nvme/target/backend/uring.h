@@ -20,6 +20,8 @@ struct nvt_ring {
     bool is_open;
     bool is_prompt;             /* what was submitted last had ended before the call returned */
     uint32_t queued, under_way; /* not submitted yet; not completed yet */
+    /* Those that are done, and were taken out of the kernel's queue to make room there. */
+    struct nvt_uring_op *aside, **aside_end;
 };
 
 struct nvt_uring {
@@ -34,7 +36,8 @@ struct nvt_uring {
 /* A completion: `result` as the system call would have said (negative errno). */
 struct nvt_uring_op {
     void (*complete)(struct nvt_uring_op *op, int result);
-    struct nvt_uring_op *next; /* of spare ones */
+    struct nvt_uring_op *next; /* of spare ones, or of those aside */
+    int result;                /* aside */
 };
 
 /* Returns 0 or a negative errno. */

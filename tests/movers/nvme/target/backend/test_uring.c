@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The ring of backends: what it tells of calls that end at once, and of those that do not. */
+#include <dlfcn.h>
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,12 +16,35 @@
 #include "nvme/target/backend/backends.h"
 #include "nvme/target/backend/uring.h"
 
-enum { ENTRIES = 16, CALLS = 5, BYTES = 4096, LONG_BYTES = 128 << 10 };
+enum {
+    ENTRIES = 16,
+    CALLS = 5,
+    BYTES = 4096,
+    LONG_BYTES = 128 << 10,
+    MANY = 1000,
+    REFUSALS_MAX = 1000
+};
 
 struct call {
     struct nvt_uring_op op; /* must be first */
     int result, ends;
 };
+
+static bool refuses_when_full;
+static int refusals;
+
+/* As Linux 5.5 to 5.18 has it: nothing is taken while there is no room for completions. */
+int io_uring_submit(struct io_uring *ring)
+{
+    static int (*real)(struct io_uring * ring);
+    if (!real)
+        real = (int (*)(struct io_uring *))dlsym(RTLD_NEXT, "io_uring_submit");
+    if (!refuses_when_full || io_uring_cq_ready(ring) < *ring->cq.kring_entries)
+        return real(ring);
+    if (++refusals > REFUSALS_MAX)
+        fail_msg("it waits for room that nobody makes");
+    return -EBUSY;
+}
 
 static void note_end(struct nvt_uring_op *op, int result)
 {
@@ -129,6 +153,31 @@ static void reap__takes_a_few_at_a_time(void **state)
     nvt_uring_close(&uring);
 }
 
+/* Many more than the kernel has room for, before any of them is looked at. */
+static void entry__is_there_where_completions_have_no_room(void **state)
+{
+    (void)state;
+    struct nvt_uring uring;
+    static struct call calls[MANY];
+    uint64_t moved_bytes = 0;
+    open_or_skip(&uring);
+    refuses_when_full = true;
+    refusals = 0;
+    for (int i = 0; i < MANY; i++) {
+        calls[i] = (struct call){.op.complete = note_end};
+        io_uring_prep_nop(nvt_uring_entry(&uring, &calls[i].op));
+        assert_int_equal(calls[i / 2].ends, 0);
+    }
+    assert_true(refusals > 0);
+    while (nvt_uring_submit(&uring) || nvt_uring_reap(&uring, &moved_bytes)) {
+    }
+    refuses_when_full = false;
+    for (int i = 0; i < MANY; i++)
+        assert_int_equal(calls[i].ends, 1);
+    assert_int_equal(nvt_uring_under_way(&uring), 0);
+    nvt_uring_close(&uring);
+}
+
 /* Its data takes long to move, and the disk is to have the host's next command before that of the
  * next one is moved. */
 static void reap__one_long_call_at_a_time(void **state)
@@ -220,6 +269,7 @@ int main(void)
         cmocka_unit_test(reap__two_at_a_time),
         cmocka_unit_test(submit__one_that_waits_is_not_prompt),
         cmocka_unit_test(reap__takes_a_few_at_a_time),
+        cmocka_unit_test(entry__is_there_where_completions_have_no_room),
         cmocka_unit_test(reap__one_long_call_at_a_time),
         cmocka_unit_test(length__is_asked_for_without_waiting),
         cmocka_unit_test(length__of_a_far_device_is_far_behind_faults_too),
