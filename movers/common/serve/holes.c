@@ -3,7 +3,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -52,4 +54,19 @@ int mover_holes_fill(int fd, uint64_t *holes_bytes)
         rc = fallocate(fd, 0, 0, stat.st_size) ? -errno : 0;
     while (rc == -EINTR);
     return rc == -ENOSYS ? -EOPNOTSUPP : rc;
+}
+
+int mover_holes_fill_all(int fd, const char *path, bool is_shared, char *error, size_t error_bytes)
+{
+    uint64_t holes_bytes = 0;
+    struct stat stat;
+    int code = mover_holes_fill(fd, &holes_bytes);
+    if (code == -EOPNOTSUPP)
+        code = is_shared ? 0 : fstat(fd, &stat) ? -errno : -posix_fallocate(fd, 0, stat.st_size);
+    if (code)
+        snprintf(error, error_bytes,
+                 "%.150s: %" PRIu64 " KiB of it are holes, which its file system cannot fill: %s; "
+                 "make room there, or serve a smaller file",
+                 path, holes_bytes >> 10, strerror(-code));
+    return code;
 }

@@ -6,11 +6,16 @@
 #ifndef SW_MOVERS_HOLES_H
 #define SW_MOVERS_HOLES_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* Allocates all blocks of the file. Where it is plain that there is not enough room nothing is
  * taken: a call that fails may keep what it got. 0, or a negative errno: -EOPNOTSUPP where the file
  * system leaves that to the writer. `holes_bytes` says what there was to fill, at most. */
 int mover_holes_fill(int fd, uint64_t *holes_bytes);
+/* Also there, block by block, by reads and writes: only where nobody else writes to the file. 0, or
+ * a negative errno with a sentence in `error` that says what mends it. */
+int mover_holes_fill_all(int fd, const char *path, bool is_shared, char *error, size_t error_bytes);
 
 #endif

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -133,38 +132,18 @@ static bool name_bar(const char *what, char *path, size_t path_bytes)
     return true;
 }
 
-/* Block by block, by reads and writes, only where nobody else writes. */
-static int memory_fill_holes(int fd, const struct stat *st, bool is_shared, uint64_t *holes_bytes)
-{
-    const int code = mover_holes_fill(fd, holes_bytes);
-    if (code != -EOPNOTSUPP)
-        return code;
-    return is_shared ? 0 : -posix_fallocate(fd, 0, st->st_size);
-}
-
-static int fail_holes(const char *what, uint64_t holes_bytes, int code, char *error,
-                      size_t error_bytes)
-{
-    snprintf(error, error_bytes,
-             "%.150s: %" PRIu64 " KiB of it are holes, which its file system cannot fill: %s; make "
-             "room there, or serve a smaller file",
-             what, holes_bytes >> 10, strerror(-code));
-    return code;
-}
-
 static int open_by_kind(const char *what, const struct pms_memory_setup *setup,
                         struct pms_memory *memory, char *error, size_t error_bytes)
 {
     struct stat st;
     int code = fstat(memory->fd, &st) ? -errno : -EINVAL;
     const char *why = NULL;
-    uint64_t holes_bytes = 0;
     if (code == -EINVAL && !strncmp(what, "pci:", 4)) {
         code = open_pci(what + 4, memory);
     } else if (code == -EINVAL && S_ISREG(st.st_mode) && st.st_size) {
-        code = memory_fill_holes(memory->fd, &st, setup->is_shared, &holes_bytes);
+        code = mover_holes_fill_all(memory->fd, what, setup->is_shared, error, error_bytes);
         if (code)
-            return fail_holes(what, holes_bytes, code, error, error_bytes);
+            return code;
         code = memory_open_file(memory->fd, &st, memory);
     } else if (code == -EINVAL && S_ISCHR(st.st_mode)) {
         code = open_dax(memory->fd, &st, memory);

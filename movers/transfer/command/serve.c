@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "common/serve/holes.h"
 #include "common/serve/new_file.h"
 #include "common/serve/signals.h"
 #include "common/text/endpoint.h"
@@ -118,7 +119,8 @@ static int add_region(struct serve *serve, struct sw_xfer_memory *memory, const 
     return XF_STATUS_OK;
 }
 
-/* Peers that may only read share it with others that only read. */
+/* Peers that may only read share it with others that only read. Where peers may write, the file has
+ * all its blocks: a full disk found later would end a transfer. */
 static int serve_open_file(const struct serve *serve, const char *path, char *error,
                            size_t error_bytes)
 {
@@ -126,8 +128,15 @@ static int serve_open_file(const struct serve *serve, const char *path, char *er
     const struct mover_serving how = {.is_shared = serve->is_shared || !is_written,
                                       .is_unwritten = !serve->is_shared && !is_written,
                                       .share_option = "--shared"};
-    return mover_new_file_open(path, is_written ? O_RDWR : O_RDONLY, serve->create_bytes, &how,
-                               error, error_bytes);
+    const int fd = mover_new_file_open(path, is_written ? O_RDWR : O_RDONLY, serve->create_bytes,
+                                       &how, error, error_bytes);
+    const int code = fd >= 0 && is_written
+                         ? mover_holes_fill_all(fd, path, serve->is_shared, error, error_bytes)
+                         : 0;
+    if (!code)
+        return fd;
+    close(fd);
+    return code;
 }
 
 static int add_file(struct serve *serve, const char *path)

@@ -192,6 +192,26 @@ class Transfer(unittest.TestCase):
         self.must('write', '-r', 'new', self.file('data', b'for the new one'))
         self.assertEqual(self.content('new')[:15], b'for the new one')
 
+    def test_serve__holes_are_filled_or_refused(self):
+        """A peer's write that finds the disk full would end its transfer; readers need no room."""
+        with open(self.path('sparse'), 'wb') as file:
+            file.truncate(MIB)
+        server = self.serve(self.path('sparse'), '--read-only')
+        self.assertEqual(os.stat(self.path('sparse')).st_blocks, 0)
+        server.stop(signal.SIGINT)
+        self.serve(self.path('sparse'))
+        self.assertGreaterEqual(os.stat(self.path('sparse')).st_blocks * 512, MIB)
+        stat = os.statvfs(self.folder)
+        with open(self.path('large'), 'wb') as file:
+            try:
+                file.truncate(stat.f_bavail * stat.f_frsize + (1 << 30))
+            except OSError:
+                self.skipTest('no file may be as large')
+        self.card = self.path('other card')
+        with self.assertRaisesRegex(RuntimeError, 'No space left.*make room'):
+            self.serve(self.path('large'))
+        self.assertEqual(os.stat(self.path('large')).st_blocks, 0)
+
     def test_card__damaged_and_foreign_are_refused(self):
         self.serve('--memory', '1M')
         card = bytearray(self.content('card'))
