@@ -4,12 +4,16 @@
  * it has asked something that is valid. Nobody takes places from those that have. The oldest of
  * those that have not is let go first: of the origin that has most of them, or of the newcomer's if
  * that has its share already. It has had time to ask, since clients that start together are as
- * honest as one. But an origin that has many keeps out none that has few.
+ * honest as one. But an origin that has many keeps out none that has few. The share is no more than
+ * three times what is free: so origins that come one by one get less each, and the next one gets
+ * something still.
  */
 #include <string.h>
 
 #include "common/time/clock.h"
 #include "pmem/server/server.h"
+
+enum { TIMES_FREE = 3 };
 
 void pms_limits_init(struct pms_limits *limits)
 {
@@ -123,15 +127,23 @@ static bool places_end_oldest(struct pms_server *server, struct pms_client *olde
     return true;
 }
 
+/* Whether one more is within what its origin may have. */
+static bool has_its_share(const struct pms_limits *limits, const struct places_taken *taken,
+                          bool may_write)
+{
+    const uint32_t most = may_write ? limits->of_one : limits->of_one / 2;
+    const uint32_t free_then = taken->all < PMS_CLIENTS_MAX ? PMS_CLIENTS_MAX - taken->all - 1 : 0;
+    return taken->of_origin >= most || taken->unproved_of_origin >= limits->unproved_of_one ||
+           (taken->of_origin && taken->of_origin + 1 > TIMES_FREE * free_then);
+}
+
 bool pms_places_make_room(struct pms_server *server, const struct in6_addr *origin, bool may_write)
 {
     const struct pms_limits *limits = &server->limits;
     for (;;) { /* each time one more has proved itself, or is gone */
         const struct places_taken taken = count_places(server, origin);
         const uint32_t own = taken.unproved_of_origin;
-        const bool has_share =
-            taken.of_origin >= (may_write ? limits->of_one : limits->of_one / 2) ||
-            own >= limits->unproved_of_one;
+        const bool has_share = has_its_share(limits, &taken, may_write);
         if (!has_share && !may_write && taken.readers >= PMS_READERS_MAX)
             return false;
         if (!has_share && taken.all < PMS_CLIENTS_MAX && taken.unproved < PMS_UNPROVED_MAX)

@@ -57,12 +57,15 @@ static int check_mapped(uint64_t va, uint64_t len_bytes, unsigned int access, bo
     return at < end ? -EFAULT : 0;
 }
 
-/* How a region is to be made persistent, if it shall be. -EINVAL: its memory cannot be. */
+/* How a region is to be made persistent, if it shall be (sw_persist_word()). -EINVAL: its memory
+ * cannot be. */
 static int check_persist(uint64_t va, uint64_t len_bytes, unsigned int access, uint32_t *persist)
 {
     bool wanted = access & IBV_ACCESS_FLUSH_PERSISTENT;
-    *persist = wanted ? sw_persist_of(va, len_bytes) : SW_PERSIST_NONE;
-    if (!wanted || *persist != SW_PERSIST_NONE)
+    uint32_t disk = 0;
+    const enum sw_persist how = wanted ? sw_persist_of(va, len_bytes, &disk) : SW_PERSIST_NONE;
+    *persist = sw_persist_word(how, disk);
+    if (!wanted || how != SW_PERSIST_NONE)
         return 0;
     sw_info("region 0x%llx, %llu bytes: refused, its memory is not persistent",
             (unsigned long long)va, (unsigned long long)len_bytes);

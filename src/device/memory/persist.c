@@ -212,12 +212,18 @@ static enum sw_persist persist_of_vma(const struct sw_vma *vma, const char *name
                : SW_PERSIST_BY_SYNC;
 }
 
-enum sw_persist sw_persist_of(uint64_t va, uint64_t len_bytes)
+static uint32_t disk_of(const struct sw_vma *vma)
+{
+    return (vma->dev_major << 12 ^ vma->dev_minor) & 0xffffff;
+}
+
+enum sw_persist sw_persist_of(uint64_t va, uint64_t len_bytes, uint32_t *disk)
 {
     struct sw_vma_reader reader;
     struct sw_vma vma;
     enum sw_persist all = SW_PERSIST_BY_READ;
     bool device = false, card = false;
+    *disk = 0;
     if (len_bytes == 0)
         return SW_PERSIST_BY_SYNC;
     if (sw_vma_open(&reader, false))
@@ -226,6 +232,8 @@ enum sw_persist sw_persist_of(uint64_t va, uint64_t len_bytes)
         enum sw_persist one = SW_PERSIST_NONE;
         if (sw_vma_next(&reader, at, &vma) == 1 && vma.start <= at)
             one = persist_of_vma(&vma, reader.name);
+        if (at == va && one == SW_PERSIST_BY_SYNC)
+            *disk = disk_of(&vma);
         device |= one == SW_PERSIST_BY_CPU && is_device_dax(reader.name);
         card |= one == SW_PERSIST_BY_READ;
         all = one < all ? one : all;

@@ -19,8 +19,26 @@ enum sw_persist {
     SW_PERSIST_BY_READ,
 };
 
-/* Persistence of the whole range as it is mapped now; an empty one is BY_SYNC. */
-enum sw_persist sw_persist_of(uint64_t va, uint64_t len_bytes);
+/* Persistence of the whole range as it is mapped now; an empty one is BY_SYNC. *disk is a number of
+ * 24 bits that two ranges have in common whose files lie in one file system; of a range with
+ * several files, that of the first one. */
+enum sw_persist sw_persist_of(uint64_t va, uint64_t len_bytes, uint32_t *disk);
+
+/* Both in one word, and back. */
+static inline uint32_t sw_persist_word(enum sw_persist how, uint32_t disk)
+{
+    return (uint32_t)how | disk << 8;
+}
+
+static inline enum sw_persist sw_persist_how(uint32_t word)
+{
+    return (enum sw_persist)(word & 0xff);
+}
+
+static inline uint32_t sw_persist_disk(uint32_t word)
+{
+    return word >> 8;
+}
 
 /* Makes a range persistent by msync(2), all whole pages of it. 0 or a negative errno. */
 int sw_persist_sync(uint64_t va, uint64_t len_bytes);

@@ -106,7 +106,7 @@ struct sw_pub_mr {
     uint32_t extent_count;
     uint32_t kind;           /* enum sw_pub_mr_kind */
     uint32_t qpn;            /* the only QP it may be used through; 0: any of the PD */
-    uint32_t persist;        /* enum sw_persist, for its owner, where access has FLUSH_PERSISTENT */
+    uint32_t persist;        /* sw_persist_word(), for its owner; with FLUSH_PERSISTENT */
     uint32_t key_before;     /* of its owner: the last key that was drawn for this entry */
     _Atomic uint32_t handed; /* enum sw_handed_out: how peers may map it; it only grows */
     struct sw_pub_extent extents[SW_MR_EXTENTS];

@@ -35,13 +35,13 @@ static void tell_engine(void)
     sw_nic.link->kick();
 }
 
-/* Jobs of a region are of its first byte, as the keys of all who may use it are. */
+/* Jobs are of the disk: one that hangs has many regions, and all of these wait for it. */
 static bool by_sync(struct sw_flushing *state, const struct sw_pub_mr *mr, uint64_t va,
                     uint64_t len_bytes, enum sw_verdict *verdict)
 {
     int rc;
     if (!state->job)
-        state->job = sw_sync_job_start(mr->va, va, len_bytes, tell_engine);
+        state->job = sw_sync_job_start(sw_persist_disk(mr->persist), va, len_bytes, tell_engine);
     state->has_no_job = !state->job;
     if (!state->job || !sw_sync_job_ended(state->job, &rc))
         return false;
@@ -59,12 +59,12 @@ bool sw_execute_flush(struct sw_qp *qp, const struct sw_inbound *message,
     *verdict = sw_target_check_flush(sw_nic.pub, &flush, own, &mr); /* again, at each step */
     if (*verdict == SW_ACK && flush.type & IBV_FLUSH_PERSISTENT) {
         uint64_t va = (uintptr_t)sw_view_at(sw_nic.pub, mr, flush.addr);
-        if (mr->persist == SW_PERSIST_BY_READ)
+        const enum sw_persist how = sw_persist_how(mr->persist);
+        if (how == SW_PERSIST_BY_READ)
             sw_card_memory_settle((const uint8_t *)(uintptr_t)va);
         else
-            done = mr->persist == SW_PERSIST_BY_CPU
-                       ? by_cpu(state, va, flush.len_bytes)
-                       : by_sync(state, mr, va, flush.len_bytes, verdict);
+            done = how == SW_PERSIST_BY_CPU ? by_cpu(state, va, flush.len_bytes)
+                                            : by_sync(state, mr, va, flush.len_bytes, verdict);
     }
     atomic_thread_fence(memory_order_seq_cst);
     if (done)

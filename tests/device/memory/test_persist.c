@@ -101,7 +101,14 @@ static uint8_t *map_file(const char *where, int flags)
 
 static enum sw_persist of(const uint8_t *at)
 {
-    return sw_persist_of((uintptr_t)at, PAGES * page);
+    uint32_t disk;
+    return sw_persist_of((uintptr_t)at, PAGES * page, &disk);
+}
+
+static enum sw_persist of_part(const uint8_t *at, uint64_t len_bytes)
+{
+    uint32_t disk;
+    return sw_persist_of((uintptr_t)at, len_bytes, &disk);
 }
 
 static bool here_is_in_memory(void)
@@ -119,19 +126,38 @@ static void sw_persist_of__files(void **state)
     assert_non_null(shared);
     assert_non_null(private);
     assert_int_equal(of(shared), SW_PERSIST_BY_SYNC);
-    assert_int_equal(sw_persist_of((uintptr_t)shared + 100, 1), SW_PERSIST_BY_SYNC);
+    assert_int_equal(of_part(shared + 100, 1), SW_PERSIST_BY_SYNC);
     assert_int_equal(of(private), SW_PERSIST_NONE);
     /* All of it must be. */
     assert_ptr_not_equal(mmap(shared + page, page, PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
                          MAP_FAILED);
     assert_int_equal(of(shared), SW_PERSIST_NONE);
-    assert_int_equal(sw_persist_of((uintptr_t)shared, page), SW_PERSIST_BY_SYNC);
-    assert_int_equal(sw_persist_of((uintptr_t)shared + 2 * page, page), SW_PERSIST_BY_SYNC);
+    assert_int_equal(of_part(shared, page), SW_PERSIST_BY_SYNC);
+    assert_int_equal(of_part(shared + 2 * page, page), SW_PERSIST_BY_SYNC);
     munmap(shared + page, page);
     assert_int_equal(of(shared), SW_PERSIST_NONE);
     munmap(shared, PAGES * page);
     munmap(private, PAGES * page);
+}
+
+/* Files of one file system have it in common; one that lies elsewhere has another one. */
+static void sw_persist_of__says_whose_disk(void **state)
+{
+    (void)state;
+    uint32_t disk = 0, part = 0, none = 1;
+    if (here_is_in_memory())
+        skip();
+    uint8_t *shared = map_file(".", MAP_SHARED);
+    sw_persist_of((uintptr_t)shared, PAGES * page, &disk);
+    assert_int_equal(sw_persist_of((uintptr_t)shared + page, page, &part), SW_PERSIST_BY_SYNC);
+    sw_persist_of((uintptr_t)state, 1, &none);
+    assert_int_not_equal(disk, 0);
+    assert_int_equal(disk, part);
+    assert_int_equal(none, 0);
+    assert_int_equal(sw_persist_how(sw_persist_word(SW_PERSIST_BY_SYNC, disk)), SW_PERSIST_BY_SYNC);
+    assert_int_equal(sw_persist_disk(sw_persist_word(SW_PERSIST_BY_SYNC, 0xffffff)), 0xffffff);
+    munmap(shared, PAGES * page);
 }
 
 static void sw_persist_of__memory(void **state)
@@ -156,9 +182,9 @@ static void sw_persist_of__memory(void **state)
         munmap(at, PAGES * page);
     }
     uint8_t stack[64];
-    assert_int_equal(sw_persist_of((uintptr_t)stack, sizeof(stack)), SW_PERSIST_NONE);
-    assert_int_equal(sw_persist_of(0, 1), SW_PERSIST_NONE);
-    assert_int_equal(sw_persist_of(0, 0), SW_PERSIST_BY_SYNC);
+    assert_int_equal(of_part(stack, sizeof(stack)), SW_PERSIST_NONE);
+    assert_int_equal(of_part(NULL, 1), SW_PERSIST_NONE);
+    assert_int_equal(of_part(NULL, 0), SW_PERSIST_BY_SYNC);
 }
 
 static void sw_persist_sync__whole_pages(void **state)
@@ -270,6 +296,7 @@ int main(void)
         cmocka_unit_test(sw_persist_bar_of__resource_files),
         cmocka_unit_test(sw_persist_is_listed__whole_names),
         cmocka_unit_test(sw_persist_of__files),
+        cmocka_unit_test(sw_persist_of__says_whose_disk),
         cmocka_unit_test(sw_persist_of__memory),
         cmocka_unit_test(sw_persist_sync__whole_pages),
         cmocka_unit_test(sw_sync_job__ends_and_tells),

@@ -14,6 +14,7 @@
 #include "link_rig.h"
 
 #define LONG_BYTES (9u << 20) /* three steps */
+#define DISK 0x103002u
 
 /* A disk that hangs, where it is said to. */
 static atomic_bool is_hung;
@@ -157,14 +158,16 @@ static void sw_execute_flush__by_sync(void **state)
 }
 
 /* Others have all threads that the region may have. It is taken up again by the engine. */
+/* Other regions of its disk have them all. */
 static void sw_execute_flush__waits_for_a_thread(void **state)
 {
     struct rig *rig = *state;
     struct sw_sync_job *job;
     int others = 0;
     set_region(rig, rig->bytes, RIG_BYTES, SW_PERSIST_BY_SYNC);
+    entry_of(rig)->persist = sw_persist_word(SW_PERSIST_BY_SYNC, DISK);
     atomic_store(&is_hung, true);
-    while ((job = sw_sync_job_start((uintptr_t)rig->bytes, 0, 0, tell))) {
+    while ((job = sw_sync_job_start(DISK, 0, 0, tell))) {
         others++;
         sw_sync_job_drop(job);
     }

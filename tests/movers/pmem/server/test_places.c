@@ -258,6 +258,34 @@ static void places__of_one_address(void **state)
     pms_server_end(&world.server);
 }
 
+static uint32_t fill_places(struct pms_server *server, uint32_t host)
+{
+    struct in6_addr origin = {.s6_addr = {0x20, 1, 0xd, 0xb8, [7] = (uint8_t)host}};
+    uint32_t had = 0, slot = 0;
+    while (pms_places_make_room(server, &origin, true)) {
+        while (server->clients[slot])
+            slot++;
+        server->clients[slot] = calloc(1, sizeof(struct pms_client));
+        assert_non_null(server->clients[slot]);
+        *server->clients[slot] = (struct pms_client){.origin = origin, .is_proved = true};
+        had++;
+    }
+    return had;
+}
+
+/* Each takes what it gets, and nobody leaves. */
+static void places__of_some_addresses_leave_some_to_others(void **state)
+{
+    static struct pms_server server;
+    (void)state;
+    pms_limits_init(&server.limits);
+    assert_int_equal(fill_places(&server, 1), PMS_CLIENTS_MAX / 2);
+    for (uint32_t host = 2; host < 6; host++)
+        assert_true(fill_places(&server, host));
+    for (uint32_t i = 0; i < PMS_CLIENTS_MAX; i++)
+        free(server.clients[i]);
+}
+
 static uint32_t count_lines(FILE *file)
 {
     uint32_t lines = 0;
@@ -332,6 +360,7 @@ int main(void)
         cmocka_unit_test(honest__may_start_together),
         cmocka_unit_test(silent__leave_after_a_while),
         cmocka_unit_test(places__of_one_address),
+        cmocka_unit_test(places__of_some_addresses_leave_some_to_others),
         cmocka_unit_test(refusals__are_told_of_once_in_a_second),
         cmocka_unit_test(probes__disturb_nobody),
         cmocka_unit_test(server__that_nothing_could_end_does_not_run),
