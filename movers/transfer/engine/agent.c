@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+#include "transfer/engine/agent.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -9,7 +11,18 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#include "transfer/engine/engine.h"
+#include "transfer/engine/blocks.h"
+#include "transfer/engine/device.h"
+#include "transfer/engine/lease.h"
+#include "transfer/engine/memory.h"
+#include "transfer/engine/notice.h"
+#include "transfer/engine/origin.h"
+#include "transfer/engine/peer.h"
+#include "transfer/engine/rail.h"
+#include "transfer/engine/source.h"
+#include "transfer/engine/status.h"
+#include "transfer/engine/transfer.h"
+#include "transfer/engine/visitor.h"
 
 void sw_xfer_agent_options_init(struct sw_xfer_agent_options *options)
 {

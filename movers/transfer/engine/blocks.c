@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Lists of blocks, each within its memory or its region: checked here, trusted afterwards. */
+#include "transfer/engine/blocks.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "transfer/engine/engine.h"
+#include "transfer/engine/agent.h"
+#include "transfer/engine/memory.h"
+#include "transfer/engine/peer.h"
 
 enum { BLOCKS_MAX = 1 << 26 };
 

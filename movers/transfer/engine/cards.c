@@ -4,7 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "transfer/engine/engine.h"
+#include "transfer/engine/agent.h"
+#include "transfer/engine/lease.h"
+#include "transfer/engine/memory.h"
+#include "transfer/wire/card.h"
 
 static void take_address(const struct sockaddr_storage *from, struct xfw_address *to)
 {

@@ -6,7 +6,9 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
-#include "transfer/engine/engine.h"
+#include "transfer/engine/agent.h"
+#include "transfer/engine/memory.h"
+#include "transfer/engine/status.h"
 
 enum { CUDA_PAGE = 65536, HANDLE_IS_DMABUF = 1 };
 

@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The RDMA devices that an agent has met, and what becomes of their ports. */
+#include "transfer/engine/device.h"
+
 #include <fcntl.h>
 #include <sys/epoll.h>
 
 #include "common/time/clock.h"
-#include "transfer/engine/engine.h"
+#include "transfer/engine/agent.h"
+#include "transfer/engine/lane.h"
+#include "transfer/engine/memory.h"
+#include "transfer/engine/peer.h"
+#include "transfer/engine/source.h"
 
 struct xfe_device *xfe_device_find(struct sw_xfer_agent *agent, const struct ibv_context *verbs)
 {

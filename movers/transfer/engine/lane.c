@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* One way to a peer: its connection, from an address of ours to one of the card. */
+#include "transfer/engine/lane.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
@@ -8,7 +9,11 @@
 
 #include "common/base/minmax.h"
 #include "common/time/clock.h"
-#include "transfer/engine/engine.h"
+#include "transfer/engine/agent.h"
+#include "transfer/engine/device.h"
+#include "transfer/engine/notice.h"
+#include "transfer/engine/peer.h"
+#include "transfer/engine/send.h"
 
 enum { RETRIES = 7, READS_MAX = 16 };
 

@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * The right of peers to reach memory: windows of type 2 for one visitor, one for each rail, or
- * registrations. Either are over when the device says so, and not before.
- */
+#include "transfer/engine/lease.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/time/clock.h"
-#include "transfer/engine/engine.h"
+#include "transfer/engine/agent.h"
+#include "transfer/engine/device.h"
+#include "transfer/engine/memory.h"
+#include "transfer/engine/rail.h"
+#include "transfer/engine/status.h"
+#include "transfer/engine/visitor.h"
+#include "transfer/wire/card.h"
 
 enum { DOUBT_MS = 500 };
 
@@ -296,7 +300,7 @@ enum sw_xfer_status sw_xfer_lease_revoke(struct sw_xfer_lease *lease)
         end_windows(lease);
     if (!deregister_lease(lease))
         return SW_XFER_SYSTEM;
-    if (mover_now_ns() - begin_ns > DOUBT_MS * XFE_MS)
+    if (mover_now_ns() - begin_ns > DOUBT_MS * NS_PER_MS)
         lease->memory->is_doubtful = true;
     return clear_doubt(lease->memory);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Memory that transfers may use: registered for this side alone. Leases let peers in. */
+#include "transfer/engine/memory.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -8,7 +9,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "transfer/engine/engine.h"
+#include "transfer/engine/agent.h"
+#include "transfer/engine/status.h"
+#include "transfer/engine/transfer.h"
 
 void *xfe_pages(size_t bytes)
 {

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Notices that peers sent, until somebody takes them. */
+#include "transfer/engine/notice.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "transfer/engine/engine.h"
+#include "transfer/engine/agent.h"
+#include "transfer/engine/origin.h"
+#include "transfer/engine/visitor.h"
 
 bool xfe_notices_make(struct sw_xfer_agent *agent)
 {

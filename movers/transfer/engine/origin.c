@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Where visitors come from: what all of one address have of the places and the notices here. */
+#include "transfer/engine/origin.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/serve/origin.h"
-#include "transfer/engine/engine.h"
+#include "transfer/engine/agent.h"
 
 /* One for each session and each notice that can be there, so there is always a free one. */
 bool xfe_origins_make(struct sw_xfer_agent *agent)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Peers: live while one of their lanes is up, gone for good, and what lanes mean to each other. */
+#include "transfer/engine/peer.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +8,13 @@
 
 #include "common/base/minmax.h"
 #include "common/time/clock.h"
-#include "transfer/engine/engine.h"
+#include "transfer/engine/agent.h"
+#include "transfer/engine/device.h"
+#include "transfer/engine/lane.h"
+#include "transfer/engine/memory.h"
+#include "transfer/engine/send.h"
+#include "transfer/engine/source.h"
+#include "transfer/engine/status.h"
 
 enum { RETRY_MS = 500, RETRY_DOUBLED_MAX = 4, ROUNDS = 16 };
 
@@ -62,7 +69,7 @@ void xfe_peer_lane_lost(struct xfe_lane *lane, enum sw_xfer_status status, const
 {
     struct sw_xfer_peer *peer = lane->peer;
     xfe_lane_drop(lane);
-    lane->retry_ns = mover_now_ns() + (RETRY_MS * XFE_MS << lane->failures);
+    lane->retry_ns = mover_now_ns() + (RETRY_MS * NS_PER_MS << lane->failures);
     lane->failures += lane->failures < RETRY_DOUBLED_MAX;
     if (!peer_find_lane(peer, XFE_UP) && !peer_find_lane(peer, XFE_CONNECTING))
         return xfe_peer_gone(peer, status, "%s: %s", lane->where, what);
@@ -83,7 +90,7 @@ static void plan_return(struct xfe_lane *lane)
 {
     const bool is_due = xfe_lane_is_away(lane) && lane->home_tries;
     lane->home_ns =
-        is_due ? mover_now_ns() + (RETRY_MS * XFE_MS << (XFE_HOME_TRIES - lane->home_tries)) : 0;
+        is_due ? mover_now_ns() + (RETRY_MS * NS_PER_MS << (XFE_HOME_TRIES - lane->home_tries)) : 0;
     lane->home_tries -= is_due;
 }
 
@@ -161,7 +168,7 @@ static bool can_return(const struct xfe_lane *lane)
 static uint64_t due_of(const struct xfe_lane *lane)
 {
     const struct sw_xfer_peer *peer = lane->peer;
-    const uint64_t stall_ns = peer->agent->options.stall_timeout_ms * XFE_MS;
+    const uint64_t stall_ns = peer->agent->options.stall_timeout_ms * NS_PER_MS;
     const bool is_live = peer->state == SW_XFER_LIVE;
     uint64_t due = UINT64_MAX;
     if (lane->state == XFE_CONNECTING)
@@ -187,7 +194,7 @@ static void peer_run_timer(struct xfe_lane *lane, uint64_t now_ns)
     if (now_ns <= due_of(lane))
         return;
     if (lane->is_dirty && peer->state == SW_XFER_LIVE &&
-        now_ns > lane->dirty_ns + stall_ms * XFE_MS)
+        now_ns > lane->dirty_ns + stall_ms * NS_PER_MS)
         return xfe_peer_gone(peer, SW_XFER_PEER_GONE, "%s: it has not ended a lost lane for %u ms",
                              lane->where, stall_ms);
     switch (lane->state) {
@@ -247,7 +254,7 @@ static struct sw_xfer_peer *make_peer(struct sw_xfer_agent *agent, const struct 
     peer->agent = agent;
     peer->card = *card;
     peer->session = ++agent->last_session;
-    xfc_flow_init(&peer->flow, agent->options.drain_timeout_ms * XFE_MS, &agent->ended);
+    xfc_flow_init(&peer->flow, agent->options.drain_timeout_ms * NS_PER_MS, &agent->ended);
     const uint32_t lanes = card->version == XFW_VERSION_RAILS ? card->addresses_count : 1;
     peer->lanes = calloc(lanes, sizeof(*peer->lanes));
     peer->lanes_count = peer->lanes ? lanes : 0;

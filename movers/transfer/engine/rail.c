@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Rails: the addresses at which an agent listens, and the devices behind them. */
+#include "transfer/engine/rail.h"
+
 #include <netdb.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "transfer/engine/engine.h"
+#include "transfer/engine/agent.h"
+#include "transfer/engine/device.h"
+#include "transfer/engine/status.h"
 
 enum { BACKLOG = 64, RESOLVE_MS = 2000 };
 

@@ -1,10 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Between the flow of a peer and the queue pair of a lane. */
+#include "transfer/engine/send.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "common/time/clock.h"
-#include "transfer/engine/engine.h"
+#include "transfer/engine/agent.h"
+#include "transfer/engine/blocks.h"
+#include "transfer/engine/lane.h"
+#include "transfer/engine/memory.h"
+#include "transfer/engine/notice.h"
+#include "transfer/engine/peer.h"
+#include "transfer/engine/sums.h"
+#include "transfer/engine/transfer.h"
 
 enum { POLLED_MAX = 16 };
 static const uint64_t ACK_WR = 1ull << 63; /* wr_id of receives; sends have the flow's number */

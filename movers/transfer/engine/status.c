@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+#include "transfer/engine/status.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 
 #include "common/time/clock.h"
-#include "transfer/engine/engine.h"
 
 const char *sw_xfer_status_text(enum sw_xfer_status status)
 {
@@ -37,7 +38,7 @@ const char *sw_xfer_status_text(enum sw_xfer_status status)
 
 uint64_t sw_xfer_deadline_ms(uint32_t from_now_ms)
 {
-    return mover_now_ns() + from_now_ms * XFE_MS;
+    return mover_now_ns() + from_now_ms * NS_PER_MS;
 }
 
 enum sw_xfer_status xfe_fail(struct sw_xfer_error *error, enum sw_xfer_status status,

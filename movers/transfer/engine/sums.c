@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Sums of blocks, compared end to end: the side that moved the data asks the peer's agent for the
- * sums of what the peer's memory has now, and compares them with what its own memory has now.
- */
+#include "transfer/engine/sums.h"
+
 #include "transfer/core/sum.h"
 
-#include "transfer/engine/engine.h"
+#include "transfer/engine/agent.h"
+#include "transfer/engine/blocks.h"
+#include "transfer/engine/lease.h"
+#include "transfer/engine/memory.h"
+#include "transfer/engine/transfer.h"
 
 _Static_assert((int)XFC_SUMS_PER_MESSAGE == (int)XFW_SUMS_MAX, "a message is full of sums");
 

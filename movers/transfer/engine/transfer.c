@@ -1,9 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+#include "transfer/engine/transfer.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/time/clock.h"
-#include "transfer/engine/engine.h"
+#include "transfer/engine/agent.h"
+#include "transfer/engine/blocks.h"
+#include "transfer/engine/memory.h"
+#include "transfer/engine/peer.h"
+#include "transfer/engine/status.h"
+#include "transfer/wire/message.h"
 
 static bool transfer_add_pair(struct sw_xfer_transfer *t, uint32_t local_at, uint32_t remote_at)
 {

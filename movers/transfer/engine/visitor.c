@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Connections of peers to this agent. Their data passes by; here are their notices, and the windows
- * that are bound to their queue pairs. A visitor is all connections of one session: a lane each.
- */
+#include "transfer/engine/visitor.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -11,7 +9,16 @@
 
 #include "common/serve/origin.h"
 #include "common/time/clock.h"
-#include "transfer/engine/engine.h"
+#include "transfer/engine/agent.h"
+#include "transfer/engine/device.h"
+#include "transfer/engine/lease.h"
+#include "transfer/engine/memory.h"
+#include "transfer/engine/notice.h"
+#include "transfer/engine/origin.h"
+#include "transfer/engine/rail.h"
+#include "transfer/engine/session.h"
+#include "transfer/engine/source.h"
+#include "transfer/engine/sums.h"
 
 enum { READS_MAX = 16, SENDS = XFE_CREDITS + 2, WINDOW_MS = 500, TURN = 64 /* completions */ };
 /* That are summed in a turn: half a millisecond. */
@@ -128,59 +135,6 @@ static bool visitor_make_queue(struct xfe_visitor *visitor)
     return true;
 }
 
-/* ---- sessions ---- */
-
-static bool is_session(const struct xfe_session *one, const struct xfe_session *other)
-{
-    return one->session == other->session &&
-           !memcmp(one->instance, other->instance, sizeof(one->instance));
-}
-
-static uint64_t recall_tag(const struct sw_xfer_agent *agent, const struct xfe_session *session)
-{
-    uint64_t tag = 0;
-    for (uint32_t i = 0; i < XFE_DEPARTED; i++)
-        if (is_session(&agent->departed[i], session) && agent->departed[i].last_tag > tag)
-            tag = agent->departed[i].last_tag;
-    return tag;
-}
-
-/* Finds the session that has lanes already, or a new one; NULL: there are too many, perhaps of this
- * address. A host has all places of its own agents. */
-static struct xfe_session *find_session(struct sw_xfer_agent *agent, const struct xfe_session *as,
-                                        bool is_own_host)
-{
-    struct xfe_session *found = NULL;
-    uint32_t free = 0;
-    for (uint32_t i = 0; i < agent->options.visitors_max; i++) {
-        struct xfe_session *session = &agent->sessions[i];
-        if (session->lanes && is_session(session, as))
-            return session;
-        free += !session->lanes;
-        if (!session->lanes && !found)
-            found = session;
-    }
-    const bool has_share =
-        is_own_host || xfe_has_share(agent->options.visitors_max, free, as->origin->sessions);
-    if (!found || !has_share)
-        return NULL;
-    *found = *as;
-    found->last_tag = recall_tag(agent, as);
-    found->number = ++agent->last_visitor;
-    return found;
-}
-
-/* The newest tag of a session outlives its connections: a notice may be sent again. */
-static void leave_session(struct sw_xfer_agent *agent, struct xfe_session *session)
-{
-    if (--session->lanes)
-        return;
-    session->origin->sessions--;
-    xfe_leases_of_visitor_end(agent, session->number);
-    if (session->last_tag)
-        agent->departed[agent->departed_next++ % XFE_DEPARTED] = *session;
-}
-
 /* Frees all but the id. Windows can be freed once their queue pair is gone. */
 static void free_visitor(struct xfe_visitor *visitor)
 {
@@ -190,7 +144,7 @@ static void free_visitor(struct xfe_visitor *visitor)
     if (visitor->id->qp)
         rdma_destroy_qp(visitor->id);
     xfe_leases_of_lane_end(agent, visitor->session->number, visitor->lane);
-    leave_session(agent, visitor->session);
+    xfe_session_leave(agent, visitor->session);
     if (visitor->cq) {
         while (!ibv_get_cq_event(visitor->channel, &cq, &context))
             visitor->events++;
@@ -256,7 +210,7 @@ static struct xfe_visitor *new_visitor(struct sw_xfer_agent *agent, struct rdma_
     for (uint32_t i = 0; i < agent->visitors_slots; i++) {
         if (agent->visitors[i])
             continue;
-        struct xfe_session *session = find_session(agent, as, xfe_origin_is_here(id));
+        struct xfe_session *session = xfe_session_enter(agent, as, xfe_origin_is_here(id));
         struct xfe_visitor *visitor = session ? xfe_pages(sizeof(*visitor)) : NULL;
         if (!visitor)
             return NULL;
@@ -281,7 +235,7 @@ static struct xfe_visitor *visitor_find_lane(const struct sw_xfer_agent *agent,
 {
     for (uint32_t i = 0; i < agent->visitors_slots; i++)
         if (agent->visitors[i] && agent->visitors[i]->lane == lane &&
-            is_session(agent->visitors[i]->session, session))
+            xfe_session_is(agent->visitors[i]->session, session))
             return agent->visitors[i];
     return NULL;
 }

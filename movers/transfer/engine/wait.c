@@ -6,7 +6,15 @@
 
 #include "common/time/clock.h"
 #include "common/time/deadline.h"
-#include "transfer/engine/engine.h"
+#include "transfer/engine/agent.h"
+#include "transfer/engine/device.h"
+#include "transfer/engine/lane.h"
+#include "transfer/engine/lease.h"
+#include "transfer/engine/peer.h"
+#include "transfer/engine/source.h"
+#include "transfer/engine/status.h"
+#include "transfer/engine/transfer.h"
+#include "transfer/engine/visitor.h"
 
 enum { SOURCES_MAX = 64, POLLS_PER_LOOK = 16, LONGEST_MS = 60000 };
 

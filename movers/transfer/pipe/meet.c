@@ -11,9 +11,11 @@
 #include <unistd.h>
 
 #include "common/base/bytes.h"
+#include "common/rdma/listener.h"
 #include "common/time/clock.h"
 #include "common/time/deadline.h"
-#include "transfer/engine/engine.h"
+#include "transfer/engine/memory.h"
+#include "transfer/engine/status.h"
 #include "transfer/pipe/pipe.h"
 
 enum { MAGIC = 0x50495753, VERSION = 1, ASK_BYTES = 40, ANSWER_BYTES = 24, BACKLOG = 16 };
