@@ -162,14 +162,22 @@ static void say_who(const struct served_holder *holder, char *who, size_t who_by
                  holder->pid);
 }
 
-static int refuse_served(const struct served_holder *holder, const char *path,
+/* False: another server has that mark. A file system without such locks has none. */
+static bool is_unmarked(int fd, int64_t offset)
+{
+    struct flock mark = {.l_type = F_WRLCK, .l_start = offset, .l_len = 1};
+    return fcntl(fd, F_OFD_GETLK, &mark) || mark.l_type == F_UNLCK;
+}
+
+/* A server that shares it where nobody writes is joined by none that does. */
+static int refuse_served(int fd, const struct served_holder *holder, const char *path,
                          const struct mover_serving *how, char *error, size_t error_bytes)
 {
     char who[128], help[128] = "";
+    const bool is_joined = holder->is_shared && is_unmarked(fd, unwritten_offset);
     say_who(holder, who, sizeof(who));
     if (how->share_option)
-        snprintf(help, sizeof(help),
-                 holder->is_shared ? ", or share it: %s" : ", or start both with %s",
+        snprintf(help, sizeof(help), is_joined ? ", or share it: %s" : ", or start both with %s",
                  how->share_option);
     snprintf(error, error_bytes, "%.150s: %s has it locked%s; stop that one%s", path, who,
              holder->is_shared ? ", shared" : "", help);
@@ -206,13 +214,6 @@ static int wait_for_lock(int fd, bool is_shared, struct served_holder *holder)
     return code;
 }
 
-/* False: another server has that mark. A file system without such locks has none. */
-static bool is_unmarked(int fd, int64_t offset)
-{
-    struct flock mark = {.l_type = F_WRLCK, .l_start = offset, .l_len = 1};
-    return fcntl(fd, F_OFD_GETLK, &mark) || mark.l_type == F_UNLCK;
-}
-
 /* Shared locks do not tell a server that writes from one that only reads: marks do. Two that come
  * at once may both be refused. */
 static bool mark_share(int fd, const struct mover_serving *how)
@@ -247,7 +248,7 @@ int mover_served_lock(int fd, const char *path, const struct mover_serving *how,
     struct served_holder holder;
     const int code = wait_for_lock(fd, how->is_shared, &holder);
     if (code == -EWOULDBLOCK)
-        return refuse_served(&holder, path, how, error, error_bytes);
+        return refuse_served(fd, &holder, path, how, error, error_bytes);
     if (!code && !mark_share(fd, how))
         return refuse_share(fd, path, how, error, error_bytes);
     if (!code || (how->is_shared && lacks_locks(code)))
@@ -284,8 +285,9 @@ static int refuse_claimed(const char *path, const struct stat *st, const struct 
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd >= 0 && try_lock(fd, how->is_shared) == -EWOULDBLOCK) {
         const struct served_holder holder = find_holder(fd);
+        const int code = refuse_served(fd, &holder, path, how, error, error_bytes);
         close(fd);
-        return refuse_served(&holder, path, how, error, error_bytes);
+        return code;
     }
     if (fd >= 0)
         close(fd);

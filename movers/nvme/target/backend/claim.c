@@ -15,6 +15,7 @@ struct claimed_file {
     struct claimed_file *next;
     int fd;                  /* has the lock */
     uint32_t users, staying; /* claims; those of them that are not leaving */
+    bool is_unlocked;        /* another server was faster */
     struct mover_serving how;
 };
 
@@ -64,12 +65,12 @@ static int share_lock(struct claimed_file *file, const char *path, const struct 
                       char *error, size_t error_size)
 {
     char ignored[8];
-    int rc = 0;
-    if (!is_same_share(&file->how, how))
-        rc = mover_served_lock(file->fd, path, how, error, error_size);
-    if (rc)
-        (void)mover_served_lock(file->fd, path, &file->how, ignored, sizeof(ignored));
-    else
+    if (is_same_share(&file->how, how) && !file->is_unlocked)
+        return 0;
+    const int rc = mover_served_lock(file->fd, path, how, error, error_size);
+    file->is_unlocked =
+        rc && mover_served_lock(file->fd, path, &file->how, ignored, sizeof(ignored));
+    if (!rc)
         file->how = *how;
     return rc;
 }
@@ -144,7 +145,7 @@ bool nvt_claim_stay(struct nvt_claim *claim)
 {
     if (!claim || !claim->is_leaving)
         return true;
-    if (claim->file->staying)
+    if (claim->file->staying || claim->file->is_unlocked)
         return false;
     claim->is_leaving = false;
     claim->file->staying++;

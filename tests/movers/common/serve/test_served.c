@@ -25,6 +25,8 @@
 
 static const struct mover_serving alone = {.share_option = "--shared"};
 static const struct mover_serving shared = {.is_shared = true, .share_option = "--shared"};
+static const struct mover_serving only_read = {
+    .is_shared = true, .is_unwritten = true, .share_option = "--shared"};
 static const struct mover_serving only_alone = {0};
 static char path[64], error[512];
 
@@ -226,6 +228,17 @@ static void served_open__shared(void **state)
     assert_int_equal(try_to_serve(O_RDWR, &alone), 0);
 }
 
+/* The option alone would not help: the other one has to share it to write, too. */
+static void served_open__where_nobody_writes(void **state)
+{
+    (void)state;
+    struct server one = start_server(path, &only_read, false);
+    assert_true(one.code >= 0);
+    assert_int_equal(try_to_serve(O_RDWR, &alone), -EBUSY);
+    says("start both with --shared");
+    end_server(&one, SIGKILL);
+}
+
 /* A copy of the descriptor lives on in it. What is executed has none. */
 static void served_open__a_child_keeps_it(void **state)
 {
@@ -339,6 +352,7 @@ int main(void)
         cmocka_unit_test(served_open__it_goes_before_it_is_found),
         cmocka_unit_test(served_open__it_is_being_killed),
         cmocka_unit_test(served_open__shared),
+        cmocka_unit_test(served_open__where_nobody_writes),
         cmocka_unit_test(served_open__a_child_keeps_it),
         cmocka_unit_test(served_open__not_there),
         cmocka_unit_test(served_open__a_device_once),
