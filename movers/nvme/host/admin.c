@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Administration: commands that a thread waits for. Their data goes through memory of the
- * controller, so that whatever happens the caller's memory is its own again on return.
- */
+#include "nvme/host/admin.h"
+
 #include "common/base/minmax.h"
 #include "common/time/clock.h"
-#include "nvme/host/host.h"
+#include "nvme/host/completion.h"
+#include "nvme/host/controller.h"
+#include "nvme/host/queue.h"
+#include "nvme/host/reconnect.h"
+#include "nvme/host/request.h"
+#include "nvme/host/send.h"
+#include "nvme/wire/sgl.h"
 
 #include <poll.h>
 #include <string.h>

@@ -1,6 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Authentication of a queue, between Connect and its first other command. */
-#include "nvme/host/host.h"
+#include "nvme/host/authenticate.h"
+
+#include "nvme/host/completion.h"
+#include "nvme/host/controller.h"
+#include "nvme/host/queue.h"
+#include "nvme/host/request.h"
+#include "nvme/host/send.h"
+#include "nvme/host/setup.h"
+#include "nvme/wire/sgl.h"
 
 #include <stdlib.h>
 #include <string.h>

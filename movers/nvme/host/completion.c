@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Completions: what the device reports, what the controller answers, and waiting for both. Bytes
- * of the controller are checked here; whatever it sends wrongly ends the queue.
- */
+#include "nvme/host/completion.h"
+
 #include "common/base/minmax.h"
 #include "common/time/clock.h"
-#include "nvme/host/host.h"
+#include "nvme/host/connection.h"
+#include "nvme/host/controller.h"
+#include "nvme/host/fifo.h"
+#include "nvme/host/queue.h"
+#include "nvme/host/reconnect.h"
+#include "nvme/host/request.h"
+#include "nvme/host/send.h"
 
 #include <assert.h>
 #include <poll.h>
@@ -197,7 +201,8 @@ void nvh_queue_sleep(struct sw_nvme_queue *queue, uint64_t deadline_ns)
     const uint64_t now = mover_now_ns();
     const uint64_t nap = queue->phase == NVH_UP ? NVH_NAP_NS : NVH_TEND_NS;
     const uint64_t left = deadline_ns > now ? deadline_ns - now : 0, ns = mover_min_u64(left, nap);
-    const struct timespec timeout = {.tv_sec = (time_t)(ns / NVH_S), .tv_nsec = (long)(ns % NVH_S)};
+    const struct timespec timeout = {.tv_sec = (time_t)(ns / NS_PER_S),
+                                     .tv_nsec = (long)(ns % NS_PER_S)};
     struct pollfd fd = {.fd = queue->epoll_fd, .events = POLLIN};
     ppoll(&fd, 1, &timeout, NULL);
     queue->next_tend_ns = 0;

@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What this protocol says on the connection of a queue: NVMe RDMA Transport 1.0, 3.2. */
-#include "nvme/host/host.h"
+#include "nvme/host/connection.h"
+
+#include "common/time/clock.h"
+#include "nvme/host/authenticate.h"
+#include "nvme/host/controller.h"
+#include "nvme/host/queue.h"
+#include "nvme/host/send.h"
 
 #include <errno.h>
 #include <string.h>
@@ -185,7 +190,7 @@ bool nvh_link_start(struct sw_nvme_queue *queue, uint64_t now_ns)
 {
     const struct sw_nvme_controller *c = queue->controller;
     const struct sockaddr *source = c->has_source ? (const struct sockaddr *)&c->source : NULL;
-    queue->link_deadline_ns = now_ns + c->options.connect_timeout_ms * NVH_MS;
+    queue->link_deadline_ns = now_ns + c->options.connect_timeout_ms * NS_PER_MS;
     connection_take_event(queue,
                           mover_connection_start(&queue->connection, queue->epoll_fd, NULL, source,
                                                  (const struct sockaddr *)&c->address));

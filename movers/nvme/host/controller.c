@@ -1,7 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A controller: its life, as the program sees it. The machines are in setup.c and reconnect.c. */
+#include "nvme/host/controller.h"
+
 #include "common/time/clock.h"
-#include "nvme/host/host.h"
+#include "nvme/host/admin.h"
+#include "nvme/host/authenticate.h"
+#include "nvme/host/completion.h"
+#include "nvme/host/identity.h"
+#include "nvme/host/queue.h"
+#include "nvme/host/reconnect.h"
+#include "nvme/host/setup.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -16,7 +23,7 @@ enum { SHUTDOWN_MS = 3000, CC_OFFSET = 0x14, CSTS_OFFSET = 0x1c, THREAD_NAP_MS =
 
 uint64_t sw_nvme_deadline_ms(uint32_t from_now_ms)
 {
-    return mover_now_ns() + from_now_ms * NVH_MS;
+    return mover_now_ns() + from_now_ms * NS_PER_MS;
 }
 
 enum sw_nvme_status nvh_error(struct sw_nvme_error *error, enum sw_nvme_status status,

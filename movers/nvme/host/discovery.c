@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The discovery log, whole and of one generation. Source: NVMe Base 2.0, 5.16.1.23. */
-#include "nvme/host/host.h"
+#include "nvme/host/controller.h"
 
 #include <stdlib.h>
 #include <string.h>

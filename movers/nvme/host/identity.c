@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The names and addresses of the host and the controller, checked before any connection. */
-#include "nvme/host/host.h"
+#include "nvme/host/identity.h"
+
+#include "nvme/host/controller.h"
 
 #include <ctype.h>
 #include <netdb.h>

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Keep-alive and asynchronous events, on the admin queue. Where traffic keeps the controller alive
- * (TBKAS), a look comes four times per period and a command goes only if there was no answer since
- * the last look: so no silence is longer than half of the period.
- */
-#include "nvme/host/host.h"
+#include "nvme/host/keepalive.h"
+
+#include "common/time/clock.h"
+#include "nvme/host/controller.h"
+#include "nvme/host/queue.h"
+#include "nvme/host/setup.h"
+#include "nvme/wire/sgl.h"
 
 static void keep_alive_answered(void *arg, const struct sw_nvme_result *result)
 {
@@ -18,7 +19,7 @@ static void keep_alive_answered(void *arg, const struct sw_nvme_result *result)
 void nvh_keep_alive(struct sw_nvme_controller *controller, uint64_t now_ns)
 {
     struct sw_nvme_controller *c = controller;
-    const uint64_t period_ns = c->info.keep_alive_ms * NVH_MS;
+    const uint64_t period_ns = c->info.keep_alive_ms * NS_PER_MS;
     if (!period_ns)
         return;
     if (c->keep_alive_sent_ns) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Memory that the controller may read and write. */
-#include "nvme/host/host.h"
+#include "nvme/host/memory.h"
+
+#include "nvme/host/controller.h"
 
 #include <errno.h>
 #include <stdlib.h>

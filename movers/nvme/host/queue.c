@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A queue: its memory, opening and closing. All that it needs is made here, before any data. */
+#include "nvme/host/queue.h"
+
 #include "common/time/clock.h"
-#include "nvme/host/host.h"
+#include "nvme/host/completion.h"
+#include "nvme/host/connection.h"
+#include "nvme/host/controller.h"
+#include "nvme/host/reconnect.h"
+#include "nvme/host/request.h"
+#include "nvme/host/send.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -206,7 +212,7 @@ static enum sw_nvme_status open_once(struct sw_nvme_controller *controller, uint
     const enum sw_nvme_status status = sw_nvme_queue_start(controller, spin_us, error, &queue);
     if (status)
         return status;
-    const uint64_t deadline = mover_now_ns() + controller->options.connect_timeout_ms * NVH_MS;
+    const uint64_t deadline = mover_now_ns() + controller->options.connect_timeout_ms * NS_PER_MS;
     struct sw_nvme_error why = {0};
     while (queue->phase != NVH_UP && queue->phase != NVH_ENDED && mover_now_ns() < deadline &&
            !is_given_up(controller, deadline, &why)) {
@@ -233,7 +239,7 @@ enum sw_nvme_status sw_nvme_queue_open(struct sw_nvme_controller *controller, ui
                                        struct sw_nvme_error *error, struct sw_nvme_queue **out)
 {
     enum { STATUS = 0x7ff, PAUSE_US = 20000 };
-    const uint64_t give_up_ns = mover_now_ns() + FORGETS_MS * NVH_MS;
+    const uint64_t give_up_ns = mover_now_ns() + FORGETS_MS * NS_PER_MS;
     struct sw_nvme_error why = {0};
     enum sw_nvme_status status;
     /* A target may still have the queue of this number that was closed just now. */

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Loss and return. The thread that sees a loss gives the controller a new epoch; each queue then
- * destroys its queue pair before it does anything to its requests. The admin queue connects again
- * by whichever thread polls; an I/O queue follows by its own thread once the controller is live.
- */
+#include "nvme/host/reconnect.h"
+
 #include "common/time/clock.h"
-#include "nvme/host/host.h"
+#include "nvme/host/completion.h"
+#include "nvme/host/connection.h"
+#include "nvme/host/controller.h"
+#include "nvme/host/fifo.h"
+#include "nvme/host/keepalive.h"
+#include "nvme/host/queue.h"
+#include "nvme/host/request.h"
+#include "nvme/host/setup.h"
 
 #include <stdlib.h>
 
@@ -95,7 +99,7 @@ static void lose_locked(struct sw_nvme_controller *c, const struct sw_nvme_error
                         bool is_recovering)
 {
     const uint64_t now = mover_now_ns();
-    const uint64_t delay = c->options.reconnect_delay_s * NVH_S;
+    const uint64_t delay = c->options.reconnect_delay_s * NS_PER_S;
     const bool is_first = !atomic_exchange(&c->was_lost, true);
     c->error = *error;
     c->setup = NVH_SETUP_LINK;
@@ -122,12 +126,12 @@ static void scan_timeouts(struct sw_nvme_queue *queue, uint64_t now_ns)
 {
     if (now_ns < queue->next_scan_ns)
         return;
-    queue->next_scan_ns = now_ns + SCAN_MS * NVH_MS;
+    queue->next_scan_ns = now_ns + SCAN_MS * NS_PER_MS;
     const uint32_t limit_ms = queue->controller->options.io_timeout_ms;
     for (uint32_t i = 0; i < queue->slots_max && !queue->is_broken; i++) {
         const struct nvh_slot *slot = &queue->slots[i];
         if (slot->state == NVH_SENT && !slot->is_endless &&
-            now_ns - slot->sent_ns > limit_ms * NVH_MS)
+            now_ns - slot->sent_ns > limit_ms * NS_PER_MS)
             nvh_queue_break(queue, SW_NVME_UNREACHABLE,
                             "%s left command 0x%x on queue %u without an answer for %u ms",
                             queue->controller->where, nvh_cid(queue, i), queue->qid, limit_ms);
@@ -153,7 +157,7 @@ static void give_up_late(struct sw_nvme_controller *c, uint64_t now_ns)
 {
     const int32_t tmo = c->options.ctrl_loss_tmo_s;
     if (atomic_load(&c->state) == SW_NVME_LOST && tmo >= 0 &&
-        now_ns - atomic_load(&c->lost_ns) > (uint64_t)tmo * NVH_S) {
+        now_ns - atomic_load(&c->lost_ns) > (uint64_t)tmo * NS_PER_S) {
         atomic_store(&c->state, SW_NVME_DEAD);
         atomic_fetch_add(&c->epoch, 1);
     }
@@ -232,7 +236,7 @@ static void step_queue(struct sw_nvme_queue *queue, uint64_t now_ns)
             start_queue(queue, now_ns);
         } else if (state == SW_NVME_LOST && c->options.fast_io_fail_tmo_s >= 0 &&
                    now_ns - atomic_load(&c->lost_ns) >
-                       (uint64_t)c->options.fast_io_fail_tmo_s * NVH_S) {
+                       (uint64_t)c->options.fast_io_fail_tmo_s * NS_PER_S) {
             fail_pending(queue);
         }
         return;

@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Requests: their checks and their commands. Source: NVM 1.0, section 3. */
+#include "nvme/host/request.h"
+
 #include "common/time/clock.h"
-#include "nvme/host/host.h"
+#include "nvme/host/controller.h"
+#include "nvme/host/memory.h"
+#include "nvme/host/queue.h"
+#include "nvme/host/send.h"
+#include "nvme/wire/sgl.h"
 
 #include <string.h>
 
@@ -39,7 +44,7 @@ static bool fails_fast(struct sw_nvme_queue *queue)
         return true;
     return atomic_load(&c->state) == SW_NVME_LOST && c->options.fast_io_fail_tmo_s >= 0 &&
            mover_now_ns() - atomic_load(&c->lost_ns) >
-               (uint64_t)c->options.fast_io_fail_tmo_s * NVH_S;
+               (uint64_t)c->options.fast_io_fail_tmo_s * NS_PER_S;
 }
 
 static enum sw_nvme_status check_data(const struct sw_nvme_queue *queue,

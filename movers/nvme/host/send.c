@@ -1,19 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * The SENDs of commands. Commands that callbacks of one poll submit leave in one list at its end:
- * one call of the device for all of them, and one completion.
- */
-#include "nvme/host/host.h"
+#include "nvme/host/send.h"
 
-void nvh_fifo_push(struct nvh_fifo *fifo, uint32_t index)
-{
-    fifo->at[fifo->tail++ & fifo->mask] = (uint16_t)index;
-}
-
-uint32_t nvh_fifo_pop(struct nvh_fifo *fifo)
-{
-    return fifo->at[fifo->head++ & fifo->mask];
-}
+#include "nvme/host/fifo.h"
+#include "nvme/host/queue.h"
+#include "nvme/host/request.h"
 
 static bool can_send(struct sw_nvme_queue *queue)
 {

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * From the link of the admin queue to a live controller: Connect, properties, Identify, number of
- * queues. A machine of one command at a time. Source: NVMe Base 2.0, 3.5.2 and 6.3.
- */
+#include "nvme/host/setup.h"
+
 #include "common/base/minmax.h"
 #include "common/time/clock.h"
-#include "nvme/host/host.h"
+#include "nvme/host/authenticate.h"
+#include "nvme/host/controller.h"
+#include "nvme/host/keepalive.h"
+#include "nvme/host/queue.h"
+#include "nvme/host/request.h"
+#include "nvme/host/send.h"
+#include "nvme/wire/sgl.h"
 
 #include <string.h>
 
@@ -214,7 +218,7 @@ static void handle_ready(struct sw_nvme_controller *c, uint32_t csts)
         nvh_queue_break(&c->admin, SW_NVME_TIMEOUT, "%s does not get ready in %u ms (CAP.TO)",
                         c->where, (unsigned)(c->cap >> 24 & 0xff) * READY_UNIT_MS);
     } else {
-        c->setup_next_ns = now + READY_PERIOD_MS * NVH_MS;
+        c->setup_next_ns = now + READY_PERIOD_MS * NS_PER_MS;
     }
 }
 
@@ -241,7 +245,7 @@ static void setup_answered(void *arg, const struct sw_nvme_result *result)
         return;
     case NVH_SETUP_ENABLE:
         c->ready_deadline_ns =
-            mover_now_ns() + ((c->cap >> 24 & 0xff) + 1) * READY_UNIT_MS * NVH_MS;
+            mover_now_ns() + ((c->cap >> 24 & 0xff) + 1) * READY_UNIT_MS * NS_PER_MS;
         c->setup = NVH_SETUP_READY;
         return;
     case NVH_SETUP_READY:
