@@ -148,7 +148,7 @@ def single_of_command(moves):
             'bench',
             '-c',
             card,
-            *'--size 64K --bytes 1M -o json'.split(),
+            *'--bs 64K --bytes 1M -o json'.split(),
         ],
     )
     rows = json.loads(text)

@@ -120,10 +120,10 @@ def transfer_from_kernel(host, say, python, folder):
         server.kill()
         return say(False, 'from the kernel: no card', host.finish(server)[0])
     theirs, status = guest.inside(
-        f'timeout {SECONDS} sidewire-transfer read -c /tmp/own --block {BLOCK} --notice "it was '
+        f'timeout {SECONDS} sidewire-transfer read -c /tmp/own --bs {BLOCK} --notice "it was '
         'read" /tmp/copy && '
         f'sha256sum /tmp/copy && head -c {BYTES} /dev/urandom >/tmp/new && sha256sum /tmp/new && '
-        f'timeout {SECONDS} sidewire-transfer write -c /tmp/own --block {BLOCK} --notice from-rxe '
+        f'timeout {SECONDS} sidewire-transfer write -c /tmp/own --bs {BLOCK} --notice from-rxe '
         '/tmp/new'
     )
     text, own_status = host.finish(server, SECONDS)

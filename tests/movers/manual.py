@@ -54,6 +54,16 @@ class Manual(unittest.TestCase):
         told = set(re.findall(r'^\.(?:BI|BR|B) (?:-. ", " )?(--[a-z][a-z_-]*)', self.text, re.M))
         self.assertEqual(told - EVERYWHERE - FRONT_DOOR, there)
 
+    def test_options__letters_as_in_the_help(self):
+        there = set()
+        for command in [*self.commands, *self.more]:
+            said = self.say(*command.split(), '--help').stdout
+            there.update(re.findall(r'^ +(-[A-Za-z]), (--[a-z][a-z_-]*)', said, re.M))
+        told = set(
+            re.findall(r'^\.(?:BI|BR|B) (-[A-Za-z]) ", " (--[a-z][a-z_-]*)', self.text, re.M)
+        )
+        self.assertEqual(told, there)
+
     def test_status__wrong_use_is_2(self):
         self.assertTrue(self.wrong)
         for words in self.wrong:

@@ -57,7 +57,7 @@ def load(world, chance, host):
     """A process that keeps a server busy, with more under way than the target's pool holds."""
     kind = chance.randrange(4)
     if kind == 0:
-        return start(world.pmem(host, 'bench', *'-D -f 8M -B 64K -c 10000000'.split()))
+        return start(world.pmem(host, 'bench', *'-D -f 8M --bs 64K --count 10000000'.split()))
     if kind == 1:
         return start(world.transfer(host, 'bench', '-r', 'memory'))
     words = '--bs 1m --iodepth 32 --rw randrw --destroy-data --runtime 60 -N 2'.split()

@@ -24,17 +24,17 @@ enum {
 static const struct argp_option options[] = {
     {"rw", KEY_RW, "KIND", 0, "read, write, rw, randread, randwrite or randrw (randread)", 0},
     {"rwmixread", KEY_MIX, "PERCENT", 0, "Share of reads where both are done (50)", 0},
-    {"bs", KEY_BS, "SIZES", 0, "Bytes of a request, several with commas (4k)", 0},
-    {"iodepth", KEY_DEPTH, "DEPTHS", 0, "Requests in flight per thread, with commas (1)", 0},
+    {"bs", KEY_BS, "BYTES", 0, "Bytes of a request (4k); several with commas", 0},
+    {"iodepth", KEY_DEPTH, "N", 0, "Requests in flight per thread (1); several with commas", 0},
     {"runtime", KEY_RUNTIME, "S", 0, "Seconds of each measurement (2)", 0},
     {"ramp_time", KEY_RAMP, "S", 0, "Seconds before it (0.2)", 0},
-    {"size", KEY_SIZE, "SIZE", 0, "The part of the namespace that is used (all; verify: 64m)", 0},
-    {"offset", KEY_OFFSET, "SIZE", 0, "Where it begins (0)", 0},
+    {"size", KEY_SIZE, "BYTES", 0, "The part of the namespace that is used (all; verify: 64m)", 0},
+    {"offset", KEY_OFFSET, "BYTES", 0, "Where it begins (0)", 0},
     {"numjobs", KEY_JOBS, "N", 0, "Threads, each with a queue (1)", 0},
     {"sleep", KEY_SLEEP, NULL, 0, "Threads sleep until something comes, instead of polling", 0},
     {"verify", KEY_VERIFY, NULL, 0, "Write blocks with checksum and sequence, read them back", 0},
     {"loops", KEY_LOOPS, "N", 0, "Rounds of verification, unless --runtime is given (2)", 0},
-    {"destroy-data", KEY_DESTROY, NULL, 0, "Needed for whatever writes", 0},
+    {"destroy-data", KEY_DESTROY, NULL, 0, "What is there may be overwritten", 0},
     {0},
 };
 

@@ -49,7 +49,7 @@ struct copy {
 static const struct argp_option copy_options[] = {
     {"start-block", KEY_START, "LBA", 0, "The first block (0)", 0},
     {"block-count", KEY_COUNT, "N", 0, "Blocks, less one, as nvme-cli counts them", 0},
-    {"data-size", 'z', "SIZE", 0, "Bytes to move; without this and --block-count: all", 0},
+    {"data-size", 'z', "BYTES", 0, "How many; without this and --block-count: all", 0},
     {"data", 'd', "FILE", 0, "The file (standard input or output)", 0},
     {"force-unit-access", 'f', NULL, 0, "Writes are durable when they end", 0},
     {"latency", KEY_LATENCY, NULL, 0, "Say how long it took", 0},

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* `sidewire nvme target`: serves until it is told to end. */
 #include <argp.h>
-#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +9,7 @@
 
 #include "common/serve/signals.h"
 #include "common/serve/told.h"
+#include "common/text/size.h"
 #include "nvme/command/command.h"
 #include "nvme/command/secret.h"
 #include "nvme/target/config/identity.h"
@@ -22,7 +22,6 @@ enum {
     KEY_SPIN,
     KEY_SRQ,
     KEY_THREADS,
-    KEY_ALLOW,
     KEY_CONFIG,
     KEY_CONTROL,
     KEY_SECRET,
@@ -44,13 +43,14 @@ struct target_args {
 static const struct argp_option options[] = {
     {"config", KEY_CONFIG, "FILE", 0,
      "Serve what this file says, in the JSON of 'nvmetcli save'; SIGHUP reads it again", 0},
-    {"listen", 'l', "ADDR[:PORT]", 0, "Listen there, 4420 by default; may be repeated", 0},
+    {"listen", 'l', "ADDR[:PORT]", 0,
+     "Address to listen at (all), port 4420 by default; may be repeated", 0},
     {"namespace", 'n', "BACKEND", 0,
      "Serve ram:SIZE, null:SIZE, file:PATH, block:PATH, nvme:PATH or nvram:PATH; may be "
      "repeated",
      0},
     {"subsysnqn", 'N', "NQN", 0, "The subsystem's name", 0},
-    {"allow", KEY_ALLOW, "HOSTNQN", 0, "Only these hosts; may be repeated (default: any)", 0},
+    {"allow", 'A', "HOSTNQN", 0, "Only these hosts; may be repeated (any)", 0},
     {"dhchap-secret", KEY_SECRET, "HOSTNQN=SECRET", 0,
      "This host, if it proves that it knows the secret, which is DHHC-1:... or @FILE; may be "
      "repeated",
@@ -58,14 +58,13 @@ static const struct argp_option options[] = {
     {"dhchap-ctrl-secret", KEY_CTRL_SECRET, "HOSTNQN=SECRET", 0,
      "What this target proves to that host, if the host asks for it", 0},
     {"in-capsule", KEY_IN_CAPSULE, "BYTES", 0,
-     "Data that comes with its command, 0 to 16384 (default 4096)", 0},
-    {"pool", KEY_POOL, "MIB", 0, "Memory for data on its way (default 16)", 0},
+     "Data that comes with its command, 0 to 16384 (4096)", 0},
+    {"pool", KEY_POOL, "MIB", 0, "Memory for data on its way (16)", 0},
     {"srq", KEY_SRQ, "RECEIVES", 0,
-     "All I/O queues share so many receives, 32 to 32768 (default: each queue has its own)", 0},
-    {"spin", KEY_SPIN, "US", 0, "How long an idle target polls before it sleeps (default 100)", 0},
+     "All I/O queues share so many receives, 32 to 32768 (each queue has its own)", 0},
+    {"spin", KEY_SPIN, "US", 0, "How long an idle target polls before it sleeps (100)", 0},
     {"threads", KEY_THREADS, "N", 0,
-     "I/O queues are spread over so many threads, 1 to 16 (default: $SIDEWIRE_NVME_THREADS, or 1)",
-     0},
+     "I/O queues are spread over so many threads, 1 to 16 ($SIDEWIRE_NVME_THREADS, or 1)", 0},
     {"control", KEY_CONTROL, "PATH", 0,
      "The socket by which add, remove and status reach this target", 0},
     {0},
@@ -74,10 +73,8 @@ static const struct argp_option options[] = {
 static uint32_t option_number(struct argp_state *state, const char *option, const char *text,
                               uint32_t low, uint32_t high)
 {
-    char *end;
-    errno = 0;
-    const unsigned long value = strtoul(text, &end, 10);
-    if (errno || *end || end == text || value < low || value > high)
+    uint64_t value = 0;
+    if (!mover_parse_size(text, &value) || value < low || value > high)
         argp_error(state, "--%s is %u to %u, not '%s'", option, low, high, text);
     return (uint32_t)value;
 }
@@ -109,7 +106,7 @@ static error_t parse_target(int key, char *text, struct argp_state *state)
     case 'n':
         add_to_list(state, args->namespaces, &args->namespace_count, LISTS_MAX, text);
         return 0;
-    case KEY_ALLOW:
+    case 'A':
         add_to_list(state, args->hosts, &args->host_count, LISTS_MAX, text);
         return 0;
     case KEY_SECRET:

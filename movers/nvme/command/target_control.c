@@ -15,7 +15,7 @@
 #include "nvme/command/secret.h"
 #include "nvme/target/server/control.h"
 
-enum { KEY_ALLOW = 256, KEY_CONTROL, KEY_PID, KEY_SECRET, KEY_CTRL_SECRET, PATIENCE_S = 10 };
+enum { KEY_CONTROL = 256, KEY_PID, KEY_SECRET, KEY_CTRL_SECRET, PATIENCE_S = 10 };
 
 struct control_args {
     const char *command, *path, *pid;
@@ -24,9 +24,9 @@ struct control_args {
 };
 
 static const struct argp_option change_options[] = {
-    {"namespace", 'n', "WHAT", 0, "add: a BACKEND, as 'target' takes it; remove: its number", 1},
-    {"listen", 'l', "ADDR[:PORT]", 0, "An address to listen at", 1},
-    {"allow", KEY_ALLOW, "HOSTNQN", 0,
+    {"namespace", 'n', "BACKEND", 0, "add: one as 'target' takes it; remove: its number", 1},
+    {"listen", 'l', "ADDR[:PORT]", 0, "Address to listen at, port 4420 by default", 1},
+    {"allow", 'A', "HOSTNQN", 0,
      "A host; from the first one on, others are not let in. All three may be repeated", 1},
     {"dhchap-secret", KEY_SECRET, "HOSTNQN=SECRET", 0,
      "add: a host, if it proves that it knows the secret, which is DHHC-1:... or @FILE", 1},
@@ -74,7 +74,7 @@ static error_t parse_control(int key, char *text, struct argp_state *state)
     case 'l':
         json_array_append_new(args->listen, json_string(text));
         return 0;
-    case KEY_ALLOW:
+    case 'A':
         json_array_append_new(args->hosts, json_string(text));
         return 0;
     case KEY_SECRET:

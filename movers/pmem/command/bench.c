@@ -4,9 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/command/old_option.h"
 #include "common/time/clock.h"
 #include "pmem/command/samples.h"
 
+enum { KEY_BS = 0x2000, KEY_COUNT, KEY_RW, KEY_RATE };
 enum { PATIENCE_MS = 20000, BYTES_MAX = 1 << 26, COUNT_MAX = 10000000 };
 
 enum kind { PERSISTENT, VISIBLE, WRITE, READ };
@@ -24,13 +26,17 @@ struct bench {
 };
 
 static const struct argp_option options[] = {
-    {"bs", 'B', "BYTES", 0, "Bytes of a request (4096)", 1},
-    {"count", 'c', "N", 0, "How many requests (10000)", 1},
-    {"rw", 'w', "KIND", 0, "persistent (a write and its flush), visible, write (no flush) or read",
-     1},
-    {"rate", 'R', "BYTES", 0, "Bytes per second at most (as fast as it goes)", 1},
+    {"bs", KEY_BS, "BYTES", 0, "Bytes of a request (4096)", 1},
+    {NULL, 'B', NULL, MOVER_OLD, NULL, 0},
+    {"count", KEY_COUNT, "N", 0, "How many requests (10000)", 1},
+    {NULL, 'c', NULL, MOVER_OLD, NULL, 0},
+    {"rw", KEY_RW, "KIND", 0,
+     "persistent (a write and its flush), visible, write (no flush) or read", 1},
+    {NULL, 'w', NULL, MOVER_OLD, NULL, 0},
+    {"rate", KEY_RATE, "BYTES", 0, "Bytes per second at most (as fast as it goes)", 1},
+    {NULL, 'R', NULL, MOVER_OLD, NULL, 0},
     {"offset", 'f', "BYTES", 0, "Where in the region it begins (0)", 1},
-    {"destroy-data", 'D', NULL, 0, "What is in the region may be overwritten", 1},
+    {"destroy-data", 'D', NULL, 0, "What is there may be overwritten", 1},
     {0},
 };
 static const struct argp_child children[] = {{&pm_remote_argp, 0, NULL, 0}, {0}};
@@ -38,24 +44,24 @@ static const struct argp_child children[] = {{&pm_remote_argp, 0, NULL, 0}, {0}}
 static error_t pmem_parse_bench(int key, char *value, struct argp_state *state)
 {
     struct bench *bench = state->input;
-    switch (key) {
-    case 'B':
+    switch (mover_current_key(state, options, key)) {
+    case KEY_BS:
         bench->bytes = mover_parse_bytes(state, value);
         if (!bench->bytes || bench->bytes > BYTES_MAX)
             argp_error(state, "a request has 1 to %d bytes", BYTES_MAX);
         return 0;
-    case 'c':
+    case KEY_COUNT:
         bench->samples.count = mover_parse_bytes(state, value);
         if (!bench->samples.count || bench->samples.count > COUNT_MAX)
             argp_error(state, "there are 1 to %d requests", COUNT_MAX);
         return 0;
-    case 'w':
+    case KEY_RW:
         for (bench->kind = 0; bench->kind <= READ; bench->kind++)
             if (!strcmp(value, kinds[bench->kind]))
                 return 0;
         argp_error(state, "\"%s\" is none of persistent, visible, write, read", value);
         return 0;
-    case 'R':
+    case KEY_RATE:
         bench->rate = mover_parse_bytes(state, value);
         return 0;
     case 'f':

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/command/old_option.h"
 #include "common/text/endpoint.h"
 #include "common/time/clock.h"
 #include "pmem/command/samples.h"
@@ -18,6 +19,10 @@ enum {
     KEY_COUNT,
     KEY_NEW,
     KEY_NO_FOLLOW,
+    KEY_COPY,
+    KEY_RING,
+    KEY_RECORD,
+    KEY_BEFORE,
     PLACE_MAX = 128,
     FOLLOW_MS = 1000,
     RETRY_MS = 20,
@@ -45,15 +50,19 @@ struct log_args {
 };
 
 static const struct argp_option options[] = {
-    {"copy", 'c', "ADDR[:PORT][/REGION]", 0,
+    {"copy", KEY_COPY, "ADDR[:PORT][/REGION]", 0,
      "A server that has a copy; 1 to 5 times, always in the same order", 1},
+    {NULL, 'c', NULL, MOVER_OLD, NULL, 0},
     {"wait", KEY_WAIT, "MS", 0, "How long a quorum, or an append, is waited for (30000)", 1},
     {"visible-only", KEY_VISIBLE, NULL, 0, "Flushes for processors only: outlives no power cut", 1},
-    {"ring", 'S', "BYTES", 0, "create: what the log holds (1M)", 2},
-    {"record", 'b', "BYTES", 0, "create: the longest record (4096)", 2},
+    {"ring", KEY_RING, "BYTES", 0, "create: what the log holds (1M)", 2},
+    {NULL, 'S', NULL, MOVER_OLD, NULL, 0},
+    {"record", KEY_RECORD, "BYTES", 0, "create: the longest record (4096)", 2},
+    {NULL, 'b', NULL, MOVER_OLD, NULL, 0},
     {"count", KEY_COUNT, "N", 0, "bench: how many records of 64 bytes are appended (10000)", 2},
     {"replace", KEY_REPLACE, NULL, 0, "create: also where there is a log", 2},
-    {"before", 'n', "NUMBER", 0, "trim: records with lower numbers are forgotten", 2},
+    {"before", KEY_BEFORE, "NUMBER", 0, "trim: records with lower numbers are forgotten", 2},
+    {NULL, 'n', NULL, MOVER_OLD, NULL, 0},
     {"new", KEY_NEW, NULL, 0, "tail: only records that come from now on", 2},
     {"no-follow", KEY_NO_FOLLOW, NULL, 0, "tail: ends behind the last record that is there", 2},
     {"output-format", 'o', "FORMAT", 0, "status, recover and bench: normal or json", 3},
@@ -95,8 +104,8 @@ static void add_copy(struct argp_state *state, const char *text)
 static error_t parse_log(int key, char *value, struct argp_state *state)
 {
     struct log_args *args = state->input;
-    switch (key) {
-    case 'c':
+    switch (mover_current_key(state, options, key)) {
+    case KEY_COPY:
         add_copy(state, value);
         return 0;
     case KEY_WAIT:
@@ -105,10 +114,10 @@ static error_t parse_log(int key, char *value, struct argp_state *state)
     case KEY_VISIBLE:
         args->options.visible_only = true;
         return 0;
-    case 'S':
+    case KEY_RING:
         args->geometry.ring_bytes = mover_parse_bytes(state, value);
         return 0;
-    case 'b':
+    case KEY_RECORD:
         args->geometry.record_bytes = mover_parse_count(state, value);
         return 0;
     case KEY_COUNT:
@@ -125,7 +134,7 @@ static error_t parse_log(int key, char *value, struct argp_state *state)
     case KEY_NO_FOLLOW:
         args->stops = true;
         return 0;
-    case 'n':
+    case KEY_BEFORE:
         args->before = mover_parse_bytes(state, value);
         args->has_before = true;
         return 0;
@@ -453,7 +462,7 @@ int pm_log(int argc, char **argv)
         .args_doc = "create|append|read|tail|trim|status|recover|bench",
         .doc = "A log on one to five regions: what it acknowledges is persistent on most of them.\v"
                "Examples, for three copies:\n"
-               "  C='-c 192.0.2.1 -c 192.0.2.2 -c 192.0.2.3'\n"
+               "  C='--copy 192.0.2.1 --copy 192.0.2.2 --copy 192.0.2.3'\n"
                "  sidewire pmem log create $C --ring 64M\n"
                "  journalctl -f | sidewire pmem log append $C\n"
                "  sidewire pmem log read $C\n"};

@@ -6,12 +6,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/command/old_option.h"
 #include "common/serve/signals.h"
 #include "common/text/endpoint.h"
 #include "pmem/command/command.h"
 #include "pmem/server/server.h"
 
-enum { KEY_SHARED = 0x2000 };
+enum { KEY_SHARED = 0x2000, KEY_NAME, KEY_OF_ONE };
 
 struct serve {
     const char *whats[PMS_REGIONS_MAX], *names[PMS_REGIONS_MAX];
@@ -25,15 +26,17 @@ struct serve {
 static const struct argp_option options[] = {
     {"listen", 'l', "ADDR[:PORT]", 0, "Address to listen at (all), port 4430 by default", 1},
     {"port", 's', "PORT", 0, "The port, without an address", 1},
-    {"name", 'n', "NAME", 0,
+    {"name", KEY_NAME, "NAME", 0,
      "Name of a region (the last part of its path); once for each, in their order", 1},
+    {NULL, 'n', NULL, MOVER_OLD, NULL, 0},
     {"size", 'S', "BYTES", 0, "Creates files with this size if they are not there, or empty", 1},
     {"shared", KEY_SHARED, NULL, 0,
      "Serves what other servers serve with --shared, too. A log needs a server alone", 1},
     {"allow", 'A', "CLIENT:RANGE:RIGHTS[@REGION]", 0,
      "Gives rights: 192.0.2.1:0-64M:rw; may be repeated. Without it, everybody has all", 2},
-    {"connections-of-one", 'c', "N", 0,
+    {"connections-of-one", KEY_OF_ONE, "N", 0,
      "Connections of one address at most (128 of 256); half as many if it may only read", 2},
+    {NULL, 'c', NULL, MOVER_OLD, NULL, 0},
     {"verbose", 'v', NULL, 0, "Says who connects and leaves", 3},
     {0},
 };
@@ -42,7 +45,7 @@ static error_t pmem_parse_serve(int key, char *value, struct argp_state *state)
 {
     struct serve *serve = state->input;
     char error[256];
-    switch (key) {
+    switch (mover_current_key(state, options, key)) {
     case 'l':
         if (!mover_split_endpoint(value, &serve->listen, &serve->port))
             argp_error(state, "--listen is ADDR[:PORT], as 192.0.2.1:4430 or [2001:db8::1]:4430");
@@ -50,7 +53,7 @@ static error_t pmem_parse_serve(int key, char *value, struct argp_state *state)
     case 's':
         serve->port = value;
         return 0;
-    case 'n':
+    case KEY_NAME:
         if (serve->names_count == PMS_REGIONS_MAX)
             argp_error(state, "there are at most %d regions", PMS_REGIONS_MAX);
         serve->names[serve->names_count++] = value;
@@ -65,7 +68,7 @@ static error_t pmem_parse_serve(int key, char *value, struct argp_state *state)
         if (pms_rules_add(&serve->server.rules, value, error, sizeof(error)))
             argp_error(state, "%s", error);
         return 0;
-    case 'c':
+    case KEY_OF_ONE:
         serve->server.limits.of_one = mover_parse_count(state, value);
         if (serve->server.limits.of_one < 2 || serve->server.limits.of_one > PMS_CLIENTS_MAX)
             argp_error(state, "one address may have 2 to %d connections", PMS_CLIENTS_MAX);

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "common/command/old_option.h"
 #include "common/time/clock.h"
 #include "transfer/command/command.h"
 
@@ -17,10 +18,13 @@ enum {
     SINGLES = 200,
     SIZES_MAX = 32,
     LEAST_MS = 200,
-    KEY_SIZE = 0x4000,
+    KEY_BS = 0x4000,
+    KEY_BLOCKS,
     KEY_RANDOM,
-    KEY_OP,
-    KEY_SUMS
+    KEY_RW,
+    KEY_SUMS,
+    KEY_OLD_SIZE,
+    KEY_OLD_OPERATION
 };
 
 struct bench {
@@ -43,10 +47,13 @@ struct row {
 };
 
 static const struct argp_option options[] = {
-    {"bytes", 'b', "BYTES", 0, "Size of one transfer (the region, 64M at most)", 1},
-    {"blocks", 'n', "COUNT", 0, "One row: so many blocks of together --bytes", 1},
-    {"size", KEY_SIZE, "BYTES", 0, "One row: blocks of this size", 1},
-    {"operation", KEY_OP, "OP", 0, "write or read (write)", 1},
+    {"bytes", 'b', "BYTES", 0, "How many one transfer has (the region's, 64M at most)", 1},
+    {"blocks", KEY_BLOCKS, "N", 0, "One row: so many blocks of together --bytes", 1},
+    {NULL, 'n', NULL, MOVER_OLD, NULL, 0},
+    {"bs", KEY_BS, "BYTES", 0, "One row: bytes of a block", 1},
+    {"size", KEY_OLD_SIZE, NULL, MOVER_OLD, NULL, 0},
+    {"rw", KEY_RW, "KIND", 0, "write or read (write)", 1},
+    {"operation", KEY_OLD_OPERATION, NULL, MOVER_OLD, NULL, 0},
     {"random", KEY_RANDOM, NULL, 0, "The peer's blocks in another order than those here", 2},
     {"sums", KEY_SUMS, NULL, 0, "Compares the sums of all blocks", 2},
     {0},
@@ -56,20 +63,20 @@ static const struct argp_child children[] = {{&xf_remote_argp, 0, NULL, 0}, {0}}
 static error_t transfer_parse_bench(int key, char *value, struct argp_state *state)
 {
     struct bench *bench = state->input;
-    switch (key) {
+    switch (mover_current_key(state, options, key)) {
     case 'b':
         bench->bytes = mover_parse_bytes(state, value);
         return 0;
-    case 'n':
+    case KEY_BLOCKS:
         bench->blocks = mover_parse_bytes(state, value);
         return 0;
-    case KEY_SIZE:
+    case KEY_BS:
         bench->size = mover_parse_bytes(state, value);
         return 0;
-    case KEY_OP:
+    case KEY_RW:
         bench->op = !strcmp(value, "read") ? SW_XFER_READ : SW_XFER_WRITE;
         if (bench->op == SW_XFER_WRITE && strcmp(value, "write"))
-            argp_error(state, "\"%s\" is no operation; there are write and read", value);
+            argp_error(state, "\"%s\" is none of write and read", value);
         return 0;
     case KEY_SUMS:
         bench->has_sums = true;

@@ -8,9 +8,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/command/old_option.h"
 #include "transfer/command/command.h"
 
-enum { TICK_MS = 100, KEY_BLOCK = 0x2000, KEY_NOTICE, KEY_DEADLINE, KEY_SUMS };
+enum { TICK_MS = 100, KEY_BS = 0x2000, KEY_OLD_BLOCK, KEY_NOTICE, KEY_DEADLINE, KEY_SUMS };
 
 struct copy {
     struct xf_remote remote;
@@ -27,7 +28,8 @@ struct copy {
 static const struct argp_option options[] = {
     {"offset", 'f', "BYTES", 0, "Where in the region (0)", 1},
     {"bytes", 'b', "BYTES", 0, "How many (read: to the region's end; write: the file's)", 1},
-    {"block", KEY_BLOCK, "BYTES", 0, "Size of a block (1M)", 2},
+    {"bs", KEY_BS, "BYTES", 0, "Bytes of a block (1M)", 2},
+    {"block", KEY_OLD_BLOCK, NULL, MOVER_OLD, NULL, 0},
     {"notice", KEY_NOTICE, "TEXT", 0, "What the peer is told when all is there", 2},
     {"sums", KEY_SUMS, NULL, 0, "Compares the sums of all blocks at the end", 2},
     {"deadline", KEY_DEADLINE, "MS", 0, "Ends it when it is not done by then (none)", 2},
@@ -38,7 +40,7 @@ static const struct argp_child children[] = {{&xf_remote_argp, 0, NULL, 0}, {0}}
 static error_t transfer_parse_copy(int key, char *value, struct argp_state *state)
 {
     struct copy *copy = state->input;
-    switch (key) {
+    switch (mover_current_key(state, options, key)) {
     case 'f':
         copy->offset = mover_parse_bytes(state, value);
         return 0;
@@ -46,7 +48,7 @@ static error_t transfer_parse_copy(int key, char *value, struct argp_state *stat
         copy->bytes = mover_parse_bytes(state, value);
         copy->has_bytes = true;
         return 0;
-    case KEY_BLOCK:
+    case KEY_BS:
         copy->block_bytes = mover_parse_bytes(state, value);
         if (!copy->block_bytes)
             argp_error(state, "a block has at least one byte");

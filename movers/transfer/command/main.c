@@ -31,7 +31,7 @@ static void transfer_print_help(FILE *out)
           "  sidewire transfer ls -c card\n"
           "  sidewire transfer write -c card weights.bin\n"
           "  ssh host cat card | sidewire transfer bench -c -\n"
-          "  sidewire transfer plan -f L/PBTH:2:16 -t L/PBHT:4:64\n",
+          "  sidewire transfer plan --from L/PBTH:2:16 --to L/PBHT:4:64\n",
           out);
 }
 

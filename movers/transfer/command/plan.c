@@ -4,10 +4,21 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/command/old_option.h"
 #include "sidewire/transfer_plan.h"
 #include "transfer/command/command.h"
 
-enum { ORDER_BYTES = 16, KEY_LAYERS = 0x5000, KEY_PLANES, KEY_HEADS, KEY_ELEMENTS, KEY_SIZE };
+enum { ORDER_BYTES = 16 };
+enum {
+    KEY_FROM = 0x5000,
+    KEY_TO,
+    KEY_TOKENS,
+    KEY_LAYERS,
+    KEY_PLANES,
+    KEY_HEADS,
+    KEY_ELEMENTS,
+    KEY_ELEMENT_BYTES
+};
 
 struct side {
     struct sw_plan_side side;
@@ -25,14 +36,17 @@ struct plan {
 };
 
 static const struct argp_option options[] = {
-    {"from", 'f', "SIDE", 0, "ORDER:RANKS:TOKENS of the source, as L/PBTH:2:16", 1},
-    {"to", 't', "SIDE", 0, "The same of the target", 1},
-    {"tokens", 'n', "COUNT", 0, "Tokens of the request (4096)", 1},
-    {"layers", KEY_LAYERS, "COUNT", 0, "Layers of the model (32)", 2},
-    {"planes", KEY_PLANES, "COUNT", 0, "2: keys and values; 1: one latent (2)", 2},
-    {"heads", KEY_HEADS, "COUNT", 0, "KV heads of all ranks together (8)", 2},
-    {"head-elements", KEY_ELEMENTS, "COUNT", 0, "Elements of a head (128)", 2},
-    {"element-bytes", KEY_SIZE, "COUNT", 0, "Bytes of an element (2)", 2},
+    {"from", KEY_FROM, "SIDE", 0, "ORDER:RANKS:TOKENS of the source, as L/PBTH:2:16", 1},
+    {NULL, 'f', NULL, MOVER_OLD, NULL, 0},
+    {"to", KEY_TO, "SIDE", 0, "The same of the target", 1},
+    {NULL, 't', NULL, MOVER_OLD, NULL, 0},
+    {"tokens", KEY_TOKENS, "N", 0, "Tokens of the request (4096)", 1},
+    {NULL, 'n', NULL, MOVER_OLD, NULL, 0},
+    {"layers", KEY_LAYERS, "N", 0, "Layers of the model (32)", 2},
+    {"planes", KEY_PLANES, "N", 0, "2: keys and values; 1: one latent (2)", 2},
+    {"heads", KEY_HEADS, "N", 0, "KV heads of all ranks together (8)", 2},
+    {"head-elements", KEY_ELEMENTS, "N", 0, "Elements of a head (128)", 2},
+    {"element-bytes", KEY_ELEMENT_BYTES, "BYTES", 0, "Bytes of an element (2)", 2},
     {"output-format", 'o', "FORMAT", 0, "normal or json", 3},
     {0},
 };
@@ -50,12 +64,14 @@ static void parse_side(struct argp_state *state, const char *text, struct side *
 static error_t parse_plan(int key, char *value, struct argp_state *state)
 {
     struct plan *plan = state->input;
-    switch (key) {
-    case 'f':
-    case 't':
-        parse_side(state, value, key == 'f' ? &plan->from : &plan->to);
+    switch (mover_current_key(state, options, key)) {
+    case KEY_FROM:
+        parse_side(state, value, &plan->from);
         return 0;
-    case 'n':
+    case KEY_TO:
+        parse_side(state, value, &plan->to);
+        return 0;
+    case KEY_TOKENS:
         plan->tokens = mover_parse_bytes(state, value);
         return 0;
     case KEY_LAYERS:
@@ -70,7 +86,7 @@ static error_t parse_plan(int key, char *value, struct argp_state *state)
     case KEY_ELEMENTS:
         plan->model.head_elements = mover_parse_count(state, value);
         return 0;
-    case KEY_SIZE:
+    case KEY_ELEMENT_BYTES:
         plan->model.element_bytes = mover_parse_count(state, value);
         return 0;
     case 'o':
@@ -81,7 +97,7 @@ static error_t parse_plan(int key, char *value, struct argp_state *state)
         return 0;
     case ARGP_KEY_END:
         if (!plan->from.is_told || !plan->to.is_told)
-            argp_error(state, "both sides are needed: -f SIDE -t SIDE");
+            argp_error(state, "both sides are needed: --from SIDE --to SIDE");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;

@@ -9,13 +9,14 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "common/command/old_option.h"
 #include "common/serve/holes.h"
 #include "common/serve/new_file.h"
 #include "common/serve/signals.h"
 #include "common/text/endpoint.h"
 #include "transfer/command/command.h"
 
-enum { FILES_MAX = 64, KEY_LAYOUT = 0x3000, KEY_RAIL, KEY_SHARED };
+enum { FILES_MAX = 64, KEY_LAYOUT = 0x3000, KEY_RAIL, KEY_SHARED, KEY_READ_ONLY };
 
 struct serve {
     const char *paths[FILES_MAX], *card_path;
@@ -42,7 +43,8 @@ static const struct argp_option options[] = {
     {"memory", 'm', "BYTES", 0, "Serves so much memory, as the region \"memory\"", 2},
     {"size", 'S', "BYTES", 0, "Creates files with this size if they are not there, or empty", 2},
     {"shared", KEY_SHARED, NULL, 0, "Other servers on this host may serve the files, too", 2},
-    {"read-only", 'R', NULL, 0, "Peers may only read", 2},
+    {"read-only", KEY_READ_ONLY, NULL, 0, "Peers may only read", 2},
+    {NULL, 'R', NULL, MOVER_OLD, NULL, 0},
     {"layout", KEY_LAYOUT, "TEXT", 0, "How blocks lie; peers that say otherwise are refused", 2},
     {"output-format", 'o', "FORMAT", 0, "normal or json: how notices are printed", 3},
     {0},
@@ -51,7 +53,7 @@ static const struct argp_option options[] = {
 static error_t transfer_parse_serve(int key, char *value, struct argp_state *state)
 {
     struct serve *serve = state->input;
-    switch (key) {
+    switch (mover_current_key(state, options, key)) {
     case 'l':
         if (!mover_split_endpoint(value, &serve->options.address, &serve->options.port))
             argp_error(state, "--listen is ADDR[:PORT], as 192.0.2.1:4440 or [2001:db8::1]:4440");
@@ -71,7 +73,7 @@ static error_t transfer_parse_serve(int key, char *value, struct argp_state *sta
     case 'S':
         serve->create_bytes = mover_parse_bytes(state, value);
         return 0;
-    case 'R':
+    case KEY_READ_ONLY:
         serve->rights = SW_XFER_MAY_READ;
         return 0;
     case KEY_SHARED:

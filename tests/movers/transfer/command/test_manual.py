@@ -24,9 +24,9 @@ class Transfer(manual.Manual):
         ['serve', '-l', '127.0.0.1', '-c', 'x'],
         ['ls'],
         ['read', '-c', 'x'],
-        ['plan', '-f', 'LPBTH:1:1'],
-        ['plan', '-f', 'x', '-t', 'LPBTH:1:1'],
-        ['bench', '-c', 'x', '--size', 'k'],
+        ['plan', '--from', 'LPBTH:1:1'],
+        ['plan', '--from', 'x', '--to', 'LPBTH:1:1'],
+        ['bench', '-c', 'x', '--bs', 'k'],
     )
 
 

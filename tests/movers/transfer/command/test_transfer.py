@@ -109,7 +109,7 @@ class Transfer(unittest.TestCase):
             )
             self.assertEqual(told['bytes'], len(data))
             self.must(
-                'write', '-r', region, '-f', '1000', '--block', block, '--sums', self.path('data')
+                'write', '-r', region, '-f', '1000', '--bs', block, '--sums', self.path('data')
             )
             self.must(
                 'read',
@@ -258,24 +258,26 @@ class Transfer(unittest.TestCase):
                 check=False,
             )
 
-        alike = json.loads(plan('-f', 'L/PBTH:2:16', '-t', 'L/PBTH:2:16').stdout)
+        alike = json.loads(plan('--from', 'L/PBTH:2:16', '--to', 'L/PBTH:2:16').stdout)
         self.assertEqual(alike['bytes'], 32 * 2 * 4096 * 8 * 256)
         self.assertEqual(
             [(pair['source'], pair['target'], pair['blocks']) for pair in alike['pairs']],
             [(0, 0, 32), (1, 1, 32)],
         )
         other = json.loads(
-            plan('-f', 'L/PBTH:2:16', '-t', 'L/PBHT:4:64', '-n', '100', '--layers', '1').stdout
+            plan(
+                '--from', 'L/PBTH:2:16', '--to', 'L/PBHT:4:64', '--tokens', '100', '--layers', '1'
+            ).stdout
         )
         self.assertEqual(
             [(pair['source'], pair['target'], pair['blocks']) for pair in other['pairs']],
             [(i // 2, i, 2 * 2 * 100) for i in range(4)],
         )
         for words, why in (
-            (('-f', 'LPBTH:3:16', '-t', 'LPBTH:2:16'), 'neither divides'),
-            (('-f', 'LPBTH:0:16', '-t', 'LPBTH:2:16'), 'no such rank'),
-            (('-f', 'LPBTH:1:0', '-t', 'LPBTH:2:16'), 'blocks'),
-            (('-f', 'LPBT:1:1', '-t', 'LPBTH:2:16'), 'an order'),
+            (('--from', 'LPBTH:3:16', '--to', 'LPBTH:2:16'), 'neither divides'),
+            (('--from', 'LPBTH:0:16', '--to', 'LPBTH:2:16'), 'no such rank'),
+            (('--from', 'LPBTH:1:0', '--to', 'LPBTH:2:16'), 'blocks'),
+            (('--from', 'LPBT:1:1', '--to', 'LPBTH:2:16'), 'an order'),
         ):
             done = plan(*words)
             self.assertEqual(done.returncode, 1)
@@ -293,9 +295,7 @@ class Transfer(unittest.TestCase):
         self.assertEqual(
             len(
                 json.loads(
-                    self.must(
-                        'bench', '-o', 'json', '--blocks', '100', '--operation', 'read', '--sums'
-                    )
+                    self.must('bench', '-o', 'json', '--blocks', '100', '--rw', 'read', '--sums')
                 )['rows']
             ),
             1,

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "common/command/old_option.h"
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+/* More than a command has. */
+enum { OLD_OPTIONS_MAX = 16 };
+
+/* Whether it was not told yet: one that is repeated is told once. */
+static bool begin_telling(const struct argp_option *old)
+{
+    static const struct argp_option *told[OLD_OPTIONS_MAX];
+    int at = 0;
+    while (at < OLD_OPTIONS_MAX && told[at] && told[at] != old)
+        at++;
+    if (at == OLD_OPTIONS_MAX || told[at] == old)
+        return false;
+    told[at] = old;
+    return true;
+}
+
+static void tell_old_option(const struct argp_state *state, const struct argp_option *old,
+                            const char *now)
+{
+    if (!begin_telling(old))
+        return;
+    if (old->name)
+        fprintf(stderr, "%s: --%s is --%s now; the old name goes with the next release\n",
+                state->name, old->name, now);
+    else
+        fprintf(stderr, "%s: -%c is --%s now; the letter goes with the next release\n", state->name,
+                old->key, now);
+}
+
+int mover_current_key(const struct argp_state *state, const struct argp_option *options, int key)
+{
+    const struct argp_option *now = NULL;
+    for (const struct argp_option *one = options; one->name || one->key; one++) {
+        if (one->flags != MOVER_OLD) {
+            now = one;
+            continue;
+        }
+        assert(now && now->name);
+        if (one->key != key)
+            continue;
+        tell_old_option(state, one, now->name);
+        return now->key;
+    }
+    return key;
+}

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What `vocabulary` has to find."""
+from kit import check
+
+HEAD = '| option | argument | meaning | commands |\n|---|---|---|---|\n'
+
+
+def words(options, rows, hosts='', old='', file='pmem/command/get.c', more=None):
+    """A tree with one command's options, and with rows of the page's tables."""
+    lines = ''.join(f'    {option},\n' for option in options)
+    return check(
+        'vocabulary',
+        {
+            f'movers/{file}': f'static const struct argp_option options[] = {{\n{lines}}};\n',
+            'docs/vocabulary.md': f'## Options\n\n{HEAD}{rows}\n## Options of NVMe hosts\n\n{HEAD}'
+            f'{hosts}\n## Old spellings\n\n| old | now | commands |\n|---|---|---|\n{old}',
+            **(more or {}),
+        },
+    )
+
+
+COUNT = '{"count", KEY_COUNT, "N", 0, "How many", 1}'
+COUNT_ROW = '| `--count` | `N` | how many | pmem get |\n'
+CARD = '{"card", \'c\', "PATH", 0, "The card", 1}'
+CARD_ROW = '| `-c`, `--card` | `PATH` | the card | pmem get |\n'
+WAS = '{NULL, \'c\', NULL, MOVER_OLD, NULL, 0}'
+WAS_ROW = '| `-c` | `--count` | pmem get |\n'
+FLAG = '{"new", KEY_NEW, NULL, 0, "New ones", 1}'
+FLAG_ROW = '| `--new` | | new ones | pmem get |\n'
+DELAY = '{"delay", \'c\', "S", 0, "Seconds", 1}'
+DELAY_ROW = '| `-c`, `--delay` | `S` | seconds | nvme |\n'
+
+
+def host(options, rows, hosts):
+    return words(options, rows, hosts, file='nvme/command/bench.c')
+
+
+def cases():
+    return [
+        ('vocabulary__same', words([COUNT, CARD, FLAG], COUNT_ROW + CARD_ROW + FLAG_ROW), None),
+        ('vocabulary__not_in_the_page', words([COUNT, FLAG], COUNT_ROW), '--new is not in'),
+        ('vocabulary__of_nobody', words([COUNT], COUNT_ROW + CARD_ROW), '--card is of'),
+        (
+            'vocabulary__of_another',
+            words([COUNT], COUNT_ROW.replace('pmem get', 'transfer')),
+            "--count is of ['transfer'], and ['pmem'] has it",
+        ),
+        (
+            'vocabulary__unit',
+            words([COUNT.replace('"N"', '"BYTES"')], COUNT_ROW),
+            '--count takes "BYTES"',
+        ),
+        (
+            'vocabulary__letter_that_is_not_said',
+            words([COUNT.replace('KEY_COUNT', "'c'")], COUNT_ROW),
+            '--count has -c',
+        ),
+        (
+            'vocabulary__letter_with_two_meanings',
+            words(
+                [CARD, COUNT.replace('KEY_COUNT', "'c'")],
+                CARD_ROW + COUNT_ROW.replace('`--count`', '`-c`, `--count`'),
+            ),
+            '-c has two meanings',
+        ),
+        (
+            'vocabulary__name_with_two_meanings',
+            words([COUNT], COUNT_ROW + COUNT_ROW),
+            '--count has two meanings',
+        ),
+        ('vocabulary__host_has_letters', host([DELAY], '', DELAY_ROW), None),
+        (
+            'vocabulary__host_has_our_names',
+            host([COUNT], COUNT_ROW.replace('pmem get', 'nvme bench'), ''),
+            None,
+        ),
+        (
+            'vocabulary__host_and_we',
+            host([COUNT], '', COUNT_ROW.replace('pmem', 'nvme') + COUNT_ROW.replace('N', 'S')),
+            '--count has two meanings',
+        ),
+        (
+            'vocabulary__target_has_ours',
+            words([DELAY], '', DELAY_ROW, file='nvme/command/target.c'),
+            '--delay is not in',
+        ),
+        ('vocabulary__old', words([COUNT, WAS], COUNT_ROW, old=WAS_ROW), None),
+        ('vocabulary__old_is_not_said', words([COUNT, WAS], COUNT_ROW), 'does not say that -c was'),
+        ('vocabulary__old_has_gone', words([COUNT], COUNT_ROW, old=WAS_ROW), 'is taken no more'),
+        ('vocabulary__no_page', check('vocabulary', {'movers/a.c': ''}), 'is not there'),
+    ]
