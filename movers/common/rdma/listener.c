@@ -2,6 +2,7 @@
 #include "common/rdma/listener.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -13,9 +14,45 @@
 
 enum { FIRST_WAIT_MS = 100, LONGEST_WAIT_MS = 5000 };
 
+struct rdma_event_channel *mover_listener_events(void)
+{
+    struct rdma_event_channel *events = rdma_create_event_channel();
+    if (events && fcntl(events->fd, F_SETFL, fcntl(events->fd, F_GETFL) | O_NONBLOCK)) {
+        rdma_destroy_event_channel(events);
+        return NULL;
+    }
+    return events;
+}
+
 int mover_listener_timer(void)
 {
     return timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+}
+
+bool mover_listener_is_due(int timer_fd)
+{
+    uint64_t expired;
+    return read(timer_fd, &expired, sizeof(expired)) > 0;
+}
+
+bool mover_listener_next(struct rdma_event_channel *events, struct mover_arrival *arrival)
+{
+    struct rdma_cm_event *event;
+    if (rdma_get_cm_event(events, &event))
+        return false;
+    *arrival = (struct mover_arrival){
+        .type = event->event, .id = event->id, .listen_id = event->listen_id};
+    if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST) {
+        arrival->param = event->param.conn;
+        if (event->param.conn.private_data)
+            arrival->param.private_data =
+                memcpy(arrival->private_data, event->param.conn.private_data,
+                       event->param.conn.private_data_len);
+        else
+            arrival->param.private_data_len = 0;
+    }
+    rdma_ack_cm_event(event);
+    return true;
 }
 
 /* The timer goes off no later than that. Other listeners may have set it already. */
@@ -119,10 +156,10 @@ static void lose_listener(struct mover_listener *listener, enum rdma_cm_event_ty
     tell_owner(listener);
 }
 
-bool mover_listener_take(struct mover_listener *listener, const struct rdma_cm_id *id,
-                         enum rdma_cm_event_type type)
+bool mover_listener_take(struct mover_listener *listener, const struct mover_arrival *arrival)
 {
-    if (!listener->id || listener->id != id || type == RDMA_CM_EVENT_CONNECT_REQUEST)
+    const enum rdma_cm_event_type type = arrival->type;
+    if (!listener->id || listener->id != arrival->id || type == RDMA_CM_EVENT_CONNECT_REQUEST)
         return false;
     if (type == RDMA_CM_EVENT_DEVICE_REMOVAL || type == RDMA_CM_EVENT_ADDR_CHANGE)
         lose_listener(listener, type);

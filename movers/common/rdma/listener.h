@@ -32,15 +32,28 @@ struct mover_listener {
 
 enum { MOVER_LISTENER_TEXT = 80, MOVER_LISTENER_SAID = 256 };
 
+/* What has come for a listener, or for an id that it has given. It is acknowledged already, so the
+ * id can be destroyed. */
+struct mover_arrival {
+    enum rdma_cm_event_type type;
+    struct rdma_cm_id *id, *listen_id;
+    struct rdma_conn_param param; /* its private data: `private_data` here, or NULL */
+    uint8_t private_data[256];
+};
+
+/* Where events of listeners come from, without waiting: NULL and errno where there is no RDMA. */
+struct rdma_event_channel *mover_listener_events(void);
 /* A non-blocking timer for listeners: a descriptor, or -1. */
 int mover_listener_timer(void);
+/* True: the timer has gone off, and each listener is to be ticked. */
+bool mover_listener_is_due(int timer_fd);
+/* The next that has come. False: none for now. */
+bool mover_listener_next(struct rdma_event_channel *events, struct mover_arrival *arrival);
 /* Listens. `events`, `timer_fd`, `backlog`, owner and changed() are set; where the address names no
  * port, it gets the one that was found. 0, or a negative errno: then there is nothing to close. */
 int mover_listener_open(struct mover_listener *listener, const struct sockaddr *address);
-/* An event of that type, already acknowledged, came for `id`. True: it was the listener's own; the
- * id may be gone. */
-bool mover_listener_take(struct mover_listener *listener, const struct rdma_cm_id *id,
-                         enum rdma_cm_event_type type);
+/* True: it was the listener's own; the id may be gone. */
+bool mover_listener_take(struct mover_listener *listener, const struct mover_arrival *arrival);
 /* Tries again where that is due, and sets the timer for the next time. */
 void mover_listener_tick(struct mover_listener *listener);
 void mover_listener_close(struct mover_listener *listener);

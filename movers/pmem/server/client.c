@@ -138,14 +138,14 @@ static void free_client(struct pms_server *server, struct pms_client *client)
     free(client);
 }
 
-void pms_client_request(struct pms_server *server, const struct rdma_cm_event *event)
+void pms_client_request(struct pms_server *server, const struct mover_arrival *request)
 {
-    struct rdma_cm_id *id = event->id;
-    const struct rdma_conn_param *asked = &event->param.conn;
+    struct rdma_cm_id *id = request->id;
+    const struct rdma_conn_param *asked = &request->param;
     char label[PMF_NAME_BYTES];
     id->context = NULL;
-    const enum pmf_reason reason = pmf_get_connect(
-        asked->private_data, asked->private_data ? asked->private_data_len : 0, label);
+    const enum pmf_reason reason =
+        pmf_get_connect(asked->private_data, asked->private_data_len, label);
     const uint64_t mask = pms_rules_of(&server->rules, rdma_get_peer_addr(id));
     server->connections++;
     if (reason || !mask)

@@ -2,7 +2,6 @@
 #include "pmem/server/server.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -54,14 +53,13 @@ int pms_server_start(struct pms_server *server, const struct sockaddr *listen, c
     server->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (getrandom(server->instance, sizeof(server->instance), 0) != sizeof(server->instance))
         return server_fail_start(server, error, error_bytes, "no random numbers");
-    server->events = rdma_create_event_channel();
+    server->events = mover_listener_events();
     if (!server->events)
         return server_fail_start(server, error, error_bytes,
                                  "there is no RDMA device; a software one: sidewire pmem serve");
-    const int fd = server->events->fd;
     server->timer_fd = mover_listener_timer();
-    if (server->epoll_fd < 0 || fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) ||
-        server_watch_fd(server, fd) || server_watch_fd(server, server->timer_fd))
+    if (server->epoll_fd < 0 || server_watch_fd(server, server->events->fd) ||
+        server_watch_fd(server, server->timer_fd))
         return server_fail_start(server, error, error_bytes, "epoll");
     server->listener = (struct mover_listener){.events = server->events,
                                                .timer_fd = server->timer_fd,
@@ -72,34 +70,23 @@ int pms_server_start(struct pms_server *server, const struct sockaddr *listen, c
 }
 
 /* Events of a connection that is over come with no client in their context. */
-static void server_take_event(struct pms_server *server, struct rdma_cm_event *event)
+static void server_take_arrival(struct pms_server *server, const struct mover_arrival *arrival)
 {
-    struct rdma_cm_id *id = event->id;
-    const enum rdma_cm_event_type type = event->event;
-    if (type == RDMA_CM_EVENT_CONNECT_REQUEST) {
-        struct rdma_cm_event copy = *event;
-        uint8_t data[256]; /* an id cannot be destroyed while its event is unacknowledged */
-        if (event->param.conn.private_data)
-            memcpy(data, event->param.conn.private_data, event->param.conn.private_data_len);
-        copy.param.conn.private_data = event->param.conn.private_data ? data : NULL;
-        rdma_ack_cm_event(event);
-        pms_client_request(server, &copy);
-        return;
-    }
-    rdma_ack_cm_event(event);
-    if (!mover_listener_take(&server->listener, id, type) && id->context &&
-        type != RDMA_CM_EVENT_ESTABLISHED && type != RDMA_CM_EVENT_ADDR_CHANGE)
-        pms_client_end(server, id->context);
+    if (arrival->type == RDMA_CM_EVENT_CONNECT_REQUEST)
+        pms_client_request(server, arrival);
+    else if (!mover_listener_take(&server->listener, arrival) && arrival->id->context &&
+             arrival->type != RDMA_CM_EVENT_ESTABLISHED &&
+             arrival->type != RDMA_CM_EVENT_ADDR_CHANGE)
+        pms_client_end(server, arrival->id->context);
 }
 
 static void pmem_server_take_events(struct pms_server *server)
 {
-    struct rdma_cm_event *event;
+    struct mover_arrival arrival;
     /* One, so that a client that has connected is heard before the next one asks for a place. */
-    if (!rdma_get_cm_event(server->events, &event))
-        server_take_event(server, event);
-    uint64_t expired;
-    if (read(server->timer_fd, &expired, sizeof(expired)) > 0)
+    if (mover_listener_next(server->events, &arrival))
+        server_take_arrival(server, &arrival);
+    if (mover_listener_is_due(server->timer_fd))
         mover_listener_tick(&server->listener);
 }
 

@@ -129,7 +129,7 @@ int pms_places_pause_ms(const struct pms_server *server);
 /* ---- client.c ---- */
 
 /* Takes or rejects a request for a connection. */
-void pms_client_request(struct pms_server *server, const struct rdma_cm_event *event);
+void pms_client_request(struct pms_server *server, const struct mover_arrival *request);
 void pms_client_ready(struct pms_server *server, struct pms_client *client);
 /* Asks its device for a sign of life: a WRITE of no bytes. */
 void pms_client_probe(struct pms_server *server, struct pms_client *client);

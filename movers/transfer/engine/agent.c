@@ -2,7 +2,6 @@
 #include "transfer/engine/agent.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -71,13 +70,11 @@ static bool make_inside(struct sw_xfer_agent *agent)
 
 static enum sw_xfer_status open_events(struct sw_xfer_agent *agent, struct sw_xfer_error *error)
 {
-    agent->events = rdma_create_event_channel();
+    agent->events = mover_listener_events();
     if (!agent->events)
         return xfe_fail(error, SW_XFER_ADDRESS,
                         "there is no RDMA device; a software one: sidewire run");
-    const int fd = agent->events->fd;
-    if (fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) ||
-        !agent_watch_fd(agent, fd, &agent->events_source) ||
+    if (!agent_watch_fd(agent, agent->events->fd, &agent->events_source) ||
         !agent_watch_fd(agent, agent->listen_fd, &agent->events_source))
         return xfe_fail(error, SW_XFER_SYSTEM, "epoll: %s", strerror(errno));
     return SW_XFER_OK;

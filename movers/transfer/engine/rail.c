@@ -4,7 +4,6 @@
 #include <netdb.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "transfer/engine/agent.h"
 #include "transfer/engine/device.h"
@@ -95,19 +94,17 @@ enum sw_xfer_status xfe_rail_start(struct sw_xfer_agent *agent, const char *addr
     return SW_XFER_OK;
 }
 
-bool xfe_rails_take(struct sw_xfer_agent *agent, const struct rdma_cm_id *id,
-                    enum rdma_cm_event_type type)
+bool xfe_rails_take(struct sw_xfer_agent *agent, const struct mover_arrival *arrival)
 {
     bool any = false;
     for (uint32_t i = 0; i < agent->rails_count && !any; i++)
-        any = mover_listener_take(&agent->rails[i].listener, id, type);
+        any = mover_listener_take(&agent->rails[i].listener, arrival);
     return any;
 }
 
 void xfe_rails_tick(struct sw_xfer_agent *agent)
 {
-    uint64_t expired;
-    if (read(agent->listen_fd, &expired, sizeof(expired)) < 0)
+    if (!mover_listener_is_due(agent->listen_fd))
         return;
     for (uint32_t i = 0; i < agent->rails_count; i++)
         mover_listener_tick(&agent->rails[i].listener);

@@ -24,8 +24,7 @@ struct xfe_rail {
 enum sw_xfer_status xfe_rail_start(struct sw_xfer_agent *agent, const char *address,
                                    struct sw_xfer_error *error);
 /* The event was a listener's own. */
-bool xfe_rails_take(struct sw_xfer_agent *agent, const struct rdma_cm_id *id,
-                    enum rdma_cm_event_type type);
+bool xfe_rails_take(struct sw_xfer_agent *agent, const struct mover_arrival *arrival);
 /* Listens again where an address is back. */
 void xfe_rails_tick(struct sw_xfer_agent *agent);
 

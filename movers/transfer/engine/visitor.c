@@ -280,14 +280,17 @@ static bool accept_visitor(struct xfe_visitor *visitor, uint8_t reads, bool is_r
     return is_accepted;
 }
 
-static void visitor_take_request(struct sw_xfer_agent *agent, struct rdma_cm_id *id,
-                                 const uint8_t *data, size_t bytes, uint8_t reads_asked)
+static void visitor_take_request(struct sw_xfer_agent *agent, const struct mover_arrival *request)
 {
-    const uint8_t reads = reads_asked < READS_MAX ? reads_asked : (uint8_t)READS_MAX;
+    const struct rdma_conn_param *asked = &request->param;
+    const uint8_t reads =
+        asked->responder_resources < READS_MAX ? asked->responder_resources : (uint8_t)READS_MAX;
+    struct rdma_cm_id *id = request->id;
     struct xfw_connect hello;
     struct xfe_session session = {.session = 0};
     id->context = NULL;
-    const enum xfw_reason reason = check_request(agent, data, bytes, &hello);
+    const enum xfw_reason reason =
+        check_request(agent, asked->private_data, asked->private_data_len, &hello);
     if (reason)
         return reject_request(id, reason);
     session.session = hello.session;
@@ -321,24 +324,15 @@ static void visitor_take_request(struct sw_xfer_agent *agent, struct rdma_cm_id 
 /* Events of a connection that is over come with no visitor in their context. */
 void xfe_visitors_events(struct sw_xfer_agent *agent)
 {
-    struct rdma_cm_event *event;
-    uint8_t data[256]; /* an event has to be acknowledged before its id is destroyed */
-    while (agent->events && !rdma_get_cm_event(agent->events, &event)) {
-        struct rdma_cm_id *id = event->id;
-        const enum rdma_cm_event_type type = event->event;
-        const struct rdma_conn_param param = event->param.conn;
-        const size_t bytes = type == RDMA_CM_EVENT_CONNECT_REQUEST && param.private_data
-                                 ? param.private_data_len
-                                 : 0;
-        if (bytes)
-            memcpy(data, param.private_data, bytes);
-        rdma_ack_cm_event(event);
+    struct mover_arrival arrival;
+    while (agent->events && mover_listener_next(agent->events, &arrival)) {
         agent->progress++;
-        if (type == RDMA_CM_EVENT_CONNECT_REQUEST)
-            visitor_take_request(agent, id, data, bytes, param.responder_resources);
-        else if (!xfe_rails_take(agent, id, type) && id->context &&
-                 type != RDMA_CM_EVENT_ESTABLISHED && type != RDMA_CM_EVENT_ADDR_CHANGE)
-            xfe_visitor_end(id->context);
+        if (arrival.type == RDMA_CM_EVENT_CONNECT_REQUEST)
+            visitor_take_request(agent, &arrival);
+        else if (!xfe_rails_take(agent, &arrival) && arrival.id->context &&
+                 arrival.type != RDMA_CM_EVENT_ESTABLISHED &&
+                 arrival.type != RDMA_CM_EVENT_ADDR_CHANGE)
+            xfe_visitor_end(arrival.id->context);
     }
     xfe_rails_tick(agent);
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* How a pipe comes about, and its end. The bytes that both sides say are in docs/pipe.md. */
 #include <errno.h>
-#include <fcntl.h>
 #include <netdb.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -248,13 +247,12 @@ static enum sw_xfer_status meet_start_listening(struct sw_pipe_listener *listene
                                                 struct sw_xfer_error *error)
 {
     char name[MOVER_LISTENER_TEXT];
-    listener->events = rdma_create_event_channel();
+    listener->events = mover_listener_events();
     if (!listener->events)
         return xfe_fail(error, SW_XFER_ADDRESS,
                         "there is no RDMA device; a software one: sidewire run");
-    const int fd = listener->events->fd;
     listener->timer_fd = mover_listener_timer();
-    if (listener->timer_fd < 0 || fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK))
+    if (listener->timer_fd < 0)
         return xfe_fail(error, SW_XFER_SYSTEM, "out of descriptors: %s", strerror(errno));
     listener->at = (struct mover_listener){
         .events = listener->events, .timer_fd = listener->timer_fd, .backlog = BACKLOG};
@@ -302,32 +300,21 @@ void sw_pipe_listener_close(struct sw_pipe_listener *listener)
 
 /* A caller with another token is refused at once. */
 static struct rdma_cm_id *meet_next_request(struct sw_pipe_listener *listener, const uint8_t *token,
-                                            uint8_t said[ASK_BYTES])
+                                            struct mover_arrival *arrival)
 {
-    struct rdma_cm_event *event;
-    struct rdma_cm_id *id = NULL;
-    while (!id && !rdma_get_cm_event(listener->events, &event)) {
-        const struct rdma_conn_param *param = &event->param.conn;
-        const bool is_request = event->event == RDMA_CM_EVENT_CONNECT_REQUEST;
-        const bool is_fine =
-            is_request && param->private_data &&
-            is_start(param->private_data, param->private_data_len, ASK_BYTES) &&
-            !memcmp((const uint8_t *)param->private_data + 8, token, SW_PIPE_TOKEN_BYTES);
-        struct rdma_cm_id *from = event->id;
-        const enum rdma_cm_event_type type = event->event;
-        if (is_fine)
-            memcpy(said, param->private_data, ASK_BYTES);
-        rdma_ack_cm_event(event);
-        if (is_fine)
-            id = from;
-        else if (is_request) {
-            rdma_reject(from, NULL, 0);
-            rdma_destroy_id(from);
-        } else {
-            mover_listener_take(&listener->at, from, type);
+    while (mover_listener_next(listener->events, arrival)) {
+        const uint8_t *said = arrival->private_data;
+        if (arrival->type != RDMA_CM_EVENT_CONNECT_REQUEST) {
+            mover_listener_take(&listener->at, arrival);
+            continue;
         }
+        if (is_start(said, arrival->param.private_data_len, ASK_BYTES) &&
+            !memcmp(said + 8, token, SW_PIPE_TOKEN_BYTES))
+            return arrival->id;
+        rdma_reject(arrival->id, NULL, 0);
+        rdma_destroy_id(arrival->id);
     }
-    return id;
+    return NULL;
 }
 
 static enum sw_xfer_status meet_answer_request(struct sw_pipe *pipe, const uint8_t *said,
@@ -348,28 +335,21 @@ static enum sw_xfer_status meet_answer_request(struct sw_pipe *pipe, const uint8
     return event == MOVER_UP ? SW_XFER_OK : say_refusal(event, error);
 }
 
-/* Listens again where the address is back. */
-static void meet_tick(struct sw_pipe_listener *listener)
-{
-    uint64_t expired;
-    if (read(listener->timer_fd, &expired, sizeof(expired)) > 0)
-        mover_listener_tick(&listener->at);
-}
-
 enum sw_xfer_status sw_pipe_accept(struct sw_pipe_listener *listener,
                                    const uint8_t token[SW_PIPE_TOKEN_BYTES], uint64_t deadline_ns,
                                    struct sw_xfer_error *error, struct sw_pipe **out)
 {
-    uint8_t said[ASK_BYTES];
+    struct mover_arrival arrival;
     struct rdma_cm_id *id;
-    while (!(id = meet_next_request(listener, token, said))) {
+    while (!(id = meet_next_request(listener, token, &arrival))) {
         struct pollfd ready[] = {{.fd = listener->events->fd, .events = POLLIN},
                                  {.fd = listener->timer_fd, .events = POLLIN}};
         const uint64_t now = mover_now_ns();
         if (now >= deadline_ns)
             return xfe_fail(error, SW_XFER_TIMEOUT, "nobody has asked for this pipe");
         poll(ready, 2, mover_ms_until(deadline_ns, now, NAP_MAX_MS));
-        meet_tick(listener);
+        if (mover_listener_is_due(listener->timer_fd))
+            mover_listener_tick(&listener->at);
     }
     struct sw_pipe *pipe = make_pipe();
     if (!pipe || mover_connection_take(&pipe->connection, pipe->epoll_fd, NULL, id)) {
@@ -379,7 +359,8 @@ enum sw_xfer_status sw_pipe_accept(struct sw_pipe_listener *listener,
             sw_pipe_close(pipe);
         return xfe_fail(error, SW_XFER_NO_MEMORY, "out of memory or descriptors");
     }
-    const enum sw_xfer_status status = meet_answer_request(pipe, said, deadline_ns, error);
+    const enum sw_xfer_status status =
+        meet_answer_request(pipe, arrival.private_data, deadline_ns, error);
     if (status)
         sw_pipe_close(pipe);
     else

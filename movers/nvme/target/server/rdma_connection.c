@@ -115,10 +115,10 @@ static bool is_admitted(struct nvr_server *server, struct ibv_context *verbs, co
 }
 
 /* READs that may be under way at once: as many as the host answers and the device has. */
-static uint8_t reads_of(const struct rdma_cm_event *event, struct ibv_context *verbs)
+static uint8_t reads_of(const struct rdma_conn_param *asked, struct ibv_context *verbs)
 {
     struct ibv_device_attr attr;
-    int reads = event->param.conn.initiator_depth;
+    int reads = asked->initiator_depth;
     if (!ibv_query_device(verbs, &attr) && reads > attr.max_qp_init_rd_atom)
         reads = attr.max_qp_init_rd_atom;
     return (uint8_t)(reads < DEPTH_OF_READS ? reads : DEPTH_OF_READS);
@@ -132,20 +132,20 @@ static void ask_soon(const struct nvr_queue *queue)
 }
 
 static void rdma_connection_take_request(struct nvr_server *server,
-                                         const struct rdma_cm_event *event)
+                                         const struct mover_arrival *request)
 {
-    struct rdma_cm_id *id = event->id;
-    struct nvt_port *port = port_of(server, event->listen_id);
+    struct rdma_cm_id *id = request->id;
+    struct nvt_port *port = port_of(server, request->listen_id);
     struct nvf_cm_req req;
     char host_address[NVT_ADDRESS_MAX];
     bool is_expected;
     id->context = NULL;
     if (!port)
         return refuse_connection(server, id, NVF_CM_RESOURCES);
-    if (!event->param.conn.private_data || event->param.conn.private_data_len < sizeof(req))
+    if (request->param.private_data_len < sizeof(req))
         return refuse_connection(server, id, NVF_CM_LENGTH);
-    memcpy(&req, event->param.conn.private_data, sizeof(req));
-    const uint8_t reads = reads_of(event, id->verbs);
+    memcpy(&req, request->private_data, sizeof(req));
+    const uint8_t reads = reads_of(&request->param, id->verbs);
     if (!reads)
         return refuse_connection(server, id, NVF_CM_IRD);
     const uint16_t status = nvr_queue_check(&req);
@@ -175,23 +175,23 @@ static void rdma_connection_take_request(struct nvr_server *server,
         server->connected++;
 }
 
-static bool is_of_listener(struct nvr_server *server, const struct rdma_cm_event *event)
+static bool is_of_listener(struct nvr_server *server, const struct mover_arrival *arrival)
 {
     bool any = false;
     for (uint32_t i = 0; i < server->listener_count && !any; i++)
-        any = mover_listener_take(&server->listeners[i].at, event->id, event->event);
+        any = mover_listener_take(&server->listeners[i].at, arrival);
     return any;
 }
 
-void nvr_connection_event(struct nvr_server *server, struct rdma_cm_event *event)
+void nvr_connection_event(struct nvr_server *server, const struct mover_arrival *arrival)
 {
-    if (is_of_listener(server, event))
+    if (is_of_listener(server, arrival))
         return;
     struct nvr_queue *queue =
-        event->event == RDMA_CM_EVENT_CONNECT_REQUEST ? NULL : event->id->context;
-    switch (event->event) {
+        arrival->type == RDMA_CM_EVENT_CONNECT_REQUEST ? NULL : arrival->id->context;
+    switch (arrival->type) {
     case RDMA_CM_EVENT_CONNECT_REQUEST:
-        rdma_connection_take_request(server, event);
+        rdma_connection_take_request(server, arrival);
         break;
     case RDMA_CM_EVENT_ESTABLISHED:
         if (queue)

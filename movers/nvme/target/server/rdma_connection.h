@@ -3,10 +3,9 @@
 #ifndef SW_MOVERS_NVME_SERVER_RDMA_CONNECTION_H
 #define SW_MOVERS_NVME_SERVER_RDMA_CONNECTION_H
 
-#include <rdma/rdma_cma.h>
-
+struct mover_arrival;
 struct nvr_server;
 
-void nvr_connection_event(struct nvr_server *server, struct rdma_cm_event *event);
+void nvr_connection_event(struct nvr_server *server, const struct mover_arrival *arrival);
 
 #endif

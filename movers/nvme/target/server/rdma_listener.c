@@ -6,7 +6,6 @@
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/rdma/listener.h"
 #include "nvme/target/model/port.h"
@@ -27,8 +26,7 @@ static void say_change(struct mover_listener *listener)
 void nvr_listeners_tick(struct nvr_watch *watch)
 {
     struct nvr_server *server = watch->context;
-    uint64_t expired;
-    if (read(watch->fd, &expired, sizeof(expired)) < 0)
+    if (!mover_listener_is_due(watch->fd))
         return;
     for (uint32_t i = 0; i < server->listener_count; i++)
         mover_listener_tick(&server->listeners[i].at);

@@ -2,7 +2,6 @@
 #include "nvme/target/server/server.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,20 +42,9 @@ void nvr_pool_register(struct nvr_thread *thread)
 static void target_take_events(struct nvr_watch *watch)
 {
     struct nvr_server *server = watch->context;
-    struct rdma_cm_event *event;
-    while (!rdma_get_cm_event(server->events, &event)) {
-        struct rdma_cm_event copy = *event;
-        char data[256];
-        /* A host that asks may have to be refused, which ends its ID: the event is acknowledged
-         * first. */
-        if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST && event->param.conn.private_data_len) {
-            const size_t len = event->param.conn.private_data_len;
-            memcpy(data, event->param.conn.private_data, len < sizeof(data) ? len : sizeof(data));
-            copy.param.conn.private_data = data;
-        }
-        rdma_ack_cm_event(event);
-        nvr_connection_event(server, &copy);
-    }
+    struct mover_arrival arrival;
+    while (mover_listener_next(server->events, &arrival))
+        nvr_connection_event(server, &arrival);
 }
 
 /* ---- threads ---- */
@@ -170,7 +158,7 @@ int nvr_server_open(struct nvr_server *server, const struct nvr_settings *settin
         return rc;
     server->target.worker = &server->worker;
     server->target.now_ns = mover_now_ns();
-    server->events = rdma_create_event_channel();
+    server->events = mover_listener_events();
     if (!server->events)
         return errno ? -errno : -ENODEV;
     server->cm_watch = (struct nvr_watch){
@@ -179,9 +167,6 @@ int nvr_server_open(struct nvr_server *server, const struct nvr_settings *settin
         .fd = mover_listener_timer(), .ready = nvr_listeners_tick, .context = server};
     server->worker_watch =
         (struct nvr_watch){.fd = server->worker.event_fd, .is_own = true, .ready = nvr_watch_drain};
-    const int flags = fcntl(server->events->fd, F_GETFL);
-    if (fcntl(server->events->fd, F_SETFL, flags | O_NONBLOCK))
-        return -errno;
     rc = nvr_server_watch(server, &server->cm_watch);
     if (!rc)
         rc = nvr_server_watch(server, &server->listen_watch);
