@@ -18,6 +18,7 @@
 #include "link/roce/port/arrival.h"
 #include "link/roce/port/path.h"
 #include "link/roce/port/port.h"
+#include "link/roce/port/share.h"
 #include "link/roce/port/stream.h"
 #include "link/roce/port/tx.h"
 #include "link/roce/roce.h"
@@ -25,14 +26,26 @@
 
 static const struct sw_ud datagrams = {.mtu_bytes = SW_PACKET_PAYLOAD_MAX, .pkey = SW_PKEY_DEFAULT};
 
+/* A datagram's packet: its headers end where its payload begins. */
+struct made_packet {
+    struct sw_emission emission;
+    uint32_t header_bytes;
+    uint8_t bytes[SW_HEADERS_MAX + SW_PACKET_PAYLOAD_MAX + SW_ICRC_BYTES];
+};
+
+static uint8_t *made_header(struct made_packet *made)
+{
+    return made->bytes + SW_HEADERS_MAX - made->header_bytes;
+}
+
 /* A path holds the header that a receiver would see: its addresses and class are in there. A RoCE
  * v1 GID has the address of the v2 one beside it, so its datagrams leave as RoCE v2, like messages
  * of connections. */
-static int datagram_aim_path(struct sw_qp *qp, const struct sw_path *from,
-                             struct sw_roce_path *path)
+static void read_path(const struct sw_path *from, struct sw_roce_path *path, uint8_t source[16],
+                      uint8_t dest[16])
 {
-    uint8_t source[16] = {[10] = 0xff, [11] = 0xff}, dest[16];
-    struct sw_netdev_info info;
+    memset(source, 0, 10);
+    source[10] = source[11] = 0xff;
     if (from->is_ipv4) {
         memcpy(source + 12, from->grh + SW_GRH_BYTES - 8, 4);
         path->traffic_class = from->grh[SW_GRH_BYTES - 19];
@@ -42,28 +55,34 @@ static int datagram_aim_path(struct sw_qp *qp, const struct sw_path *from,
         path->traffic_class = (uint8_t)(from->grh[0] << 4 | from->grh[1] >> 4);
         path->hop_limit = from->grh[7];
     }
+    memcpy(dest, from->dgid.raw, 16);
+}
+
+static int datagram_aim_path(struct sw_qp *qp, const struct sw_path *from,
+                             struct sw_roce_path *path)
+{
+    uint8_t source[16], dest[16];
+    struct sw_netdev_info info;
+    struct in6_addr own;
+    read_path(from, path, source, dest);
     sw_netdev_read(qp->ctx->netdev, &info);
     path->sender = (uint8_t)(qp->qpn * 2654435761u >> 24);
-    struct in6_addr own;
     memcpy(&own, source, sizeof(own));
-    memcpy(dest, from->dgid.raw, sizeof(dest));
     if (sw_roce_is_ipv4(&own))
         sw_roce_group_ipv4(from->dgid.raw, dest);
     int rc = sw_roce_path_set(path, source, dest, info.ifindex);
     return rc ? rc : sw_port_aim_datagrams(&sw_roce.port, path, false);
 }
 
-enum sw_roce_sent sw_roce_send_datagram(struct sw_qp *qp, uint32_t position)
+/* False: its own keys are bad. */
+static bool make_packet(struct sw_qp *qp, uint32_t position, struct made_packet *out)
 {
     const struct sw_wqe *wqe = sw_sq_at(&qp->sq, position);
     const struct sw_route *route = sw_sq_route(&qp->sq, position);
-    uint8_t header[SW_HEADERS_MAX], bytes[SW_PACKET_PAYLOAD_MAX];
-    struct sw_roce_path path;
-    if (sw_roce_open(true) || datagram_aim_path(qp, &route->path, &path))
-        return SW_ROCE_NO_ROUTE;
+    uint8_t header[SW_HEADERS_MAX];
     struct sw_gather gather = sw_gather_of(qp, position);
-    if (!sw_gather_out(&gather, 0, bytes, wqe->len_bytes))
-        return SW_ROCE_BAD_KEY;
+    if (!sw_gather_out(&gather, 0, out->bytes + SW_HEADERS_MAX, wqe->len_bytes))
+        return false;
     struct sw_ud ud = datagrams;
     ud.qpn = qp->qpn;
     ud.psn = qp->attr.sq_psn;
@@ -75,24 +94,80 @@ enum sw_roce_sent sw_roce_send_datagram(struct sw_qp *qp, uint32_t position)
         .has_imm = wqe->opcode == IBV_WR_SEND_WITH_IMM,
         .solicited = wqe->flags & SW_WQE_SOLICITED,
     };
-    struct sw_emission emission;
-    const bool fits = sw_ud_emit(&ud, &send, position, &emission);
+    const bool fits = sw_ud_emit(&ud, &send, position, &out->emission);
     assert(fits); /* it was posted, and is no longer than the port's MTU */
     qp->attr.sq_psn = ud.psn;
-    struct iovec piece = {bytes, wqe->len_bytes};
+    out->header_bytes =
+        (uint32_t)sw_packet_encode_headers(&out->emission.packet, header, sizeof(header));
+    memcpy(made_header(out), header, out->header_bytes);
+    return true;
+}
+
+enum sw_roce_sent sw_roce_send_datagram(struct sw_qp *qp, uint32_t position)
+{
+    const uint32_t len_bytes = sw_sq_at(&qp->sq, position)->len_bytes;
+    struct made_packet made;
+    struct sw_roce_path path;
+    if (sw_roce_open(true) || datagram_aim_path(qp, &sw_sq_route(&qp->sq, position)->path, &path))
+        return SW_ROCE_NO_ROUTE;
+    if (!make_packet(qp, position, &made))
+        return SW_ROCE_BAD_KEY;
+    struct iovec piece = {made.bytes + SW_HEADERS_MAX, len_bytes};
     const struct sw_outgoing out = {
         .path = &path,
-        .header = header,
-        .header_bytes =
-            (uint32_t)sw_packet_encode_headers(&emission.packet, header, sizeof(header)),
+        .header = made_header(&made),
+        .header_bytes = made.header_bytes,
         .pieces = &piece,
         .piece_count = 1,
-        .payload_bytes = wqe->len_bytes,
+        .payload_bytes = len_bytes,
     };
     struct sw_batch *batch = sw_batch_open(&sw_roce.port);
-    sw_roce_add(qp, batch, &emission.packet, &out);
+    sw_roce_add(qp, batch, &made.emission.packet, &out);
     sw_batch_close(batch);
     atomic_store_explicit(&sw_roce.moved_ns, sw_clock_ns(), memory_order_relaxed);
+    return SW_ROCE_SENT;
+}
+
+/* As if the interface had brought it. */
+static struct sw_arrival arrival_at_home(const struct sw_qp *qp, const struct sw_path *from)
+{
+    struct sw_roce_path path;
+    struct sw_netdev_info info;
+    uint8_t source[16], dest[16];
+    sw_netdev_read(qp->ctx->netdev, &info);
+    read_path(from, &path, source, dest);
+    struct sw_arrival arrival = {.ifindex = info.ifindex,
+                                 .source_port = sw_roce.port.udp_port,
+                                 .traffic_class = path.traffic_class,
+                                 .hop_limit = path.hop_limit};
+    memcpy(&arrival.source, source, 16);
+    memcpy(&arrival.dest, dest, 16);
+    return arrival;
+}
+
+enum sw_roce_sent sw_roce_give_datagram(struct sw_qp *qp, uint32_t position, const uint16_t *slots,
+                                        uint32_t count)
+{
+    const uint32_t len_bytes = sw_sq_at(&qp->sq, position)->len_bytes;
+    const uint32_t pad = sw_packet_pad(len_bytes);
+    struct made_packet made;
+    struct sw_icrc_flow flow;
+    struct sw_icrc_prefix prefix = {0};
+    if (sw_roce_open(true))
+        return SW_ROCE_NO_ROUTE;
+    if (!make_packet(qp, position, &made))
+        return SW_ROCE_BAD_KEY;
+    memset(made.bytes + SW_HEADERS_MAX + len_bytes, 0, pad);
+    const struct sw_rx_batch batch = {
+        .bytes = made_header(&made),
+        .len_bytes = made.header_bytes + len_bytes + pad + SW_ICRC_BYTES,
+        .arrival = arrival_at_home(qp, &sw_sq_route(&qp->sq, position)->path)};
+    const struct sw_arrival *arrival = &batch.arrival;
+    sw_roce_icrc(&arrival->source, &arrival->dest, arrival->source_port, sw_roce.port.udp_port,
+                 &flow);
+    sw_icrc_seal(&flow, &prefix, 0, made_header(&made), batch.len_bytes);
+    for (uint32_t i = 0; i < count; i++)
+        sw_share_give(&sw_roce.port, slots[i], &batch);
     return SW_ROCE_SENT;
 }
 

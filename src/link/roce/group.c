@@ -8,6 +8,9 @@
  * On one host the direct link delivers, so packets to groups do not come back to their host. If
  * some members there are strangers (direct/process/proof.h), they do come back to all, and members
  * that got the datagram by the direct link drop the second copy (datagram.c).
+ *
+ * Without the direct link they all come back. Where the kernel cannot bring them back to a member
+ * (sw_roce_group_travels()), the sender gives each process with members a copy (port/share.h).
  */
 #include "link/roce/group.h"
 
@@ -53,6 +56,20 @@ bool sw_roce_group_ipv4(const uint8_t gid[16], uint8_t out[16])
     memset(out, 0, 10);
     memcpy(out + 10, gid + 10, 6);
     return true;
+}
+
+bool sw_roce_group_travels(struct sw_netdev *dev, const struct sw_path *path)
+{
+    struct sw_netdev_info info;
+    struct in6_addr source;
+    uint8_t ipv4[16];
+    if (path->is_ipv4)
+        return true;
+    memcpy(&source, path->grh + 8, sizeof(source));
+    if (sw_roce_is_ipv4(&source))
+        return sw_roce_group_ipv4(path->dgid.raw, ipv4);
+    sw_netdev_read(dev, &info);
+    return strcmp(info.ifname, "lo") != 0;
 }
 
 struct sw_netdev *sw_roce_device_of(uint32_t ifindex)

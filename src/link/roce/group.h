@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 struct sw_netdev;
+struct sw_path;
 
 void sw_roce_group_hear(struct sw_netdev *dev, const union ibv_gid *gid);
 void sw_roce_group_unhear(struct sw_netdev *dev, const union ibv_gid *gid);
@@ -22,6 +23,9 @@ void sw_roce_group_fork_child(void);
 /* The IPv4 group that a GID ff0e::ffff:a.b.c.d stands for, as a mapped address. False: not such a
  * GID. */
 bool sw_roce_group_ipv4(const uint8_t gid[16], uint8_t out[16]);
+/* Whether packets of a path to a group can leave by that interface, and come back to its members
+ * there: Linux has no IPv6 groups on the loopback, nor any for senders with an IPv4 address. */
+bool sw_roce_group_travels(struct sw_netdev *dev, const struct sw_path *path);
 /* The device of an interface; NULL: there is none. */
 struct sw_netdev *sw_roce_device_of(uint32_t ifindex);
 

@@ -96,6 +96,23 @@ static enum sw_channel_put put_to_group(struct sw_qp *qp, const union ibv_gid *g
     return SW_PUT_DONE;
 }
 
+/* Without the direct link: where the kernel brings no packet to members on this host. */
+static enum sw_channel_put give_to_group(struct sw_qp *qp, const union ibv_gid *gid,
+                                         uint32_t position)
+{
+    uint16_t slots[SW_MULTICAST_MEMBERS];
+    const uint32_t count = sw_multicast_members(gid, slots);
+    switch (sw_roce_give_datagram(qp, position, slots, count)) {
+    case SW_ROCE_SENT:
+        return SW_PUT_DONE;
+    case SW_ROCE_BAD_KEY:
+        return SW_PUT_BAD_KEY;
+    case SW_ROCE_NO_ROUTE:
+        break;
+    }
+    return put_nowhere(qp, position);
+}
+
 static bool is_to_group(const struct sw_route *route)
 {
     return route->dest_qpn == SW_MULTICAST_QPN && route->path.is_multicast;
@@ -125,6 +142,9 @@ static enum sw_channel_put datagram_send_one(struct sw_qp *qp, uint32_t position
             sw_roce_send_datagram(qp, position); /* and to those on other hosts */
         return result;
     }
+    if (is_to_group(route) && sw_direct.has_packets &&
+        !sw_roce_group_travels(qp->ctx->netdev, &route->path))
+        return give_to_group(qp, &route->path.dgid, position);
     if (__builtin_expect(is_for_wire(route), 0))
         return put_on_wire(qp, position);
     if (sw_direct.off)

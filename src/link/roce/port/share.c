@@ -220,10 +220,9 @@ static struct stage *stage_of(struct sw_port *port, uint32_t slot)
     return found;
 }
 
-static void stage_word(struct sw_port *port, uint32_t slot, enum sw_handed_kind kind,
-                       const struct sw_rx_batch *batch)
+static struct handed head_of(const struct sw_port *port, enum sw_handed_kind kind,
+                             const struct sw_rx_batch *batch)
 {
-    sw_lock_assert_held(&port->rx_lock);
     const struct sw_arrival *arrival = &batch->arrival;
     struct handed head = {
         .magic = HANDED_MAGIC,
@@ -238,6 +237,14 @@ static void stage_word(struct sw_port *port, uint32_t slot, enum sw_handed_kind 
     };
     memcpy(head.source, &arrival->source, 16);
     memcpy(head.dest, &arrival->dest, 16);
+    return head;
+}
+
+static void stage_word(struct sw_port *port, uint32_t slot, enum sw_handed_kind kind,
+                       const struct sw_rx_batch *batch)
+{
+    sw_lock_assert_held(&port->rx_lock);
+    const struct handed head = head_of(port, kind, batch);
     struct stage *stage = stage_of(port, slot);
     const uint32_t need = (uint32_t)sizeof(head) + batch->len_bytes;
     if (!stage || (stage->len_bytes + need > sizeof(stage->bytes) && !flush_stage(port, stage))) {
@@ -255,6 +262,19 @@ void sw_share_hand_on(struct sw_port *port, uint32_t slot, const struct sw_rx_ba
 {
     if (!batch->arrival.was_handed_on) /* else two processes could hand it to and fro */
         stage_word(port, slot, SW_HANDED_PACKETS, batch);
+}
+
+void sw_share_give(struct sw_port *port, uint32_t slot, const struct sw_rx_batch *packet)
+{
+    struct handed head = head_of(port, SW_HANDED_PACKETS, packet);
+    struct sockaddr_un to;
+    char name[SW_NAME_BYTES];
+    struct iovec pieces[] = {{&head, sizeof(head)}, {(void *)packet->bytes, packet->len_bytes}};
+    struct msghdr message = {.msg_name = &to, .msg_iov = pieces, .msg_iovlen = 2};
+    sw_registry_name(slot, "roce", name);
+    const bool is_sent = sw_name_find(name, &to, &message.msg_namelen) &&
+                         sendmsg(port->hands, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
+    sw_port_count(port, is_sent ? SW_PORT_TX_PACKETS : SW_PORT_TX_DROPPED, 1);
 }
 
 uint32_t sw_share_parse(const uint8_t *message, uint32_t len_bytes, struct sw_handed *out)
