@@ -115,14 +115,24 @@ static bool is_absent(const struct rdma_cm_event *event)
     return event->event == RDMA_CM_EVENT_ADDR_ERROR && event->status == -ETIMEDOUT;
 }
 
+/* Where librdmacm itself finds that an event is a failure, its status is -1, and errno says why. An
+ * errno of before would be taken for it. */
+static bool get_event(struct mover_connection *c, struct rdma_cm_event **event)
+{
+    errno = 0;
+    if (!c->events || rdma_get_cm_event(c->events, event))
+        return false;
+    c->status = (*event)->status == -1 && errno ? -errno : (*event)->status;
+    return true;
+}
+
 enum mover_event mover_connection_next(struct mover_connection *c)
 {
     struct rdma_cm_event *event;
     enum mover_event said = MOVER_NOTHING;
-    while (said == MOVER_NOTHING && c->events && !rdma_get_cm_event(c->events, &event)) {
+    while (said == MOVER_NOTHING && get_event(c, &event)) {
         const enum rdma_cm_event_type type = event->event;
         const bool has_nobody = is_absent(event);
-        c->status = event->status;
         copy_private_data(c, event);
         rdma_ack_cm_event(event);
         said = has_nobody ? MOVER_NO_ANSWER : say_event(c, type);

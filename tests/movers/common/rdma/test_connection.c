@@ -23,6 +23,7 @@ enum { EVENTS_MAX = 4 };
 
 static struct ibv_context device;
 static int channel_errno, id_errno, address_errno, route_errno;
+static int event_errno; /* that librdmacm leaves behind when it gives an event */
 static struct rdma_cm_event *events[EVENTS_MAX]; /* to come */
 static uint32_t events_count, unacknowledged, alive;
 static char steps[64]; /* of the end, a letter each */
@@ -114,6 +115,8 @@ int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event *
     *event = events[0];
     memmove(events, events + 1, --events_count * sizeof(*events));
     unacknowledged++;
+    if (event_errno)
+        errno = event_errno;
     return 0;
 }
 
@@ -255,7 +258,7 @@ static int set_up(void **state)
     (void)state;
     static const struct ibv_context plain = {.ops = {.req_notify_cq = arm_cq}};
     device = plain;
-    channel_errno = id_errno = address_errno = route_errno = 0;
+    channel_errno = id_errno = address_errno = route_errno = event_errno = 0;
     completion_events = completion_events_acknowledged = 0;
     *steps = 0;
     epoll_fd = epoll_create1(EPOLL_CLOEXEC);
@@ -301,6 +304,22 @@ static void next__tells_an_absent_host_from_one_without_a_device_that_leads_ther
     comes(RDMA_CM_EVENT_ADDR_ERROR, -EHOSTUNREACH);
     gets(MOVER_NO_DEVICE);
     says(MOVER_NO_DEVICE, "no RDMA device leads to there: No route to host");
+}
+
+/* librdmacm looks for the device when the address is there, and calls its own failure -1. */
+static void next__says_what_librdmacm_itself_has_met(void **state)
+{
+    (void)state;
+    assert_int_equal(start(), MOVER_NOTHING);
+    event_errno = ENODEV;
+    comes(RDMA_CM_EVENT_ADDR_ERROR, -1);
+    gets(MOVER_NO_DEVICE);
+    says(MOVER_NO_DEVICE, "no RDMA device leads to there: No such device");
+    event_errno = 0;
+    errno = EBADF; /* an old one */
+    comes(RDMA_CM_EVENT_ADDR_ERROR, -EPERM);
+    gets(MOVER_NO_DEVICE);
+    says(MOVER_NO_DEVICE, "no RDMA device leads to there: Operation not permitted");
 }
 
 static void next__tells_a_missing_route_from_a_missing_device(void **state)
@@ -395,6 +414,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(start__tells_what_this_host_lacks),
         CASE(next__tells_an_absent_host_from_one_without_a_device_that_leads_there),
+        CASE(next__says_what_librdmacm_itself_has_met),
         CASE(next__tells_a_missing_route_from_a_missing_device),
         CASE(next__keeps_private_data_that_went_with_its_event),
         CASE(next__keeps_the_reason_of_a_rejection),
