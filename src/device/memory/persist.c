@@ -244,6 +244,40 @@ enum sw_persist sw_persist_of(uint64_t va, uint64_t len_bytes, uint32_t *disk)
     return all;
 }
 
+struct sw_persist_file sw_persist_file_of(uint64_t va, uint64_t len_bytes)
+{
+    struct sw_persist_file file = {0};
+    struct sw_vma_reader reader;
+    struct sw_vma vma;
+    bool are_several = false;
+    uint64_t at = va;
+    if (sw_vma_open(&reader, false))
+        return file;
+    while (at < va + len_bytes && sw_vma_next(&reader, at, &vma) == 1 && vma.start <= at) {
+        are_several |= at != va && (vma.ino != file.ino || vma.dev_major != file.dev_major ||
+                                    vma.dev_minor != file.dev_minor);
+        file = (struct sw_persist_file){vma.ino, vma.dev_major, vma.dev_minor, false};
+        at = vma.end;
+    }
+    sw_vma_close(&reader);
+    if (are_several)
+        file.ino = 0;
+    file.is_whole = at >= va + len_bytes;
+    return file;
+}
+
+static bool may_be_any(const struct sw_persist_file *file)
+{
+    return file->is_whole && !file->ino;
+}
+
+bool sw_persist_is_same_file(const struct sw_persist_file *a, const struct sw_persist_file *b)
+{
+    return may_be_any(a) || may_be_any(b) ||
+           (a->ino && a->ino == b->ino && a->dev_major == b->dev_major &&
+            a->dev_minor == b->dev_minor);
+}
+
 int sw_persist_sync(uint64_t va, uint64_t len_bytes)
 {
     uint64_t start = va & ~((uint64_t)getpagesize() - 1);

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "device/memory/failed_file.h"
 #include "device/memory/persist.h"
 
 #define RUNNING_MAX 128
@@ -15,12 +16,18 @@ struct sw_sync_job {
     atomic_bool ended;
     int rc;
     uint64_t owner, va, len_bytes;
+    uint64_t number; /* in the order in which they began */
+    bool is_syncing; /* its result is not known yet */
+    bool has_file;
+    struct sw_persist_file file; /* set on first need, where has_file says so */
     void (*tell)(void);
     struct sw_sync_job *next; /* of those that run */
 };
 
 static struct sw_sync_job *running; /* dropped ones too: their threads are as many */
-static pthread_mutex_t running_lock = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t jobs_begun;
+static pthread_mutex_t running_lock = PTHREAD_MUTEX_INITIALIZER; /* and failed_file.h */
+static pthread_cond_t result_known = PTHREAD_COND_INITIALIZER;
 
 /* A disk that hangs keeps all that its regions may have, and for ever. So one owner has half of
  * what the others leave: there is always something for the next one. */
@@ -38,11 +45,52 @@ static bool sync_job_enter(struct sw_sync_job *job)
     pthread_mutex_lock(&running_lock);
     const bool may = may_run(job->owner);
     if (may) {
+        job->number = ++jobs_begun;
+        job->is_syncing = true;
         job->next = running;
         running = job;
     }
     pthread_mutex_unlock(&running_lock);
     return may;
+}
+
+static const struct sw_persist_file *file_of_job(struct sw_sync_job *job)
+{
+    if (!job->has_file)
+        job->file = sw_persist_file_of(job->va, job->len_bytes);
+    job->has_file = true;
+    return &job->file;
+}
+
+/* Another job that began before `until`, and may have been told of an error of the same file. */
+static bool is_result_open(struct sw_sync_job *job, uint64_t until)
+{
+    for (struct sw_sync_job *other = running; other; other = other->next)
+        if (other != job && other->is_syncing && other->number <= until &&
+            sw_persist_is_same_file(file_of_job(job), file_of_job(other)))
+            return true;
+    return false;
+}
+
+/*
+ * The kernel tells of pages that could not be written to one msync alone, of all that share a
+ * mapping's open file; the pages are clean afterwards. So the first error of a file is that of
+ * every later job of the file. A job that went well waits for those that were under way beside it:
+ * one of them may have been told instead.
+ */
+static void settle_result(struct sw_sync_job *job, int rc)
+{
+    pthread_mutex_lock(&running_lock);
+    if (rc)
+        sw_failed_file_note(file_of_job(job), rc);
+    job->is_syncing = false;
+    pthread_cond_broadcast(&result_known);
+    const uint64_t until = jobs_begun;
+    while (!rc && is_result_open(job, until))
+        pthread_cond_wait(&result_known, &running_lock);
+    const int first = sw_failed_file_any() ? sw_failed_file_error(file_of_job(job)) : 0;
+    job->rc = first ? first : rc;
+    pthread_mutex_unlock(&running_lock);
 }
 
 static void sync_job_leave(struct sw_sync_job *job)
@@ -65,7 +113,7 @@ static void *sync_run_jobs(void *arg)
 {
     struct sw_sync_job *job = arg;
     void (*tell)(void) = job->tell;
-    job->rc = sw_persist_sync(job->va, job->len_bytes);
+    settle_result(job, sw_persist_sync(job->va, job->len_bytes));
     sync_job_leave(job);
     atomic_store_explicit(&job->ended, true, memory_order_release);
     sw_sync_job_drop(job);
@@ -115,5 +163,6 @@ bool sw_sync_job_ended(const struct sw_sync_job *job, int *rc)
 void sw_sync_job_fork_child(void)
 {
     pthread_mutex_init(&running_lock, NULL); /* a thread that is not here may have held it */
+    pthread_cond_init(&result_known, NULL);
     running = NULL;
 }

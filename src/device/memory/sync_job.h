@@ -18,7 +18,8 @@ struct sw_sync_job;
  * that is an error of the job's. */
 struct sw_sync_job *sw_sync_job_start(uint64_t owner, uint64_t va, uint64_t len_bytes,
                                       void (*tell)(void));
-/* Whether it is over; then *rc is 0 or a negative errno. */
+/* Whether it is over; then *rc is 0 or a negative errno: that of the first job that failed, if it
+ * was one of the same file. */
 bool sw_sync_job_ended(const struct sw_sync_job *job, int *rc);
 /* Forgets a job, ended or not. Its thread is its owner's until it ends. */
 void sw_sync_job_drop(struct sw_sync_job *job);

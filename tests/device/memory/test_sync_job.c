@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Disks that hang: what syncs the memory of their files is in this file. */
+/* Disks that hang or fail: what syncs the memory of their files is in this file. */
 #include "device/memory/sync_job.h"
 
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,16 +13,44 @@
 
 #include "device/memory/persist.h"
 
-enum { HUNG = 1, FINE, TRIES = 200, DISKS = 6 };
+enum { HUNG = 1, FINE, UNMAPPED, BAD, BAD_TOO, BAD_LATE, TRIES = 200, DISKS = 6 };
 
-static sem_t told, is_mended;
+static sem_t told, is_mended, late_began, fine_synced;
 
+/* As the kernel does it: the first msync is told of the error, the next ones find clean pages. */
 int sw_persist_sync(uint64_t va, uint64_t len_bytes)
 {
+    static bool was_told, was_late;
     (void)len_bytes;
     while (va == HUNG && sem_wait(&is_mended))
         ;
+    if (va == UNMAPPED)
+        return -ENOMEM;
+    if (va == BAD && !was_told) {
+        was_told = true;
+        return -EIO;
+    }
+    if (va == BAD_LATE && !was_late) {
+        was_late = true; /* the error is taken, and the one who is to have it is slow to say so */
+        sem_post(&late_began);
+        while (sem_wait(&fine_synced))
+            ;
+        return -ENOSPC;
+    }
     return 0;
+}
+
+/* BAD and BAD_TOO are of one file. */
+struct sw_persist_file sw_persist_file_of(uint64_t va, uint64_t len_bytes)
+{
+    const bool is_second = va == BAD_TOO;
+    (void)len_bytes;
+    return (struct sw_persist_file){.ino = is_second ? BAD : va, .is_whole = va != UNMAPPED};
+}
+
+bool sw_persist_is_same_file(const struct sw_persist_file *a, const struct sw_persist_file *b)
+{
+    return a->ino == b->ino;
 }
 
 static void tell(void)
@@ -42,16 +71,21 @@ static uint32_t hang(uint64_t owner)
     return started;
 }
 
-static void expect_served(uint64_t owner)
+static int sync_range(uint64_t owner, uint64_t va)
 {
     int rc = 1;
-    struct sw_sync_job *job = sw_sync_job_start(owner, FINE, 1, tell);
+    struct sw_sync_job *job = sw_sync_job_start(owner, va, 1, tell);
     assert_non_null(job);
     while (sem_wait(&told))
         ;
     assert_true(sw_sync_job_ended(job, &rc));
-    assert_int_equal(rc, 0);
     sw_sync_job_drop(job);
+    return rc;
+}
+
+static void expect_served(uint64_t owner)
+{
+    assert_int_equal(sync_range(owner, FINE), 0);
 }
 
 static void hung__leave_something_to_others(void **state)
@@ -73,10 +107,53 @@ static void hung__leave_something_to_others(void **state)
     expect_served(1);
 }
 
+/* The disk of one file fails once: all that is flushed there afterwards may be lost. */
+static void failed__fails_each_later_one_of_the_file(void **state)
+{
+    (void)state;
+    assert_int_equal(sync_range(1, BAD_TOO), 0);
+    assert_int_equal(sync_range(1, UNMAPPED), -ENOMEM); /* no disk has failed */
+    assert_int_equal(sync_range(1, UNMAPPED), -ENOMEM);
+    assert_int_equal(sync_range(1, BAD), -EIO);
+    assert_int_equal(sync_range(1, BAD), -EIO);
+    assert_int_equal(sync_range(2, BAD_TOO), -EIO);
+    assert_int_equal(sync_range(2, FINE), 0);
+}
+
+/* Two at once: the kernel tells one of them, and the other one is done first. */
+static void failed__fails_those_beside_it(void **state)
+{
+    (void)state;
+    int rc = 1;
+    struct sw_sync_job *first = sw_sync_job_start(1, BAD_LATE, 1, tell);
+    while (sem_wait(&late_began))
+        ;
+    struct sw_sync_job *second = sw_sync_job_start(1, BAD_LATE, 1, tell);
+    expect_served(2); /* of another file: waits for neither */
+    assert_false(sw_sync_job_ended(first, &rc));
+    assert_false(sw_sync_job_ended(second, &rc));
+    sem_post(&fine_synced);
+    for (int i = 0; i < 2; i++)
+        while (sem_wait(&told))
+            ;
+    assert_true(sw_sync_job_ended(first, &rc));
+    assert_int_equal(rc, -ENOSPC);
+    assert_true(sw_sync_job_ended(second, &rc));
+    assert_int_equal(rc, -ENOSPC);
+    sw_sync_job_drop(first);
+    sw_sync_job_drop(second);
+}
+
 int main(void)
 {
     sem_init(&told, 0, 0);
     sem_init(&is_mended, 0, 0);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(hung__leave_something_to_others)};
+    sem_init(&late_began, 0, 0);
+    sem_init(&fine_synced, 0, 0);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(hung__leave_something_to_others),
+        cmocka_unit_test(failed__fails_each_later_one_of_the_file),
+        cmocka_unit_test(failed__fails_those_beside_it),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
