@@ -53,6 +53,7 @@ enum sw_pmem_status {
     SW_PMEM_UNSUPPORTED,  /* this memory or device cannot promise what is asked for */
     SW_PMEM_CLOSED,       /* closed by this side */
     SW_PMEM_SYSTEM,       /* the operating system or the RDMA device failed */
+    SW_PMEM_DISK_FAILED,  /* the server's disk failed: what was not flushed before may be lost */
 };
 
 /* A sentence without its full stop; never NULL. */

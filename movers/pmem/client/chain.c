@@ -103,8 +103,12 @@ void pmc_completed(struct sw_pmem *p, uint64_t id, enum sw_pmem_status status, c
             client_end_chain(p, slot, SW_PMEM_OK, 0);
         return;
     }
+    if (status == SW_PMEM_DISK_FAILED && slot->ops[op].opcode != SW_PMEM_OP_FLUSH)
+        status = SW_PMEM_SYSTEM;
     slot->failure = status == SW_PMEM_UNREACHABLE ? SW_PMEM_OK : status;
     slot->failed = op;
+    if (status == SW_PMEM_DISK_FAILED)
+        return pmc_lost(p, status, "%s could not flush: its disk failed", p->where);
     pmc_lost(p, SW_PMEM_UNREACHABLE, "%s does not answer (%s)", p->where, why);
 }
 

@@ -188,6 +188,11 @@ static void refuse_region(struct pmc_client *c, uint8_t status)
                         "%s serves the region --shared, where nobody can be its only writer: start "
                         "it without --shared",
                         p->where);
+    if (status == PMF_DISK_FAILED)
+        return pmc_lost(p, SW_PMEM_DISK_FAILED,
+                        "%s does not open the region: its disk has failed a flush; check that "
+                        "disk, then restart the server",
+                        p->where);
     pmc_lost(p, SW_PMEM_REFUSED, "%s refuses the request (status %u)", p->where, status);
 }
 

@@ -97,8 +97,9 @@ static enum sw_pmem_status post_status_of(enum ibv_wc_status status)
         return SW_PMEM_DENIED;
     if (status == IBV_WC_REM_INV_REQ_ERR)
         return SW_PMEM_UNSUPPORTED;
-    if (status == IBV_WC_REM_OP_ERR || status == IBV_WC_LOC_PROT_ERR ||
-        status == IBV_WC_LOC_QP_OP_ERR)
+    if (status == IBV_WC_REM_OP_ERR) /* of a FLUSH */
+        return SW_PMEM_DISK_FAILED;
+    if (status == IBV_WC_LOC_PROT_ERR || status == IBV_WC_LOC_QP_OP_ERR)
         return SW_PMEM_SYSTEM;
     return SW_PMEM_UNREACHABLE;
 }

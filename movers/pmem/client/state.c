@@ -60,6 +60,7 @@ static bool is_final(const struct sw_pmem *p, enum sw_pmem_status status, uint64
         return !p->is_full || now >= p->link_deadline_ns;
     return (status == SW_PMEM_REFUSED && !p->is_full) || status == SW_PMEM_NO_REGION ||
            status == SW_PMEM_OTHER_REGION || status == SW_PMEM_PROTOCOL ||
+           (status == SW_PMEM_DISK_FAILED && !p->options.keeps_trying) ||
            !p->options.loss_timeout_ms;
 }
 

@@ -85,6 +85,8 @@ static enum pmf_status open_region(struct pms_server *server, struct pms_client 
     if (status)
         return status;
     const uint32_t rights = answer_rights_of(server, client, region);
+    if (rights && server->regions[region].memory.disk.error)
+        return PMF_DISK_FAILED;
     if (!rights || (request->wishes && !(rights & SW_PMEM_WRITE)))
         return PMF_NO_RIGHTS;
     if (request->wishes && server->is_shared)
@@ -153,6 +155,7 @@ void pms_answer(struct pms_server *server, struct pms_client *client, const uint
     enum pmf_status status = pmf_get_request(message, bytes, &request);
     answer->type = request.type;
     answer->tag = request.tag;
+    pms_server_look_at_disks(server);
     if (status) {
         client->is_over = true;
         server->malformed++;

@@ -180,6 +180,7 @@ void pms_client_request(struct pms_server *server, const struct mover_arrival *r
 void pms_client_end(struct pms_server *server, struct pms_client *client)
 {
     struct rdma_cm_id *id = client->id;
+    pms_server_look_at_disks(server); /* a flush that fails ends its connection */
     if (server->is_verbose)
         fprintf(stderr, "sidewire pmem serve: %s leaves (%s)\n", client->where, client->label);
     rdma_disconnect(id);

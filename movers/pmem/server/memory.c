@@ -89,7 +89,8 @@ static int memory_open_file(int fd, const struct stat *st, struct pms_memory *me
     const unsigned long type = (unsigned long)fs.f_type;
     const int is_volatile = type == TMPFS_MAGIC || type == RAMFS_MAGIC || type == HUGETLBFS_MAGIC;
     memory->kind = is_volatile ? SW_PMEM_VOLATILE : SW_PMEM_FILE;
-    return map_fd(fd, memory, MAP_SHARED);
+    const int code = is_volatile ? 0 : pms_disk_open(fd, &memory->disk);
+    return code ? code : map_fd(fd, memory, MAP_SHARED);
 }
 
 static int open_dax(int fd, const struct stat *st, struct pms_memory *memory)
@@ -175,8 +176,10 @@ int pms_memory_open(const char *what, const struct pms_memory_setup *setup,
     if (memory->fd < 0)
         return memory->fd;
     const int code = open_by_kind(what, setup, memory, error, error_bytes);
-    if (code)
+    if (code) {
+        pms_disk_close(&memory->disk);
         close(memory->fd);
+    }
     return code;
 }
 
@@ -185,6 +188,7 @@ void pms_memory_close(struct pms_memory *memory)
     if (!memory->base)
         return;
     munmap(memory->base, memory->bytes);
+    pms_disk_close(&memory->disk);
     close(memory->fd);
     memory->base = NULL;
 }

@@ -90,6 +90,22 @@ static void pmem_server_take_events(struct pms_server *server)
         mover_listener_tick(&server->listener);
 }
 
+void pms_server_look_at_disks(struct pms_server *server)
+{
+    for (uint32_t i = 0; i < server->regions_count; i++) {
+        struct pms_disk *disk = &server->regions[i].memory.disk;
+        if (!pms_disk_look(disk) || !mover_told_begin(&server->failed))
+            continue;
+        fprintf(stderr,
+                "sidewire pmem serve: the disk of region \"%s\" has failed a write: %s. What "
+                "clients wrote may be lost, so nobody opens it any more: check the disk, then "
+                "restart this "
+                "server",
+                server->regions[i].name, strerror(disk->error));
+        mover_told_end(&server->failed);
+    }
+}
+
 /* One at a time: what one does may free the source of the next. */
 int pms_server_run(struct pms_server *server, int stop_fd)
 {

@@ -95,6 +95,7 @@ struct pms_server {
     uint64_t let_go; /* for their silence, or for another one that is unproved, too */
     uint64_t probes;
     struct mover_told told;   /* of refusals */
+    struct mover_told failed; /* of flushes that a disk has failed */
     struct pms_limits limits; /* of the caller; what is 0 becomes the usual */
     bool is_verbose;
     bool is_shared; /* others serve the regions, too: nobody is alone here */
@@ -103,6 +104,8 @@ struct pms_server {
 /* 0, or a negative errno and what is wrong. The rules fit the regions. */
 int pms_server_start(struct pms_server *server, const struct sockaddr *listen, char *error,
                      size_t error_bytes);
+/* Tells of disks that have failed since the last time. */
+void pms_server_look_at_disks(struct pms_server *server);
 /* Until `stop_fd` is readable. 0, or a negative errno: nothing could have ended it. */
 int pms_server_run(struct pms_server *server, int stop_fd);
 void pms_server_end(struct pms_server *server);

@@ -35,9 +35,10 @@ enum pmf_status {
     PMF_UNKNOWN,
     PMF_NO_REGION,
     PMF_NO_RIGHTS,
-    PMF_NO_MEMORY, /* the server's device has no room for its ranges */
-    PMF_SHARED,    /* other servers serve it, too: nobody can be alone */
-    PMF_STATUS_MAX = PMF_SHARED
+    PMF_NO_MEMORY,   /* the server's device has no room for its ranges */
+    PMF_SHARED,      /* other servers serve it, too: nobody can be alone */
+    PMF_DISK_FAILED, /* the region's disk has failed a write since the server started */
+    PMF_STATUS_MAX = PMF_DISK_FAILED
 };
 enum pmf_flags { PMF_VISIBLE = 1, PMF_PERSISTENT = 2 };
 enum pmf_wish { PMF_ALONE = 1 }; /* of OPEN: no other client writes any more */

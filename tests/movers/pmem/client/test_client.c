@@ -115,7 +115,7 @@ static int tear_down(void **state)
 /* ---- chains and their results ---- */
 
 struct tally {
-    uint32_t of[SW_PMEM_SYSTEM + 1], sum;
+    uint32_t of[SW_PMEM_DISK_FAILED + 1], sum;
 };
 
 static void count(void *arg, const struct sw_pmem_result *result)

@@ -3,7 +3,7 @@
 """sidewire pmem as users run it: a server and its clients, rights, restarts under a running client,
 strangers.
 
-usage: test_pmem.py SIDEWIRE STRANGER LINK
+usage: test_pmem.py SIDEWIRE STRANGER BAD_DISK LINK
 """
 import json
 import os
@@ -17,7 +17,7 @@ import unittest
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../../tools'))
 import ports  # noqa: E402
 
-SIDEWIRE, STRANGER, LINK = sys.argv[1:]
+SIDEWIRE, STRANGER, BAD_DISK, LINK = sys.argv[1:]
 PORT = ports.claim(2)  # the second one for another server
 MIB = 1 << 20
 MAGIC = 0x314D5053
@@ -73,12 +73,13 @@ def header(kind, length, magic=MAGIC, status=0):
 
 
 class Server:
-    def __init__(self, path, *words):
+    def __init__(self, path, *words, env=None):
         self.process = subprocess.Popen(
             [SIDEWIRE, 'pmem', 'serve', path, '--listen', '127.0.0.1', '--port', str(PORT), *words],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            env={**os.environ, **(env or {})},
         )
         said = self.process.stdout.readline()
         while 'Ctrl-C' not in said:
@@ -292,6 +293,29 @@ class Pmem(unittest.TestCase):
         with open(self.path, 'rb') as file:
             file.seek(MIB)
             self.assertEqual(file.read(5), b'later')
+
+    @unittest.skipUnless(HAS_FLUSH, 'no FLUSH')
+    def test_disk__that_failed_a_flush_is_not_trusted_again(self):
+        """The kernel tells one flush of a disk's error, the next one finds clean pages."""
+        bad = os.path.join(self.folder.name, 'bad')
+        env = {'LD_PRELOAD': BAD_DISK, 'BAD_DISK': bad}
+        server = Server(self.path, '--size', '8M', env=env)
+        self.addCleanup(lambda: server.process.poll() is not None or server.kill())
+        self.assertEqual(client('put', '-', data=b'fine').returncode, 0)
+        with open(bad, 'xb'):
+            pass
+        done = client('put', '-', data=b'lost')
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b'could not flush: its disk failed', done.stderr)
+        for words in (('put', '-f', '1M', '-'), ('get', '--bytes', '4', '-')):
+            done = client(*words, data=b'more')
+            self.assertEqual(done.returncode, 1, done)
+            self.assertIn(b'check that disk, then restart the server', done.stderr)
+        server.process.terminate()
+        said = server.process.communicate(timeout=10)[0]
+        self.assertEqual(said.count('the disk of region "region" has failed a write: Input/'), 1)
+        self.serve()
+        self.assertEqual(client('put', '-', data=b'fine').returncode, 0)
 
     def test_names__are_text(self):
         odd = os.path.join(self.folder.name, 'r\udcff')
