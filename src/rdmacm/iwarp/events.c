@@ -327,8 +327,9 @@ struct group {
     nfds_t count;
 };
 
-/* The kernel tells which of them have ended, at 0.1 us for each: reading them all takes ten times
- * as long, and the peer may have thousands. */
+/* The kernel tells which of them have ended, at 60 ns for each of 64 TCP sockets on a Xeon. Reading
+ * from each takes three times as long, without the locks around it, and the peer may have
+ * thousands. */
 static void take_in_ended(struct group *group)
 {
     const nfds_t count = group->count;
