@@ -117,7 +117,7 @@ static bool is_absent(const struct rdma_cm_event *event)
 
 /* Where librdmacm itself finds that an event is a failure, its status is -1, and errno says why. An
  * errno of before would be taken for it. */
-static bool get_event(struct mover_connection *c, struct rdma_cm_event **event)
+static bool connection_get_event(struct mover_connection *c, struct rdma_cm_event **event)
 {
     errno = 0;
     if (!c->events || rdma_get_cm_event(c->events, event))
@@ -130,7 +130,7 @@ enum mover_event mover_connection_next(struct mover_connection *c)
 {
     struct rdma_cm_event *event;
     enum mover_event said = MOVER_NOTHING;
-    while (said == MOVER_NOTHING && get_event(c, &event)) {
+    while (said == MOVER_NOTHING && connection_get_event(c, &event)) {
         const enum rdma_cm_event_type type = event->event;
         const bool has_nobody = is_absent(event);
         copy_private_data(c, event);
