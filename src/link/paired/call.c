@@ -1,12 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * A call: the TCP connection that a queue pair makes to its peer's host, up to MPA's reply.
- *
- * An inquiry is a call that connects nothing: it says no PSN of its own, so nobody takes it. A
- * queue pair in RTR says by it, once, that it can be called: its peer may have been refused before,
- * and would wait for its next try. One whose peer has let go asks by it whether that process lives,
- * as rdma_cm's word of the end may be lost.
- */
+#include "link/paired/call.h"
+
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
@@ -19,6 +13,7 @@
 #include "link/iwarp/socket.h"
 #include "link/paired/paired.h"
 #include "link/paired/socket.h"
+#include "link/paired/trial.h"
 
 #define GAP_NS SW_NS_PER_MS /* between calls; each time twice as long */
 #define GAP_MAX_NS (100 * SW_NS_PER_MS)

@@ -1,15 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Calls that come. All processes of a user listen at the one port (SO_REUSEPORT), and the kernel
- * gives a call to any of them. The process that gets it reads the request, which names the queue
- * pair, and hands the connection to the process that has it. So there is no process that the others
- * depend on.
- *
- * A caller has 5 s to ask, asks in one frame of MPA, and takes one of a bounded number of places
- * (link/callers.h). A caller that is put off is told so and closed at once: it has sent one frame,
- * which was read, so the kernel brings it our answer. A caller's word is believed when address,
- * queue pairs and PSNs agree with what the program has set. The engine's thread alone.
- */
+#include "link/paired/callers.h"
+
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -29,9 +20,11 @@
 #include "link/engine.h"
 #include "link/engine_pause.h"
 #include "link/iwarp/socket.h"
+#include "link/paired/call.h"
 #include "link/paired/hosts.h"
 #include "link/paired/paired.h"
 #include "link/paired/socket.h"
+#include "link/paired/trial.h"
 #include "link/roce/datagram.h"
 #include "link/roce/port/stream.h"
 #include "link/roce/roce.h"

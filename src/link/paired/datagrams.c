@@ -12,6 +12,8 @@
  *   ASKED:   the request is out
  *   OPEN
  */
+#include "link/paired/datagrams.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <stdatomic.h>
@@ -28,9 +30,11 @@
 #include "link/death.h"
 #include "link/engine.h"
 #include "link/iwarp/socket.h"
+#include "link/paired/callers.h"
 #include "link/paired/hosts.h"
 #include "link/paired/paired.h"
 #include "link/paired/socket.h"
+#include "link/paired/trial.h"
 #include "link/paired/waiting.h"
 #include "link/roce/port/mad_slot.h"
 #include "link/roce/port/path.h"

@@ -20,8 +20,12 @@
 #include "link/death.h"
 #include "link/engine.h"
 #include "link/iwarp/describe.h"
+#include "link/paired/call.h"
+#include "link/paired/callers.h"
+#include "link/paired/datagrams.h"
 #include "link/paired/hosts.h"
 #include "link/paired/socket.h"
+#include "link/paired/trial.h"
 #include "link/roce/port/path.h"
 #include "wire/ib_time.h"
 

@@ -15,13 +15,14 @@
 #ifndef SW_LINK_PAIRED_PAIRED_H
 #define SW_LINK_PAIRED_PAIRED_H
 
-#include <netinet/in.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+
+#include <netinet/in.h>
 
 #include "device/queue/qp_impl.h"
 #include "link/iwarp/iwarp.h"
-#include "transport/fallback.h"
 #include "transport/iwarp/start.h"
 #include "wire/iwarp/pairing.h"
 
@@ -39,6 +40,7 @@ enum sw_paired_tag {
     SW_PAIRED_LISTENER,   /* 0: listener; 1: handed on by another process */
     SW_PAIRED_DATAGRAMS,  /* which connection for datagrams */
 };
+
 static inline void *sw_paired_tag(enum sw_paired_tag tag, uint32_t number)
 {
     return (void *)(((uintptr_t)number << SW_IWARP_TAG_SHIFT | tag) << 4);
@@ -71,9 +73,9 @@ struct sw_paired {
 };
 
 struct sw_connection;
+
 /* What it waits for; with the QP locked. */
 void sw_paired_describe(const struct sw_qp *qp, struct sw_connection *out);
-
 /* The pairing of a queue pair; NULL: it has none. */
 struct sw_paired *sw_paired_of(const struct sw_qp *qp);
 struct sw_iwarp_start_config sw_paired_config(const uint8_t private_data[SW_PAIRING_BYTES]);
@@ -84,56 +86,10 @@ bool sw_paired_is_own(const struct sw_paired *p);
 /* The two have agreed: the queue pair takes the socket over. Negative errno. */
 int sw_paired_begin(struct sw_paired *p, int fd, const struct sw_iwarp_start *start,
                     bool is_initiator, const uint8_t *bytes, size_t len);
-
 /* Gives the queue pair a pairing, and takes it away. NULL: no memory, or no such address. */
 struct sw_paired *sw_paired_add(struct sw_qp *qp);
 void sw_paired_remove(struct sw_paired *p);
 /* The engine looks at those that have no connection. */
 void sw_paired_look(void);
-
-/* trial.c. Reads SIDEWIRE_TCP_FALLBACK. From here on RoCE's queue pairs may move to TCP. */
-void sw_paired_trials_start(void);
-bool sw_paired_trials_are_on(void);
-void sw_paired_trials_fork_child(void);
-/* A pairing for a queue pair of RoCE. NULL: it has none, or may not have one. */
-struct sw_paired *sw_paired_try(struct sw_qp *qp);
-/* What becomes of the call. False: a trial's queue pair stays with RoCE; others have no say. */
-bool sw_paired_tell_trial(const struct sw_paired *p, enum sw_fallback_event event);
-/* What is left to do for those that moved. Returns when to look again. */
-uint64_t sw_paired_step_moved(uint64_t now_ns);
-/* Whether there is nothing to try any more. */
-bool sw_paired_is_vain(const struct sw_paired *p);
-/* The queue pair is TCP's. `has_called`: it was this side's call. */
-void sw_paired_take_over(struct sw_paired *p, bool has_called);
-
-/* call.c */
-void sw_paired_call(struct sw_paired *p, uint64_t now_ns);
-void sw_paired_call_ready(struct sw_paired *p, uint64_t now_ns);
-void sw_paired_drop_call(struct sw_paired *p);
-/* It was not answered in time. */
-void sw_paired_miss_call(struct sw_paired *p, uint64_t now_ns);
-/* The next call is an inquiry: in RTR, or when the peer has let go. */
-void sw_paired_plan_inquiry(struct sw_paired *p, uint64_t now_ns);
-/* The queue pair may connect by its next call, which is due. */
-void sw_paired_end_inquiry(struct sw_paired *p);
-
-/* callers.c. Negative errno: nobody can call; said if it `is_needed`. */
-int sw_paired_listen_start(bool is_needed);
-void sw_paired_listen_ready(uint32_t which);
-void sw_paired_caller_ready(uint32_t which);
-/* Returns when to look again. */
-uint64_t sw_paired_step_callers(uint64_t now_ns);
-void sw_paired_listen_stop(void);
-
-/* datagrams.c: from here on they go by TCP; before the port is opened. Or, if not `all`, those to
- * hosts where UDP finds no answer (hosts.h). */
-void sw_paired_datagrams_start(bool all);
-void sw_paired_datagrams_ready(uint32_t which);
-/* Returns when to look again. */
-uint64_t sw_paired_step_datagrams(uint64_t now_ns);
-/* Waits until those that wait are out; not for long: a second. Without locks. Their senders have
- * their completions, and may end by _exit(). */
-void sw_paired_datagrams_settle(void);
-void sw_paired_datagrams_fork_child(void);
 
 #endif

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Trials: connections of RoCE whose packets find no answer call their peers by TCP, and are carried
- * by it if the call is taken (transport/fallback.h has the rule). Until then the queue pair is
- * RoCE's, and has a pairing beside it. The outcome is remembered for its host, so that the next
- * connections there call at once.
- */
+#include "link/paired/trial.h"
+
 #include <stdlib.h>
 #include <string.h>
 
