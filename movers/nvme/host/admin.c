@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "nvme/host/admin.h"
 
+#include <poll.h>
+#include <string.h>
+#include <sys/mman.h>
+
 #include "common/base/minmax.h"
 #include "common/time/clock.h"
 #include "nvme/host/completion.h"
@@ -10,10 +14,6 @@
 #include "nvme/host/request.h"
 #include "nvme/host/send.h"
 #include "nvme/wire/sgl.h"
-
-#include <poll.h>
-#include <string.h>
-#include <sys/mman.h>
 
 enum { ADMIN_TIMEOUT_MS = 60000, PAGE_BYTES = 4096, LOG_PIECE_BYTES = 4096 };
 

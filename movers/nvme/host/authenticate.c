@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "nvme/host/authenticate.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "nvme/host/completion.h"
 #include "nvme/host/controller.h"
+#include "nvme/host/dhchap.h"
 #include "nvme/host/queue.h"
 #include "nvme/host/request.h"
 #include "nvme/host/send.h"
 #include "nvme/host/setup.h"
 #include "nvme/wire/sgl.h"
-
-#include <stdlib.h>
-#include <string.h>
-
-#include "nvme/host/dhchap.h"
 
 enum { SPSP = 1 << 16 | 1 << 8, RECEIVE_BYTES = NVH_SCRATCH_BYTES };
 

@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "nvme/host/completion.h"
 
+#include <assert.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
 #include "common/base/minmax.h"
 #include "common/time/clock.h"
 #include "nvme/host/connection.h"
@@ -10,12 +16,6 @@
 #include "nvme/host/reconnect.h"
 #include "nvme/host/request.h"
 #include "nvme/host/send.h"
-
-#include <assert.h>
-#include <poll.h>
-#include <string.h>
-#include <sys/timerfd.h>
-#include <unistd.h>
 
 enum { POLLS_MASK = 63 };
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "nvme/host/connection.h"
 
+#include <errno.h>
+#include <string.h>
+
 #include "common/time/clock.h"
 #include "nvme/host/authenticate.h"
 #include "nvme/host/controller.h"
 #include "nvme/host/queue.h"
 #include "nvme/host/send.h"
-
-#include <errno.h>
-#include <string.h>
 
 enum { INLINE_WANTED = 512, RETRIES = 7, RNR_RETRIES = 7 };
 

@@ -1,15 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "nvme/host/controller.h"
 
-#include "common/time/clock.h"
-#include "nvme/host/admin.h"
-#include "nvme/host/authenticate.h"
-#include "nvme/host/completion.h"
-#include "nvme/host/identity.h"
-#include "nvme/host/queue.h"
-#include "nvme/host/reconnect.h"
-#include "nvme/host/setup.h"
-
 #include <errno.h>
 #include <poll.h>
 #include <stdarg.h>
@@ -18,6 +9,15 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+#include "common/time/clock.h"
+#include "nvme/host/admin.h"
+#include "nvme/host/authenticate.h"
+#include "nvme/host/completion.h"
+#include "nvme/host/identity.h"
+#include "nvme/host/queue.h"
+#include "nvme/host/reconnect.h"
+#include "nvme/host/setup.h"
 
 enum { SHUTDOWN_MS = 3000, CC_OFFSET = 0x14, CSTS_OFFSET = 0x1c, THREAD_NAP_MS = 50 };
 

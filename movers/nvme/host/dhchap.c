@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "nvme/host/dhchap.h"
 
-#include <string.h>
-
 #include <openssl/crypto.h>
 #include <openssl/rand.h>
+#include <string.h>
 
 void nvh_dhchap_init(struct nvh_dhchap *chap, const struct nvh_secrets *secrets,
                      const char *host_nqn, const char *subsystem_nqn, uint16_t transaction)

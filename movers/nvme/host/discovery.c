@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The discovery log, whole and of one generation. Source: NVMe Base 2.0, 5.16.1.23. */
-#include "nvme/host/controller.h"
-
 #include <stdlib.h>
 #include <string.h>
+
+#include "nvme/host/controller.h"
 
 enum { PAGE = 0x70, RECORD_BYTES = 1024, RECORDS_MAX = 4096, TRIES = 10 };
 static_assert(sizeof(struct nvmf_disc_log_entry) == RECORD_BYTES, "a record");

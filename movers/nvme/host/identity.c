@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "nvme/host/identity.h"
 
-#include "nvme/host/controller.h"
-
 #include <ctype.h>
 #include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+
+#include "nvme/host/controller.h"
 
 #define UUID_NQN "nqn.2014-08.org.nvmexpress:uuid:"
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "nvme/host/memory.h"
 
-#include "nvme/host/controller.h"
-
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+
+#include "nvme/host/controller.h"
 
 static enum sw_nvme_status register_mem(struct sw_nvme_controller *controller, void *data,
                                         size_t bytes, bool is_ours, struct sw_nvme_mem **out)

@@ -1,14 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "nvme/host/queue.h"
 
-#include "common/time/clock.h"
-#include "nvme/host/completion.h"
-#include "nvme/host/connection.h"
-#include "nvme/host/controller.h"
-#include "nvme/host/reconnect.h"
-#include "nvme/host/request.h"
-#include "nvme/host/send.h"
-
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -18,6 +10,14 @@
 #include <sys/mman.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
+
+#include "common/time/clock.h"
+#include "nvme/host/completion.h"
+#include "nvme/host/connection.h"
+#include "nvme/host/controller.h"
+#include "nvme/host/reconnect.h"
+#include "nvme/host/request.h"
+#include "nvme/host/send.h"
 
 enum { FORGETS_MS = 2000 }; /* how long a target may take to see that a queue has gone */
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "nvme/host/reconnect.h"
 
+#include <stdlib.h>
+
 #include "common/time/clock.h"
 #include "nvme/host/completion.h"
 #include "nvme/host/connection.h"
@@ -10,8 +12,6 @@
 #include "nvme/host/queue.h"
 #include "nvme/host/request.h"
 #include "nvme/host/setup.h"
-
-#include <stdlib.h>
 
 enum { SCAN_MS = 100 };
 

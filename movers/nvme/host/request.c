@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "nvme/host/request.h"
 
+#include <string.h>
+
 #include "common/time/clock.h"
 #include "nvme/host/controller.h"
 #include "nvme/host/memory.h"
 #include "nvme/host/queue.h"
 #include "nvme/host/send.h"
 #include "nvme/wire/sgl.h"
-
-#include <string.h>
 
 enum {
     RANGE_BYTES = 16,

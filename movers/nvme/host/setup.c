@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "nvme/host/setup.h"
 
+#include <string.h>
+
 #include "common/base/minmax.h"
 #include "common/time/clock.h"
 #include "nvme/host/authenticate.h"
@@ -10,8 +12,6 @@
 #include "nvme/host/request.h"
 #include "nvme/host/send.h"
 #include "nvme/wire/sgl.h"
-
-#include <string.h>
 
 enum {
     CAP = 0x00,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Texts of each status, the library's and NVMe's. */
-#include "sidewire/nvme.h"
-
 #include <nvme/types.h>
+
+#include "sidewire/nvme.h"
 
 const char *sw_nvme_status_text(enum sw_nvme_status status)
 {
