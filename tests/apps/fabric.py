@@ -8,6 +8,7 @@ import time
 import hosts
 import pair
 import ports
+from lines import dealt, left
 from pair import Failure, Process, Skip
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -126,19 +127,26 @@ def pingpong_case(kind, provider):
     return on_hosts(case)
 
 
-def cases():
-    ways = [
-        ('one host', 0, {}),
-        ('one host, by the ring', 0, {'direct': 'ring'}),
-        ('two hosts', 1, {}),
+WAYS = {
+    'one host': (0, {}),
+    'one host, by the ring': (0, {'direct': 'ring'}),
+    'two hosts': (1, {}),
+}
+
+
+def data_cases(chosen):
+    return [
+        (f'{kind} {provider}, {way}', data_case(kind, provider, WAYS[way][0], **WAYS[way][1]))
+        for way, (kind, provider) in chosen
     ]
-    found = [
-        (f'{kind} {provider}, {name}', data_case(kind, provider, on, **run))
-        for name, on, run in ways
-        for kind, provider in TYPES
-    ]
+
+
+def groups():
     longest = [
         (f'fi_pingpong {kind} {provider}', pingpong_case(kind, provider))
         for kind, provider in PINGPONGS
     ]
-    return longest + found
+    return {
+        'fabric': longest + data_cases(dealt(list(WAYS), TYPES)),
+        'fabric_more': data_cases(left(list(WAYS), TYPES)),
+    }

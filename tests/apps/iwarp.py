@@ -74,9 +74,9 @@ PERFTEST = [
     perftest('ib_write_bw -n 500', r'65536 +500'),
     perftest('ib_write_bw -n 3200 -s 8 -l 32 -t 128', r'8 +3200'),
     perftest('ib_read_bw -n 300', r'65536 +300'),
-    perftest('ib_send_lat -n 300 -s 8', r'8 +300'),
-    perftest('ib_write_lat -n 300 -s 64', r'64 +300'),
-    perftest('ib_read_lat -n 300 -s 64', r'64 +300'),
+    perftest('ib_send_lat -n 100 -s 8', r'8 +100'),
+    perftest('ib_write_lat -n 100 -s 64', r'64 +100'),
+    perftest('ib_read_lat -n 100 -s 64', r'64 +100'),
 ]
 
 

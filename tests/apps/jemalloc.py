@@ -5,6 +5,7 @@ import re
 import shlex
 
 from judge import judge
+from lines import dealt, left
 from pair import Pair, Skip
 
 # jemalloc gives memory back to the kernel at once (MADV_DONTNEED), registered or not, and tells at
@@ -42,18 +43,27 @@ def run_under_jemalloc(tools, line, **options):
     judge(one, [JEMALLOC_SAID.sub('', text) for text in texts], words)
 
 
-def jemalloc_cases():
-    ways = [
-        ('mapped', {'direct': 'mapped'}),
-        ('cma', {'direct': 'cma'}),
-        ('ring', {'direct': 'ring'}),
-        ('packets', {'link': 'roce'}),
-    ]
+WAYS = {
+    'mapped': {'direct': 'mapped'},
+    'cma': {'direct': 'cma'},
+    'ring': {'direct': 'ring'},
+    'packets': {'link': 'roce'},
+}
+LINES = [*PERFTEST, 'ibv_rc_pingpong -g 1 -s 1048576 -n 20 -c']
+
+
+def cases(chosen):
     return [
         (
             f'{way}: {line}',
-            lambda tools, line=line, options=options: run_under_jemalloc(tools, line, **options),
+            lambda tools, line=line, way=way: run_under_jemalloc(tools, line, **WAYS[way]),
         )
-        for way, options in ways
-        for line in [*PERFTEST, 'ibv_rc_pingpong -g 1 -s 1048576 -n 20 -c']
+        for way, line in chosen
     ]
+
+
+def groups():
+    return {
+        'jemalloc': cases(dealt(list(WAYS), LINES)),
+        'jemalloc_more': cases(left(list(WAYS), LINES)),
+    }

@@ -1,6 +1,24 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The lines of perftest and of the examples of libibverbs that apps runs: a
-program with options."""
+program with options. A pair takes a second, and half of one of a processor: so each line in each
+way is what `make check` runs, and `make test` some of them."""
+
+
+def dealt(ways, lines, each=1):
+    """The (way, line) of `make test`: each line goes by so many ways, and each way has some."""
+    return [
+        (way, line)
+        for i, way in enumerate(ways)
+        for j, line in enumerate(lines)
+        if (i - j) % len(ways) < each
+    ]
+
+
+def left(ways, lines, each=1):
+    """The others, of `make check`."""
+    chosen = dealt(ways, lines, each)
+    return [(way, line) for way in ways for line in lines if (way, line) not in chosen]
+
 
 # Each of the eight with the options that touch RC: words, and what the rows must show. Both sides
 # of a latency spin, and those of other cases beside them: a round trip takes milliseconds then. So
@@ -34,16 +52,24 @@ BANDWIDTH = [
     'ib_{op}_bw -s 4096 -n 1000 --use_old_post_send',
     'ib_{op}_bw -s 4096 -n 1000 --mr_per_qp -q 2',
 ]
+OPERATIONS = ('write', 'read', 'send')
+EACH = [*LATENCY, *BANDWIDTH]
+
+
+def of(op, chosen):
+    return [line.format(op=op) for one, line in chosen if one == op]
+
+
+FEW, MORE = dealt(OPERATIONS, EACH), left(OPERATIONS, EACH)
 TABLES = {
+    **{f'{op}_more': of(op, MORE) for op in OPERATIONS},
     'write': [
-        *LATENCY,
-        *BANDWIDTH,
+        *of('write', FEW),
         'ib_write_lat -s 8 -n 200 -I 64',
         'ib_write_bw -s 64 -n 2000 -I 64',
     ],
     'read': [
-        *LATENCY,
-        *BANDWIDTH,
+        *of('read', FEW),
         'ib_read_lat -s 8 -n 200 -o 1',
         'ib_read_bw -s 4096 -n 1000 -o 4',
         'ib_read_lat -s 8 -n 1000 -e',
@@ -51,8 +77,7 @@ TABLES = {
         'ib_read_bw -s 512 -n 1000 -b -q 3 -e',
     ],
     'send': [
-        *LATENCY,
-        *BANDWIDTH,
+        *of('send', FEW),
         'ib_send_lat -s 8 -n 1000 -e',
         'ib_send_lat -s 8 -n 200 -r 16',
         'ib_send_bw -s 64 -n 2000 -I 64',
@@ -91,9 +116,7 @@ TABLES = {
         'ib_send_bw -c UC -s 4096 -n 500 -r 512 -e',
     ],
     # As for UC: a receive for each message. perftest takes no multicast group with an IPv4 GID.
-    # The longest lines come first.
     'ud': [
-        'ib_send_bw -c UD -a -n 500 -r 512',
         'ibv_ud_pingpong -g 0 -s 2048',
         'ibv_ud_pingpong -g 1 -s 2048 -e',
         'ibv_ud_pingpong -g 1 -s 1',
@@ -141,6 +164,7 @@ TABLES = {
     # and the other side spins.
     'sizes': ['ib_write_bw -a -n 5'],
     'sizes_more': [
+        'ib_send_bw -c UD -a -n 500 -r 512',
         'ib_send_lat -c UD -a -n 50',
         'ib_send_lat -a -n 5',
         'ib_write_lat -a -n 5',

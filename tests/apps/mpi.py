@@ -172,53 +172,41 @@ def two_hosts(tools, kind, ranks):
         two.close()
 
 
-def cases():
+def on_one_host(kind, name, ranks, settings, **run):
+    """By UCX."""
+    if kind == 'openmpi':
+        return (
+            f'Open MPI by UCX, {name}',
+            lambda tools: one_host(tools, kind, ranks, settings, OPEN_MPI_BY_UCX, **run),
+        )
+    return (
+        f'MPICH by UCX, {name}',
+        lambda tools: one_host(tools, kind, ranks, {**settings, **WHOLE_NUMBERS}, **run),
+    )
+
+
+def groups():
+    """Each way by one of the two, and `more` by the other."""
     ucx = {**BY_UCX, 'UCX_NET_DEVICES': 'sw_lo:1'}
-    found = []
-    for ranks in (2, 4):
-        found.append(
-            (
-                f'Open MPI by UCX, {ranks} ranks',
-                lambda tools, ranks=ranks: one_host(tools, 'openmpi', ranks, ucx, OPEN_MPI_BY_UCX),
-            )
-        )
-        found.append(
-            (
-                f'MPICH by UCX, {ranks} ranks',
-                lambda tools, ranks=ranks: one_host(
-                    tools, 'mpich', ranks, {**ucx, **WHOLE_NUMBERS}
-                ),
-            )
-        )
-    datagrams = {**ucx, 'UCX_TLS': 'ud_v,self'}
-    for name, settings, run in (
-        ('datagrams alone', datagrams, {}),
-        ('over packets', ucx, {'link': 'roce'}),
-        ('by the ring', ucx, {'direct': 'ring'}),
-    ):
-        found.append(
-            (
-                f'Open MPI by UCX, {name}',
-                lambda tools, settings=settings, run=run: one_host(
-                    tools, 'openmpi', 2, settings, OPEN_MPI_BY_UCX, **run
-                ),
-            )
-        )
-        found.append(
-            (
-                f'MPICH by UCX, {name}',
-                lambda tools, settings=settings, run=run: one_host(
-                    tools, 'mpich', 2, {**settings, **WHOLE_NUMBERS}, **run
-                ),
-            )
-        )
-    found += [
-        (
-            f'Open MPI by libfabric, {ranks} ranks',
-            lambda tools, ranks=ranks: by_libfabric(tools, ranks),
-        )
-        for ranks in (2, 4)
+    ways = [
+        ('2 ranks', 2, ucx, {}),
+        ('4 ranks', 4, ucx, {}),
+        ('datagrams alone', 2, {**ucx, 'UCX_TLS': 'ud_v,self'}, {}),
+        ('over packets', 2, ucx, {'link': 'roce'}),
+        ('by the ring', 2, ucx, {'direct': 'ring'}),
     ]
+    found, more = [], []
+    for i, (name, ranks, settings, run) in enumerate(ways):
+        two = [on_one_host(kind, name, ranks, settings, **run) for kind in ('openmpi', 'mpich')]
+        found.append(two[i % 2])
+        more.append(two[1 - i % 2])
+    for ranks, group in ((4, found), (2, more)):
+        group.append(
+            (
+                f'Open MPI by libfabric, {ranks} ranks',
+                lambda tools, ranks=ranks: by_libfabric(tools, ranks),
+            )
+        )
     found.append(('Open MPI on two hosts', lambda tools: two_hosts(tools, 'openmpi', 4)))
-    found.append(('MPICH on two hosts', lambda tools: two_hosts(tools, 'mpich', 4)))
-    return found
+    more.append(('MPICH on two hosts', lambda tools: two_hosts(tools, 'mpich', 4)))
+    return {'mpi': found, 'mpi_more': more}

@@ -52,10 +52,10 @@ ROWS = [
     perftest('ib_read_bw -n 300', r'65536 +300'),
     perftest('ib_atomic_bw -n 500', r'8 +500'),
     perftest('ib_atomic_bw -n 500 -A CMP_AND_SWAP', r'8 +500'),
-    perftest('ib_send_lat -n 300 -s 8', r'8 +300'),
-    perftest('ib_write_lat -n 300 -s 64', r'64 +300'),
-    perftest('ib_read_lat -n 300 -s 64', r'64 +300'),
-    perftest('ib_atomic_lat -n 300', r'8 +300'),
+    perftest('ib_send_lat -n 100 -s 8', r'8 +100'),
+    perftest('ib_write_lat -n 100 -s 64', r'64 +100'),
+    perftest('ib_read_lat -n 100 -s 64', r'64 +100'),
+    perftest('ib_atomic_lat -n 100', r'8 +100'),
 ]
 
 

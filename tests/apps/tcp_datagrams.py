@@ -28,7 +28,7 @@ CM_ROWS = [
 ]
 # fmt: on
 UD_ROWS = [
-    tcp.perftest('ib_send_lat -c UD -n 300 -s 8', r'8 +300'),
+    tcp.perftest('ib_send_lat -c UD -n 100 -s 8', r'8 +100'),
     tcp.perftest('ib_send_bw -c UD -n 500 -r 512 -s 1024', r'1024 +500'),
     tcp.perftest('ib_send_bw -c UD -n 500 -r 512 -s 64 -b', r'64 +500'),
 ]
