@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "common/base/list.h"
 
@@ -54,9 +55,10 @@ struct nvt_io {
         struct list behind; /* of a host's first: its other operations */
         struct list hosts;  /* of an address's first: those of the other hosts there */
         bool (*step)(struct nvt_io *io);
-    } slice;        /* of slices.h */
-    uint64_t moved; /* the backend's own */
-    void *owner;    /* the backend's own */
+        bool is_held; /* step() ends it where nobody wants it: it has memory */
+    } slice;          /* of slices.h */
+    uint64_t moved;   /* the backend's own */
+    void *owner;      /* the backend's own */
     void *user;
 };
 
@@ -97,6 +99,7 @@ struct nvt_backend {
     /* Data in memory is moved from and to there, without another buffer. NULL: it does not. */
     uint8_t *memory;
     struct nvt_claim *claim; /* of what has a path */
+    dev_t disk;              /* if that hangs, it hangs; 0: none */
 };
 
 /* Opens what a text names (spec.h). Returns 0, or a negative errno with `error` saying what

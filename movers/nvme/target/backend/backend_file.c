@@ -25,6 +25,7 @@ struct file {
     struct nvt_backend backend;
     int fd;
     bool is_block, is_direct;
+    _Atomic bool lacks_nowait; /* the system cannot tell that it would have to wait */
     struct nvt_length *length; /* NULL: of a block device */
     uint32_t align_bytes;      /* of memory and offsets, for O_DIRECT */
     uint32_t short_ppm;        /* of a million requests, for tests */
@@ -36,8 +37,10 @@ struct file_op {
     struct nvt_uring_op op; /* must be first */
     struct nvt_io *io;
     struct file *file;
-    uint8_t *bounce; /* for memory that O_DIRECT does not take */
-    uint8_t *place;  /* of parts.h, for VERIFY */
+    uint8_t *bounce;       /* for memory that O_DIRECT does not take */
+    uint8_t *place;        /* of parts.h, for VERIFY */
+    struct nvt_line *line; /* it has a place there; NULL: the system may not wait for it */
+    bool would_wait;       /* as the system has said */
 };
 
 static struct file_op *take_op(struct file *file, struct nvt_io *io)
@@ -67,20 +70,23 @@ static void finish_op(struct file_op *op, uint16_t status)
     uint8_t *place = op->place;
     give_op(op);
     if (place)
-        nvt_parts_give(&io->uring->parts, place, NULL);
+        nvt_parts_give(&io->uring->parts, place);
     io->done(io, status);
 }
 
-/* Others have their turn before the next part. */
-static void file_end_part(struct file_op *op)
+static void backend_file_go_on(struct file_op *op);
+static void file_end_part(struct file_op *op);
+
+static bool is_move(const struct nvt_io *io)
 {
-    struct nvt_io *io = op->io;
-    uint8_t *place = op->place;
-    give_op(op);
-    nvt_parts_give(&io->uring->parts, place, io);
+    return io->kind == NVT_READ || io->kind == NVT_WRITE || io->kind == NVT_VERIFY;
 }
 
-static void backend_file_go_on(struct file_op *op);
+/* Where it waits for a worker of io_uring. */
+static struct nvt_lines *file_lines_of(const struct nvt_io *io)
+{
+    return is_move(io) ? &io->uring->moves : &io->uring->chores;
+}
 
 static bool is_write(const struct nvt_io *io)
 {
@@ -91,20 +97,30 @@ static void backend_file_complete_op(struct nvt_uring_op *base, int result)
 {
     struct file_op *op = (struct file_op *)base;
     struct nvt_io *io = op->io;
-    if (result == -EINTR || result == -EAGAIN)
+    const bool has_waited = op->line;
+    if (has_waited)
+        nvt_lines_give(file_lines_of(io), op->line);
+    op->line = NULL;
+    if (result == -EINTR || result == -EAGAIN) {
+        op->would_wait = op->would_wait || !has_waited;
         return backend_file_go_on(op);
+    }
+    if (result == -EOPNOTSUPP && !has_waited) {
+        op->file->lacks_nowait = true;
+        return backend_file_go_on(op);
+    }
     if (result == -EOPNOTSUPP && io->kind == NVT_WRITE_ZEROES && !io->deallocates) {
         io->deallocates = true; /* a file system without ZERO_RANGE: a hole reads as zeroes, too */
         return backend_file_go_on(op);
     }
     if (result < 0)
         return finish_op(op, nvt_backend_status(-result, is_write(io)));
-    const bool moves = io->kind == NVT_READ || io->kind == NVT_WRITE || io->kind == NVT_VERIFY;
-    if (!moves)
+    if (!is_move(io))
         return finish_op(op, 0);
     if (!result) /* the file has become shorter, or the device is full */
         return finish_op(op, nvt_backend_status(is_write(io) ? ENOSPC : EIO, is_write(io)));
     io->moved += (uint64_t)result;
+    op->would_wait = false;
     if (io->moved == io->len_bytes)
         return finish_op(op, 0);
     if (op->place)
@@ -121,6 +137,16 @@ static uint64_t ask_for(struct file *file, uint64_t left)
     return part;
 }
 
+/* Without a place in a line it may end with EAGAIN, but not take a worker. With one it goes to the
+ * worker at once where the system would wait in this thread, or has said that it would. */
+static void flag_move(const struct file_op *op, struct io_uring_sqe *sqe)
+{
+    const bool is_durable = op->io->kind == NVT_WRITE && op->io->is_durable;
+    sqe->rw_flags = (is_durable ? RWF_DSYNC : 0) | (op->line ? 0 : RWF_NOWAIT);
+    if (op->line && (op->would_wait || (is_durable && !op->file->is_direct)))
+        io_uring_sqe_set_flags(sqe, IOSQE_ASYNC);
+}
+
 static void prepare_move(struct file_op *op, struct io_uring_sqe *sqe)
 {
     struct nvt_io *io = op->io;
@@ -130,7 +156,7 @@ static void prepare_move(struct file_op *op, struct io_uring_sqe *sqe)
     if (io->kind == NVT_VERIFY) {
         left = mover_min_u64(left, NVT_PART_BYTES);
         io_uring_prep_read(sqe, op->file->fd, op->place, (unsigned)left, at);
-        return;
+        return flag_move(op, sqe);
     }
     const bool is_fixed =
         !op->bounce && io->fixed_buffer >= 0 && io->fixed_buffer < io->uring->buffers;
@@ -142,11 +168,10 @@ static void prepare_move(struct file_op *op, struct io_uring_sqe *sqe)
         io_uring_prep_write_fixed(sqe, op->file->fd, memory, (unsigned)left, at, io->fixed_buffer);
     else
         io_uring_prep_write(sqe, op->file->fd, memory, (unsigned)left, at);
-    if (io->kind == NVT_WRITE && io->is_durable)
-        sqe->rw_flags = RWF_DSYNC;
+    flag_move(op, sqe);
 }
 
-static void backend_file_go_on(struct file_op *op)
+static void file_send_op(struct file_op *op)
 {
     struct file *file = op->file;
     struct nvt_io *io = op->io;
@@ -174,6 +199,33 @@ static void backend_file_go_on(struct file_op *op)
     }
 }
 
+/* Its turn has come. */
+static bool file_begin_op(struct nvt_io *io)
+{
+    struct file_op *op = io->owner;
+    const uint16_t status = io->given_up ? io->given_up(io) : 0;
+    io->owner = op->file;
+    if (status) {
+        finish_op(op, status);
+        return true;
+    }
+    op->line = nvt_lines_take(file_lines_of(io));
+    file_send_op(op);
+    return true;
+}
+
+/* Moves of most disks are begun at once: no worker waits for them. */
+static void backend_file_go_on(struct file_op *op)
+{
+    struct nvt_io *io = op->io;
+    const struct file *file = op->file;
+    if (is_move(io) && file->is_direct && !file->lacks_nowait && !op->would_wait)
+        return file_send_op(op);
+    io->owner = op;
+    if (!nvt_lines_add(file_lines_of(io), file->backend.disk, io, file_begin_op, true))
+        finish_op(op, NVME_SC_INTERNAL);
+}
+
 static bool wants_bounce(const struct file *file, const struct nvt_io *io)
 {
     return (io->kind == NVT_READ || io->kind == NVT_WRITE) && file->is_direct &&
@@ -192,13 +244,28 @@ static bool file_begin_part(struct nvt_io *io)
     return true;
 }
 
+static void file_add_part(struct file *file, struct nvt_io *io)
+{
+    nvt_parts_add(&io->uring->parts, file->backend.disk, io, file_begin_part);
+}
+
+static void file_end_part(struct file_op *op)
+{
+    struct nvt_io *io = op->io;
+    struct file *file = op->file;
+    uint8_t *place = op->place;
+    give_op(op);
+    nvt_parts_give(&io->uring->parts, place);
+    file_add_part(file, io);
+}
+
 static void backend_file_submit_io(struct nvt_backend *backend, struct nvt_io *io)
 {
     struct file *file = (struct file *)backend;
     io->owner = file;
     io->moved = 0;
     if (io->kind == NVT_VERIFY)
-        return nvt_parts_add(&io->uring->parts, io, file_begin_part);
+        return file_add_part(file, io);
     struct file_op *op = take_op(file, io);
     if (!op)
         return io->done(io, NVME_SC_INTERNAL);
@@ -231,6 +298,7 @@ static int measure_file(struct file *file, const char *path, char *error, size_t
     if (file->is_block &&
         (ioctl(file->fd, BLKGETSIZE64, &size) || ioctl(file->fd, BLKSSZGET, &sector)))
         return -errno;
+    file->backend.disk = file->is_block ? stat.st_rdev : stat.st_dev;
     file->align_bytes = (uint32_t)sector;
     file->backend.size_bytes = size;
     return 0;
@@ -299,7 +367,8 @@ static int open_either(const struct nvt_backend_setup *setup, const struct nvt_b
     if (!rc)
         rc = nvt_claim_take(setup, &file->backend.claim, error, error_size);
     if (!rc && !file->is_block) {
-        file->length = nvt_length_open(setup->uring, file->fd, file->backend.size_bytes);
+        file->length =
+            nvt_length_open(setup->uring, file->fd, file->backend.disk, file->backend.size_bytes);
         rc = file->length ? 0 : -ENOMEM;
     }
     if (rc) {

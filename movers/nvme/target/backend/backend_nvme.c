@@ -57,7 +57,14 @@ struct piece {
 
 /* ---- commands ---- */
 
-/* Others have their turn before the next part. */
+static bool nvme_begin_part(struct nvt_io *io);
+
+static void nvme_add_part(struct nvt_io *io)
+{
+    const struct device *device = io->owner;
+    nvt_parts_add(&io->uring->parts, device->backend.disk, io, nvme_begin_part);
+}
+
 static void nvme_end_part(struct transfer *transfer)
 {
     struct nvt_io *io = transfer->io;
@@ -66,9 +73,11 @@ static void nvme_end_part(struct transfer *transfer)
     io->moved += transfer->part_bytes;
     const bool is_over = status || io->moved == io->len_bytes;
     free(transfer);
-    nvt_parts_give(&io->uring->parts, place, is_over ? NULL : io);
+    nvt_parts_give(&io->uring->parts, place);
     if (is_over)
         io->done(io, status);
+    else
+        nvme_add_part(io);
 }
 
 /* A command less. The last one ends the operation. */
@@ -219,7 +228,7 @@ static void backend_nvme_submit_io(struct nvt_backend *backend, struct nvt_io *i
     io->owner = device;
     io->moved = 0;
     if (is_in_parts(device, io))
-        return nvt_parts_add(&io->uring->parts, io, nvme_begin_part);
+        return nvme_add_part(io);
     struct transfer *transfer = calloc(1, sizeof(*transfer));
     if (!transfer)
         return io->done(io, NVME_SC_INTERNAL);
@@ -298,6 +307,7 @@ static int inquire_device(struct device *device, const struct nvt_backend_setup 
         return -EINVAL;
     }
     device->nsid = (uint32_t)nsid;
+    device->backend.disk = stat.st_rdev;
     uint8_t *pages = malloc(2 * NVME_IDENTIFY_DATA_SIZE);
     if (!pages)
         return -ENOMEM;

@@ -57,13 +57,41 @@ static uint16_t nvram_fault_status(const struct nvram *nvram, const struct nvt_i
 struct sync_op {
     struct nvt_uring_op op; /* must be first */
     struct nvt_io *io;
+    const struct nvram *nvram;
+    struct nvt_line *line;
+    uint64_t offset, len_bytes;
 };
+
+static void nvram_end_sync(struct sync_op *sync, uint16_t status)
+{
+    struct nvt_io *io = sync->io;
+    free(sync);
+    io->done(io, status);
+}
 
 static void nvram_sync_done(struct nvt_uring_op *op, int result)
 {
-    struct nvt_io *io = ((struct sync_op *)op)->io;
-    free(op);
-    io->done(io, result < 0 ? nvt_backend_status(-result, true) : 0);
+    struct sync_op *sync = (struct sync_op *)op;
+    nvt_lines_give(&sync->io->uring->chores, sync->line);
+    nvram_end_sync(sync, result < 0 ? nvt_backend_status(-result, true) : 0);
+}
+
+static bool nvram_begin_sync(struct nvt_io *io)
+{
+    struct sync_op *sync = io->owner;
+    const uint16_t status = io->given_up ? io->given_up(io) : 0;
+    if (status) {
+        nvram_end_sync(sync, status);
+        return true;
+    }
+    sync->line = nvt_lines_take(&io->uring->chores);
+    struct io_uring_sqe *sqe = nvt_uring_entry(io->uring, &sync->op);
+    io_uring_prep_fsync(sqe, sync->nvram->fd, IORING_FSYNC_DATASYNC);
+    if (sync->len_bytes <= UINT32_MAX) { /* else all of the file */
+        sqe->off = sync->offset;
+        sqe->len = (uint32_t)sync->len_bytes;
+    }
+    return true;
 }
 
 static void sync_by_uring(const struct nvram *nvram, struct nvt_io *io, uint64_t offset,
@@ -72,13 +100,14 @@ static void sync_by_uring(const struct nvram *nvram, struct nvt_io *io, uint64_t
     struct sync_op *sync = malloc(sizeof(*sync));
     if (!sync)
         return io->done(io, NVME_SC_INTERNAL);
-    *sync = (struct sync_op){.op.complete = nvram_sync_done, .io = io};
-    struct io_uring_sqe *sqe = nvt_uring_entry(io->uring, &sync->op);
-    io_uring_prep_fsync(sqe, nvram->fd, IORING_FSYNC_DATASYNC);
-    if (len_bytes <= UINT32_MAX) { /* else all of the file */
-        sqe->off = offset;
-        sqe->len = (uint32_t)len_bytes;
-    }
+    *sync = (struct sync_op){.op.complete = nvram_sync_done,
+                             .io = io,
+                             .nvram = nvram,
+                             .offset = offset,
+                             .len_bytes = len_bytes};
+    io->owner = sync;
+    if (!nvt_lines_add(&io->uring->chores, nvram->backend.disk, io, nvram_begin_sync, true))
+        nvram_end_sync(sync, NVME_SC_INTERNAL);
 }
 
 /* Ends the operation. */
@@ -201,6 +230,7 @@ static int nvram_open_file(struct nvram *nvram, const struct nvt_backend_setup *
                  setup->path, setup->path);
         return -EINVAL;
     }
+    nvram->backend.disk = stat.st_dev;
     nvram->mapped_bytes = size;
     nvram->backend.size_bytes = size;
     nvram->backend.block_bytes = block;

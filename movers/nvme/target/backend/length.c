@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "nvme/target/backend/backend.h"
 #include "nvme/target/backend/uring.h"
 
 struct nvt_length {
@@ -13,7 +14,10 @@ struct nvt_length {
     struct nvt_length *next; /* of those that are closed and wait for their answer */
     struct nvt_uring *uring;
     int fd;
+    dev_t disk;
     uint64_t bytes;
+    struct nvt_io turn; /* of the question */
+    struct nvt_line *line;
     bool is_asked, is_closed;
     struct statx found; /* the kernel's while it is asked */
 };
@@ -33,6 +37,7 @@ static void length_forget(struct nvt_length *length)
 static void length_take_answer(struct nvt_uring_op *op, int result)
 {
     struct nvt_length *length = (struct nvt_length *)op;
+    nvt_lines_give(&length->uring->chores, length->line);
     if (length->is_closed)
         return length_forget(length);
     length->is_asked = false;
@@ -40,12 +45,16 @@ static void length_take_answer(struct nvt_uring_op *op, int result)
         length->bytes = length->found.stx_size;
 }
 
-struct nvt_length *nvt_length_open(struct nvt_uring *uring, int fd, uint64_t bytes)
+struct nvt_length *nvt_length_open(struct nvt_uring *uring, int fd, dev_t disk, uint64_t bytes)
 {
     struct nvt_length *length = malloc(sizeof(*length));
     if (length)
-        *length = (struct nvt_length){
-            .op.complete = length_take_answer, .uring = uring, .fd = fd, .bytes = bytes};
+        *length = (struct nvt_length){.op.complete = length_take_answer,
+                                      .uring = uring,
+                                      .fd = fd,
+                                      .disk = disk,
+                                      .bytes = bytes,
+                                      .turn = {.address = length, .host = length}};
     return length;
 }
 
@@ -62,12 +71,25 @@ void nvt_length_close(struct nvt_length *length)
     unanswered = length;
 }
 
+static bool length_ask(struct nvt_io *turn)
+{
+    struct nvt_length *length = LIST_MEMBER(turn, struct nvt_length, turn);
+    if (length->is_closed) {
+        length_forget(length);
+        return true;
+    }
+    length->line = nvt_lines_take(&length->uring->chores);
+    io_uring_prep_statx(nvt_uring_entry(length->uring, &length->op), length->fd, "", AT_EMPTY_PATH,
+                        STATX_SIZE, &length->found);
+    return true;
+}
+
 uint64_t nvt_length_bytes(struct nvt_length *length)
 {
     if (length->is_asked)
         return length->bytes;
     length->is_asked = true;
-    io_uring_prep_statx(nvt_uring_entry(length->uring, &length->op), length->fd, "", AT_EMPTY_PATH,
-                        STATX_SIZE, &length->found);
+    if (!nvt_lines_add(&length->uring->chores, length->disk, &length->turn, length_ask, true))
+        length->is_asked = false;
     return length->bytes;
 }

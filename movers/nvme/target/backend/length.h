@@ -8,12 +8,14 @@
 #define SW_MOVERS_NVME_LENGTH_H
 
 #include <stdint.h>
+#include <sys/types.h>
 
 struct nvt_length;
 struct nvt_uring;
 
-/* The length of a file that has `bytes` now; the thread of `uring` asks for it. NULL: no memory. */
-struct nvt_length *nvt_length_open(struct nvt_uring *uring, int fd, uint64_t bytes);
+/* The length of a file on `disk` that has `bytes` now; the thread of `uring` asks for it. NULL: no
+ * memory. */
+struct nvt_length *nvt_length_open(struct nvt_uring *uring, int fd, dev_t disk, uint64_t bytes);
 /* May be called while a question has no answer yet. */
 void nvt_length_close(struct nvt_length *length);
 /* As the last answer says. Asks once more, unless that question is under way. */

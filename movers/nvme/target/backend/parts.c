@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include <nvme/types.h>
+
 #include "nvme/target/backend/backend.h"
 
 enum { PAGE_BYTES = 4096 };
@@ -12,7 +14,7 @@ enum { PAGE_BYTES = 4096 };
 int nvt_parts_open(struct nvt_parts *parts)
 {
     *parts = (struct nvt_parts){0};
-    nvt_slices_init(&parts->waiting);
+    nvt_lines_open(&parts->lines, NVT_PARTS_MAX, NVT_PARTS_OF_ONE);
     if (posix_memalign((void **)&parts->memory, PAGE_BYTES,
                        (size_t)NVT_PARTS_MAX * NVT_PART_BYTES)) {
         parts->memory = NULL;
@@ -25,37 +27,32 @@ int nvt_parts_open(struct nvt_parts *parts)
 
 void nvt_parts_close(struct nvt_parts *parts)
 {
+    nvt_lines_close(&parts->lines);
     free(parts->memory);
     parts->memory = NULL;
 }
 
-/* While any wait, all places are taken: the end of a part finds the next one. Parts that end as
- * soon as they begin call it again. */
-static void begin_parts(struct nvt_parts *parts)
+void nvt_parts_add(struct nvt_parts *parts, dev_t disk, struct nvt_io *io,
+                   bool (*begin)(struct nvt_io *io))
 {
-    if (parts->is_beginning)
-        return;
-    parts->is_beginning = true;
-    while (parts->under_way < NVT_PARTS_MAX && nvt_slices_run(&parts->waiting, 0)) {
-    }
-    parts->is_beginning = false;
+    if (!nvt_lines_add(&parts->lines, disk, io, begin, false))
+        io->done(io, NVME_SC_INTERNAL);
 }
 
-void nvt_parts_add(struct nvt_parts *parts, struct nvt_io *io, bool (*begin)(struct nvt_io *io))
+static struct nvt_line **taker_of(struct nvt_parts *parts, const uint8_t *place)
 {
-    nvt_slices_add(&parts->waiting, io, begin);
-    begin_parts(parts);
+    return &parts->taken_by[(size_t)(place - parts->memory) / NVT_PART_BYTES];
 }
 
 uint8_t *nvt_parts_take(struct nvt_parts *parts)
 {
-    return parts->spare[parts->under_way++];
+    uint8_t *place = parts->spare[parts->under_way++];
+    *taker_of(parts, place) = nvt_lines_take(&parts->lines);
+    return place;
 }
 
-void nvt_parts_give(struct nvt_parts *parts, uint8_t *place, struct nvt_io *io)
+void nvt_parts_give(struct nvt_parts *parts, uint8_t *place)
 {
     parts->spare[--parts->under_way] = place;
-    if (io)
-        nvt_slices_add(&parts->waiting, io, io->slice.step);
-    begin_parts(parts);
+    nvt_lines_give(&parts->lines, *taker_of(parts, place));
 }

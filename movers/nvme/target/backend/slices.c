@@ -56,6 +56,7 @@ static void enqueue_io(struct nvt_slices *slices, struct nvt_io *io)
 void nvt_slices_add(struct nvt_slices *slices, struct nvt_io *io, bool (*step)(struct nvt_io *io))
 {
     io->slice.step = step;
+    io->slice.is_held = false;
     enqueue_io(slices, io);
 }
 
@@ -91,7 +92,8 @@ static struct nvt_io *dequeue_io(struct nvt_slices *slices)
 static void run_slice(struct nvt_slices *slices)
 {
     struct nvt_io *io = dequeue_io(slices);
-    const uint16_t status = io->given_up ? io->given_up(io) : 0;
+    const bool ends_here = io->given_up && !io->slice.is_held;
+    const uint16_t status = ends_here ? io->given_up(io) : 0;
     if (status)
         io->done(io, status);
     else if (!io->slice.step(io)) /* else it may be gone */

@@ -9,7 +9,12 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "common/base/minmax.h"
+
 enum { COMMAND_ENTRIES = 512, REAP_MAX = 2 };
+
+/* A disk has as many chores at once as help it: they are the system's in the order they come. */
+enum { CHORES = 64, CHORES_OF_ONE = 8, MOVES_MIN = 64, WORKERS_PER_CORE = 4 };
 
 /* To move the data of one such answer takes so long that the next command is there meanwhile. */
 enum { LONG_BYTES = 64 << 10 };
@@ -30,14 +35,39 @@ static int uring_open_ring(struct nvt_ring *ring, uint32_t entries, uint32_t fla
     return rc;
 }
 
+/* Workers of plain files and block devices; io_uring counts those of other files apart. Without our
+ * word it has a few for each core. */
+static uint32_t ask_for_workers(struct io_uring *ring, uint32_t wanted, uint32_t otherwise)
+{
+    unsigned asked[2] = {wanted, 0}, now[2] = {0, 0};
+    if (io_uring_register_iowq_max_workers(ring, asked) ||
+        io_uring_register_iowq_max_workers(ring, now))
+        return otherwise;
+    return now[0];
+}
+
+/* Each operation that has a place in a line has a worker at once. */
+static void open_lines(struct nvt_uring *uring, uint32_t entries)
+{
+    const uint32_t cores = (uint32_t)sysconf(_SC_NPROCESSORS_ONLN);
+    const uint32_t usual = mover_min_u32(entries, WORKERS_PER_CORE * cores);
+    const uint32_t moves = (uint32_t)mover_max_u64(MOVES_MIN, 2 * usual);
+    const uint32_t workers = ask_for_workers(&uring->calls.ring, CHORES + moves, usual);
+    const uint32_t chores = mover_min_u32(CHORES, (workers + 1) / 2);
+    nvt_lines_open(&uring->chores, chores, CHORES_OF_ONE);
+    nvt_lines_open(&uring->moves, workers > chores ? workers - chores : 1, UINT32_MAX);
+}
+
 int nvt_uring_open(struct nvt_uring *uring, uint32_t entries)
 {
     *uring = (struct nvt_uring){.event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
     int rc = uring->event_fd < 0 ? -errno : nvt_parts_open(&uring->parts);
     if (!rc)
         rc = uring_open_ring(&uring->calls, entries, 0, uring->event_fd);
-    if (!rc)
+    if (!rc) {
+        open_lines(uring, entries);
         return 0;
+    }
     nvt_parts_close(&uring->parts);
     if (uring->event_fd >= 0)
         close(uring->event_fd);
@@ -61,6 +91,8 @@ void nvt_uring_close(struct nvt_uring *uring)
         io_uring_queue_exit(&uring->commands.ring);
     close(uring->event_fd);
     nvt_parts_close(&uring->parts);
+    nvt_lines_close(&uring->moves);
+    nvt_lines_close(&uring->chores);
     while (uring->spare) {
         struct nvt_uring_op *op = uring->spare;
         uring->spare = op->next;

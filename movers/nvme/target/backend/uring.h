@@ -31,6 +31,11 @@ struct nvt_uring {
     bool wants_buffers;         /* some backend moves data by them */
     struct nvt_uring_op *spare; /* of backend_file.c; freed at the end */
     struct nvt_parts parts;     /* of the thread's backends */
+    /*
+     * System calls that io_uring gives to workers, where they may hang with their disk. Moves are
+     * reads and writes that the system cannot begin without waiting; chores are all others.
+     */
+    struct nvt_lines moves, chores;
 };
 
 /* A completion: `result` as the system call would have said (negative errno). */

@@ -278,11 +278,12 @@ static void compare_end_part(struct nvt_io *io, uint16_t status)
     io->offset += io->len_bytes;
     io->data = NULL;
     const bool is_over = status || !request->steps_left;
-    io->slice.step = compare_begin_part;
     if (place)
-        nvt_parts_give(compares, place, is_over ? NULL : io);
+        nvt_parts_give(compares, place);
     if (is_over)
         nvt_request_finish(request, status);
+    else
+        nvt_parts_add(compares, request->ns->backend->disk, io, compare_begin_part);
 }
 
 static bool compare_begin_part(struct nvt_io *io)
@@ -312,7 +313,8 @@ static void run_compare(struct nvt_request *request)
         request->steps_left = request->data_bytes;
         request->io.done = compare_end_part;
         put_owner(request);
-        return nvt_parts_add(&thread->compares, &request->io, compare_begin_part);
+        return nvt_parts_add(&thread->compares, request->ns->backend->disk, &request->io,
+                             compare_begin_part);
     }
     request->io.done = compare_done;
     request->io.fixed_buffer = thread->pool.region.fixed_buffer;

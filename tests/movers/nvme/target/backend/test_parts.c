@@ -96,7 +96,7 @@ static void run_until(int count)
     while (ends < count) {
         (void)nvt_uring_submit(&uring);
         (void)nvt_uring_reap(&uring, &moved_bytes);
-        assert_in_range(at_the_disk(), 0, NVT_PARTS_MAX);
+        assert_in_range(at_the_disk(), 0, NVT_PARTS_OF_ONE);
     }
 }
 
@@ -106,7 +106,7 @@ static void verify__many_have_few_parts_under_way(void **state)
     (void)state;
     for (int i = 0; i < MANY; i++)
         verify(i, "one", SIZE);
-    assert_int_equal(at_the_disk(), NVT_PARTS_MAX);
+    assert_int_equal(at_the_disk(), NVT_PARTS_OF_ONE);
     run_until(MANY);
     for (int i = 0; i < MANY; i++)
         assert_int_equal(statuses[i], 0);
@@ -124,7 +124,7 @@ static void verify__ends_early_where_nobody_waits(void **state)
     run_until(MANY);
     for (int i = 0; i < MANY; i++)
         assert_int_equal(statuses[i], NVME_SC_ABORT_REQ);
-    assert_in_range(moved_bytes, 0, NVT_PARTS_MAX * NVT_PART_BYTES);
+    assert_in_range(moved_bytes, 0, NVT_PARTS_OF_ONE * NVT_PART_BYTES);
 }
 
 static void verify__hosts_take_turns(void **state)

@@ -434,28 +434,42 @@ static void compare__goes_on_without_a_second_piece(void **state)
     assert_int_equal(target.threads[0].compares.under_way, 0);
 }
 
+static struct nvt_io takers[NVT_PARTS_OF_ONE];
+static uint8_t *places[NVT_PARTS_OF_ONE];
+
+static bool take_part(struct nvt_io *io)
+{
+    places[io - takers] = nvt_parts_take(&target.threads[0].compares);
+    return true;
+}
+
+static void take_parts(int count)
+{
+    for (int i = 0; i < count; i++)
+        nvt_parts_add(&target.threads[0].compares, 0, &takers[i], take_part);
+}
+
 /* All places for parts are taken: it waits, and ends at its turn where its host has gone. */
 static void compare__waits_for_its_turn(void **state)
 {
     (void)state;
     const struct nvf_sqe sqe = transfer(nvme_cmd_compare, 0, 256, 0);
     struct nvt_parts *compares = &target.threads[0].compares;
-    uint8_t *rest[3], *places[NVT_PARTS_MAX];
+    uint8_t *rest[3];
     memset(host, 0, sizeof(host));
     for (int i = 0; i < 3; i++)
         rest[i] = nvt_pool_take(&target.threads[0].pool, 1 << 20);
-    for (int i = 0; i < NVT_PARTS_MAX; i++)
-        places[i] = nvt_parts_take(compares);
+    take_parts(NVT_PARTS_OF_ONE);
     assert_int_equal(say(&far.io, &sqe), WAITS);
     const int before = answers;
-    nvt_parts_give(compares, places[0], NULL);
+    nvt_parts_give(compares, places[0]);
     assert_int_equal(answers, before + 1);
     assert_int_equal(le16toh(response.status) >> 1, 0);
-    places[0] = nvt_parts_take(compares);
+    take_parts(1);
     assert_int_equal(say(&far.io, &sqe), WAITS);
     assert_false(nvt_queue_gone(&far.io));
-    for (int i = 0; i < NVT_PARTS_MAX; i++)
-        nvt_parts_give(compares, places[i], NULL);
+    for (int i = 0; i < NVT_PARTS_OF_ONE; i++)
+        nvt_parts_give(compares, places[i]);
     assert_int_equal(answers, before + 1);
     assert_int_equal(far.io.under_way, 0);
     for (int i = 0; i < 3; i++)

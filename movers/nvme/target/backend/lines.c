@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "nvme/target/backend/lines.h"
+
+#include <stdlib.h>
+
+#include "common/base/minmax.h"
+#include "nvme/target/backend/backend.h"
+
+struct nvt_line {
+    struct list_node node;
+    dev_t disk;
+    struct nvt_slices waiting;
+    uint32_t taken;
+};
+
+static struct nvt_line *lines_line_of(struct list_node *node)
+{
+    return LIST_MEMBER(node, struct nvt_line, node);
+}
+
+void nvt_lines_open(struct nvt_lines *lines, uint32_t places, uint32_t of_one)
+{
+    *lines = (struct nvt_lines){.places = places, .of_one = of_one};
+    list_init(&lines->all);
+}
+
+void nvt_lines_close(struct nvt_lines *lines)
+{
+    struct list_node *node;
+    while ((node = list_first(&lines->all))) {
+        list_remove(node);
+        free(lines_line_of(node));
+    }
+}
+
+/* A line that nobody is in becomes that of another disk: there are as many as were in use at once.
+ * NULL: no memory. */
+static struct nvt_line *find_line(struct nvt_lines *lines, dev_t disk)
+{
+    struct nvt_line *idle = NULL;
+    for (struct list_node *node = list_first(&lines->all); node;
+         node = list_after(&lines->all, node)) {
+        struct nvt_line *line = lines_line_of(node);
+        if (line->disk == disk)
+            return line;
+        if (!line->taken && !nvt_slices_any(&line->waiting) && line != lines->turn)
+            idle = line;
+    }
+    if (!idle) {
+        idle = calloc(1, sizeof(*idle));
+        if (!idle)
+            return NULL;
+        nvt_slices_init(&idle->waiting);
+        list_append(&lines->all, &idle->node);
+    }
+    idle->disk = disk;
+    return idle;
+}
+
+static bool lines_has_room(const struct nvt_lines *lines, const struct nvt_line *line)
+{
+    const uint32_t left = lines->places - (lines->taken - line->taken);
+    return line->taken < mover_min_u32(lines->of_one, (left + 1) / 2);
+}
+
+/* Operations that end as soon as they begin call it again. */
+static void begin_lines(struct nvt_lines *lines)
+{
+    if (lines->turn)
+        return;
+    for (bool any = true; any;) {
+        any = false;
+        for (struct list_node *node = list_first(&lines->all); node;
+             node = list_after(&lines->all, node)) {
+            lines->turn = lines_line_of(node);
+            while (lines_has_room(lines, lines->turn) && nvt_slices_run(&lines->turn->waiting, 0))
+                any = true;
+        }
+    }
+    lines->turn = NULL;
+}
+
+bool nvt_lines_add(struct nvt_lines *lines, dev_t disk, struct nvt_io *io,
+                   bool (*begin)(struct nvt_io *io), bool is_held)
+{
+    struct nvt_line *line = find_line(lines, disk);
+    if (!line)
+        return false;
+    nvt_slices_add(&line->waiting, io, begin);
+    io->slice.is_held = is_held;
+    begin_lines(lines);
+    return true;
+}
+
+struct nvt_line *nvt_lines_take(struct nvt_lines *lines)
+{
+    lines->taken++;
+    lines->turn->taken++;
+    return lines->turn;
+}
+
+void nvt_lines_give(struct nvt_lines *lines, struct nvt_line *line)
+{
+    lines->taken--;
+    line->taken--;
+    begin_lines(lines);
+}
