@@ -120,10 +120,10 @@ def parse_rows(text, rw):
             found = row[side_of(rw)]
             if row['errors'] or not found['requests']:
                 raise ValueError
-            rows[row['bs'], row['iodepth']] = {
+            rows[row['request_bytes'], row['iodepth']] = {
                 'mean_s': found['mean_us'] * 1e-6,
                 'rate': found['iops'],
-                'bandwidth': found['iops'] * row['bs'],
+                'bandwidth': found['iops'] * row['request_bytes'],
             }
     except (ValueError, KeyError, TypeError):
         rows = {}

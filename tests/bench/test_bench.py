@@ -98,7 +98,7 @@ class Programs(unittest.TestCase):
     def test_nvme__the_side_that_was_measured(self):
         found = {'requests': 5, 'iops': 1000.0, 'mean_us': 7.0}
         row = {
-            'bs': 4096,
+            'request_bytes': 4096,
             'iodepth': 8,
             'errors': 0,
             'read': found,

@@ -5,7 +5,7 @@ from kit import check
 HEAD = '| option | argument | meaning | commands |\n|---|---|---|---|\n'
 
 
-def words(options, rows, hosts='', old='', file='pmem/command/get.c', more=None):
+def words(options, rows, hosts='', old='', file='pmem/command/get.c', more=''):
     """A tree with one command's options, and with rows of the page's tables."""
     lines = ''.join(f'    {option},\n' for option in options)
     return check(
@@ -13,8 +13,7 @@ def words(options, rows, hosts='', old='', file='pmem/command/get.c', more=None)
         {
             f'movers/{file}': f'static const struct argp_option options[] = {{\n{lines}}};\n',
             'docs/vocabulary.md': f'## Options\n\n{HEAD}{rows}\n## Options of NVMe hosts\n\n{HEAD}'
-            f'{hosts}\n## Old spellings\n\n| old | now | commands |\n|---|---|---|\n{old}',
-            **(more or {}),
+            f'{hosts}\n## Old spellings\n\n| old | now | commands |\n|---|---|---|\n{old}{more}',
         },
     )
 
@@ -33,6 +32,23 @@ DELAY_ROW = '| `-c`, `--delay` | `S` | seconds | nvme |\n'
 
 def host(options, rows, hosts):
     return words(options, rows, hosts, file='nvme/command/bench.c')
+
+
+def keys(packed, rows, old=''):
+    """A command that prints these keys, and what the page has of them."""
+    head = '| key | meaning | commands |\n|---|---|---|\n'
+    return words(
+        [f'}}; json_t *a = json_pack({packed}); int b[] = {{{{0}}'],
+        '',
+        more=f'\n## Keys of JSON\n\n{head}{rows}\n## Old keys\n\n{head}{old}',
+    )
+
+
+SIZE = '"{s:s, sI}", "name", text_of("a, b)", 1), "bytes", (json_int_t)size'
+SIZE_ROWS = '| `name` | its name | pmem get |\n| `bytes` | how many | pmem get |\n'
+BOTH = '"{sI sI}", "bytes", size, "size", size'
+BOTH_ROW = '| `bytes` | how many | pmem get |\n'
+OLD_ROW = '| `size` | `bytes` | pmem get |\n'
 
 
 def cases():
@@ -87,5 +103,29 @@ def cases():
         ('vocabulary__old', words([COUNT, WAS], COUNT_ROW, old=WAS_ROW), None),
         ('vocabulary__old_is_not_said', words([COUNT, WAS], COUNT_ROW), 'does not say that -c was'),
         ('vocabulary__old_has_gone', words([COUNT], COUNT_ROW, old=WAS_ROW), 'is taken no more'),
+        ('vocabulary__keys', keys(SIZE, SIZE_ROWS), None),
+        ('vocabulary__key_not_in_the_page', keys(SIZE, BOTH_ROW), '"name" is not in'),
+        ('vocabulary__key_of_nobody', keys(SIZE, SIZE_ROWS + OLD_ROW), '"size" is of'),
+        (
+            'vocabulary__key_of_another',
+            keys(SIZE, SIZE_ROWS.replace('many | pmem', 'many | transfer')),
+            '"bytes" is of [\'transfer\'], and [\'pmem\'] has it',
+        ),
+        (
+            'vocabulary__key_with_two_meanings',
+            keys(SIZE, SIZE_ROWS + BOTH_ROW),
+            '"bytes" has two meanings',
+        ),
+        ('vocabulary__old_key', keys(BOTH, BOTH_ROW, OLD_ROW), None),
+        (
+            'vocabulary__old_key_alone',
+            keys('"{sI}", "size", size', BOTH_ROW, OLD_ROW),
+            '"size" has no "bytes" beside it',
+        ),
+        (
+            'vocabulary__old_key_has_gone',
+            keys('"{sI}", "bytes", size', BOTH_ROW, OLD_ROW),
+            'is there no more',
+        ),
         ('vocabulary__no_page', check('vocabulary', {'movers/a.c': ''}), 'is not there'),
     ]

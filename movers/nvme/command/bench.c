@@ -238,10 +238,11 @@ static int run_rows(struct nv_bench *bench, json_t *rows)
             fflush(stdout);
         }
         json_array_append_new(
-            rows, json_pack("{s:I, s:I, s:I, s:f, s:I, s:o, s:o}", "bs", (json_int_t)m->block_bytes,
-                            "iodepth", (json_int_t)m->depth, "numjobs", (json_int_t)bench->threads,
-                            "seconds", m->seconds, "errors", (json_int_t)m->errors, "read",
-                            bench_row_json(m, 0), "write", bench_row_json(m, 1)));
+            rows, json_pack("{s:I, s:I, s:I, s:f, s:I, s:o, s:o, s:I}", "request_bytes",
+                            (json_int_t)m->block_bytes, "iodepth", (json_int_t)m->depth, "numjobs",
+                            (json_int_t)bench->threads, "seconds", m->seconds, "errors",
+                            (json_int_t)m->errors, "read", bench_row_json(m, 0), "write",
+                            bench_row_json(m, 1), "bs", (json_int_t)m->block_bytes));
     }
     free(m);
     return failed;

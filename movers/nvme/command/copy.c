@@ -321,8 +321,9 @@ static int finish_copy(struct copy *copy, uint64_t start_ns)
     if (!copy->is_write && copy->path && fsync(copy->fd) && errno != EINVAL && errno != EROFS)
         return nv_fail(&copy->host, "%s: %s", copy->path, strerror(errno));
     if (copy->host.format == NV_JSON && out == stdout)
-        return mover_print_json(json_pack("{s:s, s:I, s:f}", "command", name, "bytes",
-                                          (json_int_t)copy->written, "us", us));
+        return mover_print_json(json_pack("{s:s, s:I, s:f, s:f}", "command", name, "bytes",
+                                          (json_int_t)copy->written, "seconds", us / 1e6, "us",
+                                          us));
     if (copy->shows_latency)
         fprintf(out, " latency: %s: %.0f us\n", name, us);
     fprintf(out, "%s: Success\n", name);

@@ -151,8 +151,9 @@ static int print_trial(const struct nv_host *host, const struct trial *trial)
     sw_nvme_info_of(host->controller, &info);
     if (host->format != NV_NORMAL)
         return mover_print_json(json_pack(
-            "{s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:f, s:f, s:f}", "cntlid", (int)info.cntlid,
-            "version", (json_int_t)info.version, "nr_io_queues", (json_int_t)info.nr_io_queues,
+            "{s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:f, s:f, s:f}", "cntlid",
+            (int)info.cntlid, "version", (json_int_t)info.version, "io_queues",
+            (json_int_t)info.nr_io_queues, "nr_io_queues", (json_int_t)info.nr_io_queues,
             "queue_size", (json_int_t)info.queue_size, "transfer_max_bytes",
             (json_int_t)info.transfer_max_bytes, "in_capsule_bytes",
             (json_int_t)info.in_capsule_bytes, "keep_alive_ms", (json_int_t)info.keep_alive_ms,

@@ -286,10 +286,10 @@ static void print_subsystem(const json_t *subsystem)
         target_control_number_of(one, "blocks"), target_control_number_of(one, "block_bytes"),
         target_control_number_of(one, "read_bytes") >> 20,
         target_control_number_of(one, "written_bytes") >> 20);
-    json_array_foreach(json_object_get(subsystem, "controllers"), i, one)
-        printf("  connected %-4lld %s, %lld queues of %lld\n",
-               target_control_number_of(one, "cntlid"), target_control_text_of(one, "hostnqn"),
-               target_control_number_of(one, "io_queues"), target_control_number_of(one, "depth"));
+    json_array_foreach(json_object_get(subsystem, "controllers"), i, one) printf(
+        "  connected %-4lld %s, %lld queues of %lld\n", target_control_number_of(one, "cntlid"),
+        target_control_text_of(one, "hostnqn"), target_control_number_of(one, "io_queues"),
+        target_control_number_of(one, "queue_size"));
 }
 
 static void print_threads(const json_t *threads)

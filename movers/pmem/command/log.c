@@ -273,7 +273,7 @@ static json_t *pack_copies(const struct sw_pmem_log_info *info, const struct sw_
         json_array_append_new(copies, json_string(copy_states[info->states[i]]));
         json_array_append_new(whys, errors[i].text[0] ? json_string(errors[i].text) : json_null());
     }
-    return json_pack("{s:i, s:o, s:o}", "quorum", (int)info->quorum, "copies", copies, "errors",
+    return json_pack("{s:i, s:o, s:o}", "quorum", (int)info->quorum, "copies", copies, "reasons",
                      whys);
 }
 

@@ -42,10 +42,11 @@ int pm_samples_print(bool is_json, json_t *json, const char *kind, uint64_t byte
 {
     const struct sample_figures f = sum_up_samples(samples);
     if (is_json) {
-        json_object_update_new(json,
-                               json_pack("{sI sI sf sf sf sf}", "bs", (json_int_t)bytes, "count",
-                                         (json_int_t)samples->count, "mean_us", f.mean_us, "p50_us",
-                                         f.p50_us, "p99_us", f.p99_us, "max_us", f.max_us));
+        const json_int_t size = (json_int_t)bytes, count = (json_int_t)samples->count;
+        json_object_update_new(json, json_pack("{sI sI sf sf sf sf sI sI}", "request_bytes", size,
+                                               "requests", count, "mean_us", f.mean_us, "p50_us",
+                                               f.p50_us, "p99_us", f.p99_us, "max_us", f.max_us,
+                                               "bs", size, "count", count));
         return mover_print_json(json);
     }
     json_decref(json);

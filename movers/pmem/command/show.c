@@ -112,10 +112,11 @@ static int status_json(const struct sw_pmem_server_info *info)
                                                  "clients", (json_int_t)info->regions[i].clients,
                                                  "writers", (json_int_t)info->regions[i].writers));
     return mover_print_json(json_pack(
-        "{sI sI sI sI sI sI sI so}", "uptime_ms", (json_int_t)info->uptime_ms, "clients",
-        (json_int_t)info->clients, "clients_max", (json_int_t)info->clients_max, "connections",
-        (json_int_t)info->connections, "refused", (json_int_t)info->refused, "ended",
-        (json_int_t)info->ended, "malformed", (json_int_t)info->malformed, "regions", regions));
+        "{sI sI sI sI sI sI sI sI so}", "uptime_ms", (json_int_t)info->uptime_ms, "clients",
+        (json_int_t)info->clients, "clients_max", (json_int_t)info->clients_max, "connected",
+        (json_int_t)info->connections, "connections", (json_int_t)info->connections, "refused",
+        (json_int_t)info->refused, "ended", (json_int_t)info->ended, "malformed",
+        (json_int_t)info->malformed, "regions", regions));
 }
 
 static void show_print_status(const struct sw_pmem_server_info *info)

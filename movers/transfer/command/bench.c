@@ -217,11 +217,12 @@ static void show_result(struct bench *bench, const struct row *row)
 {
     if (bench->remote.is_json) {
         json_array_append_new(
-            bench->rows,
-            json_pack("{sI sI sI sf sf sf sf sf}", "block_bytes", (json_int_t)row->block_bytes,
-                      "blocks", (json_int_t)row->blocks, "requests", (json_int_t)row->requests,
-                      "latency_us", row->latency_us, "prepare_us", row->prepare_us, "post_us",
-                      row->post_us, "seconds", row->seconds, "gb_per_s", row->gb_per_s));
+            bench->rows, json_pack("{sI sI sI sf sf sf sf sf sf sf}", "block_bytes",
+                                   (json_int_t)row->block_bytes, "blocks", (json_int_t)row->blocks,
+                                   "requests", (json_int_t)row->requests, "p50_us", row->latency_us,
+                                   "prepare_us", row->prepare_us, "post_us", row->post_us,
+                                   "seconds", row->seconds, "mb_per_s", row->gb_per_s * 1e3,
+                                   "latency_us", row->latency_us, "gb_per_s", row->gb_per_s));
         return;
     }
     printf("%10" PRIu64 " %8" PRIu64 " %8u %11.1f %11.1f %9.1f %8.2f\n", row->block_bytes,
@@ -279,10 +280,10 @@ int xf_bench(int argc, char **argv)
         code = run_bench(&bench);
     if (bench.remote.agent)
         sw_xfer_agent_close(bench.remote.agent);
+    const char *kind = bench.op == SW_XFER_READ ? "read" : "write";
     if (!code && bench.remote.is_json)
-        return mover_print_json(json_pack("{ss so}", "operation",
-                                          bench.op == SW_XFER_READ ? "read" : "write", "rows",
-                                          bench.rows));
+        return mover_print_json(
+            json_pack("{ss so ss}", "rw", kind, "rows", bench.rows, "operation", kind));
     json_decref(bench.rows);
     return code;
 }

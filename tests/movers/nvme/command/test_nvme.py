@@ -5,6 +5,7 @@ left when one of them dies.
 
 usage: test_nvme.py SIDEWIRE [roce | iwarp]
 """
+import json
 import os
 import subprocess
 import sys
@@ -40,6 +41,28 @@ def verifies(sidewire, nsid, what):
         ),
     )
     return say(status == 0, f'{what}: two queues, verified', text)
+
+
+def keys_have_units(sidewire, folder):
+    """What is printed as JSON, and the keys of before beside it."""
+    path, good = os.path.join(folder, 'got'), True
+    for line, wanted in (
+        (
+            'bench --bs 4k --runtime 0.1 --ramp_time 0',
+            lambda told: told['rows'][0]['request_bytes'] == told['rows'][0]['bs'] == 4096,
+        ),
+        ('connect-test -i 2', lambda told: told['io_queues'] == told['nr_io_queues'] == 2),
+        (
+            f'read -N 1 -z 4096 -d {path}',
+            lambda told: 0 < told['seconds'] < 60
+            and abs(told['us'] / told['seconds'] / 1e6 - 1) < 0.1,
+        ),
+    ):
+        status, text = host(sidewire, f'{line} -n {NQN} -o json')
+        good = (
+            say(status == 0 and wanted(json.loads(text)), f'{line.split()[0]}: JSON', text) and good
+        )
+    return good
 
 
 def fills_its_queues(sidewire):
@@ -136,6 +159,7 @@ def main(sidewire):
         for program in ('discover', f'id-ctrl -n {NQN}', f'id-ns -n {NQN} -N 2', f'list -n {NQN}'):
             status, text = host(sidewire, program)
             good = say(status == 0, program.split()[0], text) and good
+        good = keys_have_units(sidewire, folder) and good
         status, text = host(sidewire, 'id-ctrl -n nqn.2026-01.test:none')
         good = say(status != 0, 'a subsystem that is not there is refused', text) and good
         good = say(target.end() == 0, 'SIGTERM: it ends by itself') and good

@@ -356,7 +356,7 @@ class Log(unittest.TestCase):
         self.assertEqual(status, 1)
         seen = json.loads(shown)
         self.assertRegex(' '.join(seen['copies']), f'^{lost} silent answers$')
-        self.assertEqual([bool(why) for why in seen['errors']], [True, True, False])
+        self.assertEqual([bool(why) for why in seen['reasons']], [True, True, False])
         self.assertNotIn('epoch', seen)
 
 

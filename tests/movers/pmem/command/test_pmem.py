@@ -352,7 +352,8 @@ class Pmem(unittest.TestCase):
             [('region', 1, 1), ('other', 1, 0)],
         )
         self.assertEqual((status['refused'], status['malformed'], status['ended']), (0, 0, 0))
-        self.assertGreaterEqual(status['connections'], 3)
+        self.assertGreaterEqual(status['connected'], 3)
+        self.assertEqual(status['connections'], status['connected'])  # the old key
         self.assertGreaterEqual(status['clients'], 2)
         self.assertIn(b'REGION', client('status').stdout)
 
@@ -371,6 +372,14 @@ class Pmem(unittest.TestCase):
             done.stderr,
         )
         self.assertEqual(client('bench', '--count', '10', '-D', '--rw', 'visible').returncode, 0)
+
+    def test_bench__json_has_units(self):
+        self.serve()
+        words = '--count 10 --bs 8K --rw read -o json'.split()
+        told = json.loads(client('bench', *words).stdout)
+        self.assertEqual((told['rw'], told['request_bytes'], told['requests']), ('read', 8192, 10))
+        self.assertGreater(told['p50_us'], 0)
+        self.assertEqual((told['bs'], told['count']), (8192, 10))  # the old keys
         done = client_of_log('create', '--ring', '256K', '--record', '128')
         self.assertEqual(
             (done.returncode, b'persistent FLUSH' in done.stderr),

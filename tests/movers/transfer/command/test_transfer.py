@@ -291,7 +291,14 @@ class Transfer(unittest.TestCase):
         )
         for row in told['rows']:
             self.assertEqual(row['block_bytes'] * row['blocks'], MIB)
-            self.assertGreater(row['gb_per_s'], 0)
+            self.assertGreater(row['mb_per_s'], 0)
+            self.assertGreater(row['p50_us'], 0)
+            # the old keys
+            self.assertAlmostEqual(
+                row['gb_per_s'] * 1000, row['mb_per_s'], delta=0.01 * row['mb_per_s']
+            )
+            self.assertEqual(row['latency_us'], row['p50_us'])
+        self.assertEqual((told['rw'], told['operation']), ('write', 'write'))
         self.assertEqual(
             len(
                 json.loads(
