@@ -6,17 +6,34 @@
 #include "link/roce/qp/qp.h"
 #include "link/roce/roce.h"
 #include "link_rig.h"
+#include "wire/opcode.h"
 
 enum { NOW_NS = 1000000000, ENTRIES = 64, FIRST_WINDOW = 32 };
+enum { SEND_ONLY = 0x04, READ_REQUEST = 0x0c, ACK = 0x1f }; /* IBTA Vol1 9.2, 9.7.5 */
 
 static struct sw_qp qp;
 static struct sw_roce_qp r;
 static struct sw_request ring[ENTRIES];
 
-/* A connection that has executed something of a Sidewire peer's, and has said nothing yet. */
-static int start(void **state)
+/* A request of one packet comes, and is carried out if its turn has come. */
+static void receive_request(uint8_t opcode, uint32_t psn, uint8_t mark)
 {
-    (void)state;
+    const struct sw_packet packet = {
+        .opcode = sw_opcode_of(opcode),
+        .bth = {.opcode = opcode, .psn = psn, .ack_req = true, .reserved7 = mark},
+        .reth = {.addr = 0x1000, .rkey = 7, .len_bytes = 8},
+        .payload = (const uint8_t *)"8 bytes",
+        .payload_len = opcode == SEND_ONLY ? 8 : 0,
+    };
+    const struct sw_outcome done = {.syndrome = ACK};
+    struct sw_demand demand;
+    if (sw_responder_admit(&r.responder, &packet, NOW_NS, &demand))
+        sw_responder_conclude(&r.responder, &demand, &done);
+}
+
+/* A connection of which nothing has come yet. */
+static void start_unheard(void)
+{
     const struct sw_responder_config responder = {
         .mtu_bytes = 4096, .service = SW_SERVICE_RC, .offer_selective = true};
     const struct sw_requester_config requester = {
@@ -29,8 +46,14 @@ static int start(void **state)
     r.receives = true;
     sw_requester_init(&r.requester, &requester, ring, ENTRIES);
     sw_responder_init(&r.responder, &responder, NULL);
-    r.responder.peer_selective = true;
-    r.responder.remark = SW_REMARK_ACK;
+}
+
+/* One that has executed a SEND of a Sidewire peer, and has said nothing yet. */
+static int start(void **state)
+{
+    (void)state;
+    start_unheard();
+    receive_request(SEND_ONLY, 0, SW_SELECTIVE_MARK);
     return 0;
 }
 
@@ -70,17 +93,23 @@ static void leave__half_a_first_window_at_most(void **state)
 static void leave__not_to_a_plain_peer(void **state)
 {
     (void)state;
-    r.responder.peer_selective = false;
+    start_unheard();
+    receive_request(SEND_ONLY, 0, 0);
+    assert_true(sw_responder_only_acks(&r.responder));
     assert_false(sw_delayed_ack_defer(&r, 2, false, NOW_NS));
 }
 
 static void leave__no_nak_and_no_answer(void **state)
 {
     (void)state;
-    r.responder.remark = SW_REMARK_NONE;
+    receive_request(READ_REQUEST, 1, SW_SELECTIVE_MARK); /* its answer is to be sent at once */
     assert_false(sw_delayed_ack_defer(&r, 2, false, NOW_NS));
-    r.responder.remark = SW_REMARK_ACK;
-    r.responder.answer_count = 1;
+    start(NULL);
+    receive_request(SEND_ONLY, 2, SW_SELECTIVE_MARK); /* and the NAK that 1 is missing */
+    assert_false(sw_delayed_ack_defer(&r, 2, false, NOW_NS));
+    start(NULL);
+    struct sw_emission said;
+    assert_true(sw_responder_next(&r.responder, NOW_NS, &said)); /* the ACK has left */
     assert_false(sw_delayed_ack_defer(&r, 2, false, NOW_NS));
 }
 
@@ -90,7 +119,7 @@ static void leave__each_time_that_it_rides(void **state)
     (void)state;
     for (uint32_t i = 0; i < 100; i++) {
         assert_true(sw_delayed_ack_defer(&r, 2, false, NOW_NS + i));
-        r.delayed_acks = 0;
+        r.delayed_acks = 0; /* as it is when a message has left (emit.c) */
     }
 }
 
@@ -145,14 +174,13 @@ static void leave__a_gap_may_close_where_the_program_answers(void **state)
 {
     (void)state;
     uint64_t now_ns = NOW_NS;
-    r.responder.remark = SW_REMARK_GAP;
-    r.responder.remark_seq = r.responder.expected; /* nothing came since */
+    receive_request(SEND_ONLY, 2, SW_SELECTIVE_MARK);
     assert_true(sw_responder_only_misses(&r.responder));
     assert_false(sw_responder_only_acks(&r.responder));
     assert_false(sw_delayed_ack_defer(&r, 2, false, now_ns));
     answer(8, &now_ns);
     assert_true(sw_delayed_ack_defer(&r, 2, false, now_ns));
-    r.responder.expected++; /* it came: an ACK is left to be said */
+    receive_request(SEND_ONLY, 1, SW_SELECTIVE_MARK); /* it came: an ACK is left to be said */
     assert_true(sw_responder_only_acks(&r.responder));
 }
 
