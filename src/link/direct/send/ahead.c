@@ -2,7 +2,8 @@
 /* Requests that are executed before they are queued: what the target waits for is on its way while
  * the bookkeeping is done. Only what needs no state of its own: complete (or sent, to a shared
  * receive queue) in one step, and to memory or a receive that is known. Everything else, errors
- * too, is left to the queue. */
+ * too, is left to the queue. Which ones those are is said here; a SEND's record is written by the
+ * functions that the queue calls. */
 #include "link/direct/send/ahead.h"
 
 #include "base/fault.h"
@@ -21,6 +22,7 @@
 #include "link/direct/send/placing.h"
 #include "link/direct/send/reach.h"
 #include "link/direct/send/receive_credit.h"
+#include "link/direct/send/record_head.h"
 #include "link/direct/send/requester.h"
 #include "link/direct/send/twosided.h"
 #include "link/gather.h"
@@ -47,45 +49,32 @@ write_or_read(struct sw_qp *qp, struct sw_direct_qp *d, const struct ibv_send_wr
                                     sw_fault_judge(mark, local, len_bytes) == SW_FAULT_NONE);
 }
 
-static inline uint8_t ahead_flags_of(const struct ibv_send_wr *wr)
-{
-    return (uint8_t)((wr->send_flags & IBV_SEND_SOLICITED ? SW_REC_SOLICITED : 0) |
-                     (wr->opcode == IBV_WR_SEND_WITH_IMM ? SW_REC_IMM : 0));
-}
-
-static inline uint32_t ahead_imm_of(const struct ibv_send_wr *wr)
-{
-    return wr->opcode == IBV_WR_SEND_WITH_IMM ? wr->imm_data : 0;
-}
-
 /* Into a record, where the receive that waits has room for it. */
 static inline bool send_short(struct sw_qp *qp, struct sw_direct_qp *d,
                               const struct ibv_send_wr *wr)
 {
-    const uint32_t len_bytes = wr->sg_list->length;
-    if (len_bytes > atomic_load_explicit(&d->remote.entry->rq_len_min_bytes, memory_order_acquire))
+    if (!sw_send_suits_ring(d, wr->sg_list->length))
         return false;
     const struct sw_gather gather = sw_gather_posted(qp, wr);
     if (!gather.inline_bytes)
         return false;
-    const uint8_t flags = ahead_flags_of(wr);
-    return sw_send_inline(d, &gather, len_bytes, flags, ahead_imm_of(wr)) == SW_STEP_DONE;
+    const struct sw_record_head head = sw_record_head_posted(wr);
+    return sw_send_inline(d, &gather, &head) == SW_STEP_DONE;
 }
 
 /* Into the receive itself, where that is mapped. Errors are reported by the queued path. */
 static bool send_placed(struct sw_qp *qp, struct sw_direct_qp *d, const struct ibv_send_wr *wr)
 {
-    const uint32_t len_bytes = wr->sg_list->length;
     struct sw_peer_receive receive;
     struct sw_placing placing;
     const struct sw_gather gather = sw_gather_posted(qp, wr);
+    const struct sw_record_head head = sw_record_head_posted(wr);
     sw_peer_receive_read(d, &receive);
-    if (!gather.inline_bytes || sw_peer_receive_judge(d, &receive, len_bytes, &placing) != SW_ACK ||
+    if (!gather.inline_bytes ||
+        sw_peer_receive_judge(d, &receive, head.len_bytes, &placing) != SW_ACK ||
         !sw_placing_suits(d, &placing))
         return false;
-    const uint8_t flags = ahead_flags_of(wr);
-    const struct sw_placed message = {len_bytes, ahead_imm_of(wr), flags};
-    return sw_placing_send(d, &gather, &placing, &message) == SW_STEP_DONE;
+    return sw_placing_send(d, &gather, &placing, &head) == SW_STEP_DONE;
 }
 
 /* To a queue of the peer's own, where a receive waits. */
@@ -100,18 +89,15 @@ static inline bool send_own(struct sw_qp *qp, struct sw_direct_qp *d, const stru
 static inline bool send_shared(struct sw_qp *qp, struct sw_direct_qp *d,
                                const struct ibv_send_wr *wr)
 {
-    const uint32_t len_bytes = wr->sg_list->length;
-    if (len_bytes > SW_WHOLE_BYTES || (wr->send_flags & IBV_SEND_FENCE && d->send.reads_due))
+    if (wr->sg_list->length > SW_WHOLE_BYTES ||
+        (wr->send_flags & IBV_SEND_FENCE && d->send.reads_due))
         return false;
     const struct sw_gather gather = sw_gather_posted(qp, wr);
     if (!gather.inline_bytes)
         return false;
-    const uint8_t flags = ahead_flags_of(wr);
-    const struct sw_whole whole = {
-        .flags = flags,
-        .imm = ahead_imm_of(wr),
-        .srq_num = qp->type == IBV_QPT_XRC_SEND ? wr->qp_type.xrc.remote_srqn : 0};
-    return sw_send_whole(qp, d, &gather, len_bytes, &whole) == SW_STEP_SENT;
+    const struct sw_record_head head = sw_record_head_posted(wr);
+    const uint32_t srq_num = qp->type == IBV_QPT_XRC_SEND ? wr->qp_type.xrc.remote_srqn : 0;
+    return sw_send_whole(qp, d, &gather, &head, srq_num) == SW_STEP_SENT;
 }
 
 /* DONE, SENT, or BLOCKED: it is for the queue. */

@@ -18,27 +18,19 @@
 #include "link/direct/process/block.h"
 #include "link/direct/process/state.h"
 #include "link/direct/send/pull.h"
+#include "link/direct/send/record_head.h"
 #include "link/gather.h"
 
-static uint8_t bounce_flags_of(const struct sw_wqe *wqe)
-{
-    bool with_imm =
-        wqe->opcode == IBV_WR_SEND_WITH_IMM || wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
-    return (uint8_t)((wqe->flags & SW_WQE_SOLICITED ? SW_REC_SOLICITED : 0) |
-                     (with_imm ? SW_REC_IMM : 0) |
-                     (wqe->opcode == IBV_WR_SEND_WITH_INV ? SW_REC_INV : 0));
-}
-
-static struct sw_record *begin_record(struct sw_direct_qp *d, struct sw_wqe *wqe,
-                                      enum sw_record_kind kind)
+/* With `len` bytes, which is all of it or a piece. */
+static struct sw_record *begin_record(struct sw_direct_qp *d, const struct sw_wqe *wqe,
+                                      enum sw_record_kind kind, uint32_t len)
 {
     struct sw_record *record = sw_record_reserve(d, 1, false);
     if (!record)
         return NULL;
-    record->kind = (uint8_t)kind;
-    record->verdict = SW_ACK;
-    record->flags = bounce_flags_of(wqe);
-    record->imm = wqe->imm;
+    struct sw_record_head head = sw_record_head_queued(wqe);
+    head.len_bytes = len;
+    sw_record_head_write(record, kind, SW_ACK, &head);
     record->remote_addr = wqe->remote_addr;
     record->rkey = wqe->rkey;
     record->total_bytes = wqe->len_bytes;
@@ -49,10 +41,9 @@ static struct sw_record *begin_record(struct sw_direct_qp *d, struct sw_wqe *wqe
 
 enum sw_step sw_bounce_ask(struct sw_direct_qp *d, struct sw_wqe *wqe, enum sw_record_kind kind)
 {
-    struct sw_record *record = begin_record(d, wqe, kind);
+    struct sw_record *record = begin_record(d, wqe, kind, 0);
     if (!record)
         return SW_STEP_BLOCKED;
-    record->len_bytes = 0;
     record->compare_add = wqe->compare_add;
     record->swap = wqe->swap;
     sw_record_publish(d, record, 1, false);
@@ -69,10 +60,9 @@ static struct sw_record *begin_with_bytes(struct sw_qp *qp, struct sw_direct_qp 
     uint32_t end,
         consumed = atomic_load_explicit(&d->rx->request_bounce_consumed, memory_order_acquire);
     int64_t offset = sw_area_reserve(d->send.bounce_at, consumed, SW_REQUEST_BOUNCE, len, &end);
-    struct sw_record *record = offset < 0 ? NULL : begin_record(d, wqe, kind);
+    struct sw_record *record = offset < 0 ? NULL : begin_record(d, wqe, kind, len);
     if (!record)
         return NULL;
-    record->len_bytes = len;
     record->bounce_at = (uint32_t)offset;
     record->bounce_end = end;
     record->rnr_retry = qp->attr.rnr_retry;
@@ -155,21 +145,19 @@ static void await_verdict(struct sw_direct_qp *d, const struct sw_wqe *wqe)
 }
 
 enum sw_step sw_send_whole(struct sw_qp *qp, struct sw_direct_qp *d, const struct sw_gather *gather,
-                           uint32_t len_bytes, const struct sw_whole *whole)
+                           const struct sw_record_head *head, uint32_t srq_num)
 {
+    const uint32_t len_bytes = head->len_bytes;
     uint32_t slots = sw_record_slots(len_bytes, SW_WHOLE_FIRST);
     struct sw_record *record = sw_record_reserve(d, slots, false);
     if (!record)
         return SW_STEP_BLOCKED;
     if (!sw_record_fill(d, record, gather, len_bytes, SW_WHOLE_FIRST))
         return sw_step_local_error(d, IBV_WC_LOC_PROT_ERR);
-    record->kind = SW_REC_SEND_WHOLE;
-    record->verdict = SW_ACK;
-    record->flags = SW_REC_FIRST | SW_REC_LAST | whole->flags;
-    record->len_bytes = len_bytes;
-    record->imm = whole->imm;
+    sw_record_head_write(record, SW_REC_SEND_WHOLE, SW_ACK, head);
+    record->flags |= SW_REC_FIRST | SW_REC_LAST;
     record->rnr_retry = qp->attr.rnr_retry;
-    record->srq_num = whole->srq_num;
+    record->srq_num = srq_num;
     sw_record_publish(d, record, slots, true);
     d->send.answers_due++;
     d->send.recv_used++;
@@ -180,8 +168,8 @@ static enum sw_step send_whole(struct sw_qp *qp, struct sw_direct_qp *d, struct 
                                uint32_t position)
 {
     const struct sw_gather gather = sw_gather_of(qp, position);
-    const struct sw_whole whole = {bounce_flags_of(wqe), wqe->imm, wqe->srq_num};
-    const enum sw_step step = sw_send_whole(qp, d, &gather, wqe->len_bytes, &whole);
+    const struct sw_record_head head = sw_record_head_queued(wqe);
+    const enum sw_step step = sw_send_whole(qp, d, &gather, &head, wqe->srq_num);
     if (step == SW_STEP_SENT)
         await_verdict(d, wqe);
     return step;

@@ -8,6 +8,8 @@
 #include "link/direct/process/block.h"
 #include "link/gather.h"
 
+struct sw_record_head;
+
 /* Whether pieces of the request at the front of the queue are on their way, but not all yet. */
 static inline bool sw_bounce_sending(struct sw_qp *qp)
 {
@@ -31,13 +33,8 @@ enum sw_step sw_bounce_start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw
                              uint32_t position);
 /* A short SEND that the target executes, in one go, with no space to be given back: at most
  * SW_WHOLE_BYTES. SENT, or BLOCKED: the ring has no room. */
-struct sw_whole {
-    uint8_t flags; /* SW_REC_* */
-    uint32_t imm;  /* or the key to invalidate */
-    uint32_t srq_num;
-};
 enum sw_step sw_send_whole(struct sw_qp *qp, struct sw_direct_qp *d, const struct sw_gather *gather,
-                           uint32_t len_bytes, const struct sw_whole *whole);
+                           const struct sw_record_head *head, uint32_t srq_num);
 /* A request that carries no bytes. */
 enum sw_step sw_bounce_ask(struct sw_direct_qp *d, struct sw_wqe *wqe, enum sw_record_kind kind);
 /* Reads answers; false if one was a refusal of the request at the head (d->fail_*). */

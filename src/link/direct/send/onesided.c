@@ -12,7 +12,6 @@
 #include "device/queue/qp_impl.h"
 #include "link/direct/bind/account.h"
 #include "link/direct/bind/connection.h"
-#include "link/direct/bind/record.h"
 #include "link/direct/bind/step.h"
 #include "link/direct/process/block.h"
 #include "link/direct/process/peer.h"
@@ -21,24 +20,14 @@
 #include "link/direct/send/moving.h"
 #include "link/direct/send/reach.h"
 #include "link/direct/send/receive_credit.h"
+#include "link/direct/send/twosided.h"
 #include "link/gather.h"
 
-static enum sw_step finish_write(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe)
+static enum sw_step finish_write(struct sw_direct_qp *d, const struct sw_wqe *wqe)
 {
     if (wqe->opcode != IBV_WR_RDMA_WRITE_WITH_IMM)
         return SW_STEP_DONE;
-    (void)qp;
-    struct sw_record *record = sw_record_reserve(d, 1, false);
-    if (!record)
-        return SW_STEP_BLOCKED;
-    record->kind = SW_REC_WRITE_IMM;
-    record->flags = SW_REC_IMM | (wqe->flags & SW_WQE_SOLICITED ? SW_REC_SOLICITED : 0);
-    record->verdict = SW_ACK;
-    record->len_bytes = wqe->len_bytes;
-    record->imm = wqe->imm;
-    d->send.recv_used++;
-    sw_record_publish(d, record, 1, true);
-    return SW_STEP_DONE;
+    return sw_send_announce(d, wqe, SW_REC_WRITE_IMM, SW_ACK);
 }
 
 static enum sw_step onesided_move_bytes(struct sw_qp *qp, struct sw_direct_qp *d,
@@ -68,7 +57,7 @@ static enum sw_step onesided_move_bytes(struct sw_qp *qp, struct sw_direct_qp *d
     if (step != SW_STEP_DONE)
         return step;
     sw_reach_remember(d, wqe->rkey, mr, word, wqe->remote_addr);
-    return finish_write(qp, d, wqe);
+    return finish_write(d, wqe);
 }
 
 /* The word of an ATOMIC WRITE; false: a local key does not allow it. */
@@ -162,7 +151,7 @@ static enum sw_step do_mapped(struct sw_qp *qp, struct sw_direct_qp *d, struct s
     }
     d->send.budget_bytes -= wqe->len_bytes;
     wqe->done_bytes = wqe->len_bytes;
-    return finish_write(qp, d, wqe);
+    return finish_write(d, wqe);
 }
 
 enum sw_step sw_onesided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
@@ -185,10 +174,10 @@ enum sw_step sw_onesided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct 
             sw_target_need((enum ibv_wr_opcode)wqe->opcode), d->remote.access);
         if (verdict != SW_ACK)
             return sw_step_refused(d, verdict);
-        return d->send.answers_due ? SW_STEP_BLOCKED : finish_write(qp, d, wqe);
+        return d->send.answers_due ? SW_STEP_BLOCKED : finish_write(d, wqe);
     }
     if (wqe->done_bytes == wqe->len_bytes)
-        return finish_write(qp, d, wqe); /* the immediate had no room before */
+        return finish_write(d, wqe); /* the immediate had no room before */
     if (wqe->sge_count <= 1 && wqe->done_bytes == 0 && wqe->len_bytes <= d->send.budget_bytes &&
         !d->send.answers_due) {
         uint8_t *remote = sw_reach_remembered(d, wqe->rkey, wqe->remote_addr, wqe->len_bytes,

@@ -17,6 +17,7 @@
 #include "link/direct/process/peer.h"
 #include "link/direct/send/bounce.h"
 #include "link/direct/send/reach.h"
+#include "link/direct/send/record_head.h"
 #include "link/gather.h"
 
 /* Bytes of the bounce area, with what describes them. */
@@ -59,7 +60,7 @@ static enum sw_step copy_runs(struct sw_direct_qp *d, const struct sw_gather *ga
 }
 
 enum sw_step sw_placing_send(struct sw_direct_qp *d, const struct sw_gather *gather,
-                             const struct sw_placing *placing, const struct sw_placed *message)
+                             const struct sw_placing *placing, const struct sw_record_head *head)
 {
     struct sw_record *record = sw_record_reserve(d, 1, false);
     if (!record)
@@ -78,11 +79,7 @@ enum sw_step sw_placing_send(struct sw_direct_qp *d, const struct sw_gather *gat
         copy_runs(d, gather, placing, d->tx->request_bounce + (uint32_t)offset);
     if (step != SW_STEP_DONE)
         return step;
-    record->kind = along ? SW_REC_SEND_PARTLY : SW_REC_SEND_PLACED;
-    record->flags = message->flags;
-    record->verdict = SW_ACK;
-    record->len_bytes = message->len_bytes;
-    record->imm = message->imm;
+    sw_record_head_write(record, along ? SW_REC_SEND_PARTLY : SW_REC_SEND_PLACED, SW_ACK, head);
     record->total_bytes = along;
     record->bounce_at = (uint32_t)offset;
     record->bounce_end = end;

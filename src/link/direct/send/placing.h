@@ -10,17 +10,12 @@
 #include "link/direct/send/peer_receive.h"
 
 struct sw_gather;
-
-/* What its record says of it. */
-struct sw_placed {
-    uint32_t len_bytes, imm;
-    uint8_t flags; /* SW_REC_* */
-};
+struct sw_record_head;
 
 /* Whether nearly all of it is mapped: what is not goes along with the record. */
 bool sw_placing_suits(const struct sw_direct_qp *d, const struct sw_placing *placing);
 /* BLOCKED: the ring or the area has no room. */
 enum sw_step sw_placing_send(struct sw_direct_qp *d, const struct sw_gather *gather,
-                             const struct sw_placing *placing, const struct sw_placed *message);
+                             const struct sw_placing *placing, const struct sw_record_head *head);
 
 #endif

@@ -15,46 +15,33 @@
 #include "link/direct/send/peer_receive.h"
 #include "link/direct/send/placing.h"
 #include "link/direct/send/receive_credit.h"
+#include "link/direct/send/record_head.h"
 #include "link/gather.h"
 
-static uint8_t record_flags(const struct sw_wqe *wqe)
-{
-    uint8_t flags = wqe->flags & SW_WQE_SOLICITED ? SW_REC_SOLICITED : 0;
-    if (wqe->opcode == IBV_WR_SEND_WITH_IMM)
-        flags |= SW_REC_IMM;
-    return flags;
-}
-
 enum sw_step sw_send_inline(struct sw_direct_qp *d, const struct sw_gather *gather,
-                            uint32_t len_bytes, uint8_t flags, uint32_t imm)
+                            const struct sw_record_head *head)
 {
+    const uint32_t len_bytes = head->len_bytes;
     uint32_t slots = sw_record_slots(len_bytes, SW_INLINE_FIRST);
     struct sw_record *record = sw_record_reserve(d, slots, false);
     if (!record)
         return SW_STEP_BLOCKED;
     if (!sw_record_fill(d, record, gather, len_bytes, SW_INLINE_FIRST))
         return sw_step_local_error(d, IBV_WC_LOC_PROT_ERR);
-    record->kind = SW_REC_SEND_INLINE;
-    record->flags = flags;
-    record->verdict = SW_ACK;
-    record->len_bytes = len_bytes;
-    record->imm = imm;
+    sw_record_head_write(record, SW_REC_SEND_INLINE, SW_ACK, head);
     d->send.recv_used++;
     sw_record_publish(d, record, slots, true);
     return SW_STEP_DONE;
 }
 
-static enum sw_step announce_message(struct sw_direct_qp *d, struct sw_wqe *wqe,
-                                     enum sw_verdict verdict)
+enum sw_step sw_send_announce(struct sw_direct_qp *d, const struct sw_wqe *wqe,
+                              enum sw_record_kind kind, enum sw_verdict verdict)
 {
     struct sw_record *record = sw_record_reserve(d, 1, verdict != SW_ACK);
     if (!record)
         return SW_STEP_BLOCKED;
-    record->kind = SW_REC_SEND_PLACED;
-    record->flags = record_flags(wqe);
-    record->verdict = (uint8_t)verdict;
-    record->len_bytes = wqe->len_bytes;
-    record->imm = wqe->imm;
+    const struct sw_record_head head = sw_record_head_queued(wqe);
+    sw_record_head_write(record, kind, verdict, &head);
     d->send.recv_used++;
     sw_record_publish(d, record, 1, true);
     if (!d->rules[verdict].requester_fatal)
@@ -68,8 +55,8 @@ static enum sw_step place_message(struct sw_qp *qp, struct sw_direct_qp *d, stru
                                   uint32_t position, const struct sw_placing *placing)
 {
     const struct sw_gather gather = sw_gather_of(qp, position);
-    const struct sw_placed message = {wqe->len_bytes, wqe->imm, record_flags(wqe)};
-    const enum sw_step step = sw_placing_send(d, &gather, placing, &message);
+    const struct sw_record_head head = sw_record_head_queued(wqe);
+    const enum sw_step step = sw_placing_send(d, &gather, placing, &head);
     if (step == SW_STEP_DONE) {
         wqe->done_bytes = wqe->len_bytes;
         d->send.budget_bytes -= wqe->len_bytes;
@@ -98,10 +85,10 @@ enum sw_step sw_twosided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct 
         return step;
     bool invalidates = wqe->opcode == IBV_WR_SEND_WITH_INV;
     if (wqe->len_bytes <= SW_INLINE_BYTES && !invalidates &&
-        wqe->len_bytes <=
-            atomic_load_explicit(&d->remote.entry->rq_len_min_bytes, memory_order_acquire)) {
-        struct sw_gather gather = sw_gather_of(qp, position);
-        return sw_send_inline(d, &gather, wqe->len_bytes, record_flags(wqe), wqe->imm);
+        sw_send_suits_ring(d, wqe->len_bytes)) {
+        const struct sw_gather gather = sw_gather_of(qp, position);
+        const struct sw_record_head head = sw_record_head_queued(wqe);
+        return sw_send_inline(d, &gather, &head);
     }
 
     struct sw_peer_receive receive;
@@ -115,7 +102,8 @@ enum sw_step sw_twosided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct 
     if (verdict != SW_ACK && !sw_step_is_sound(qp))
         return sw_step_local_error(d, IBV_WC_LOC_PROT_ERR);
     if (verdict != SW_ACK)
-        return d->send.answers_due ? SW_STEP_BLOCKED : announce_message(d, wqe, verdict);
+        return d->send.answers_due ? SW_STEP_BLOCKED
+                                   : sw_send_announce(d, wqe, SW_REC_SEND_PLACED, verdict);
     const bool at_once =
         !wqe->done_bytes && wqe->len_bytes <= d->send.budget_bytes && sw_placing_suits(d, &placing);
     if (placing.reach == SW_REACH_RING && !at_once && wqe->done_bytes == 0)
@@ -127,5 +115,5 @@ enum sw_step sw_twosided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct 
     if (at_once)
         return place_message(qp, d, wqe, position, &placing);
     step = sw_peer_receive_fill(qp, d, wqe, position, &receive, &verdict);
-    return step == SW_STEP_DONE ? announce_message(d, wqe, verdict) : step;
+    return step == SW_STEP_DONE ? sw_send_announce(d, wqe, SW_REC_SEND_PLACED, verdict) : step;
 }
