@@ -16,26 +16,6 @@ bool sw_record_join(struct sw_direct_qp *d, struct sw_record *record,
     return from && sw_record_put(d, record, from, len_bytes, first_bytes);
 }
 
-/* A part of the message at `serve.at`: the one in its first record, or in one behind it. */
-static const uint8_t *payload_at(const struct sw_direct_qp *d, uint32_t index)
-{
-    const struct sw_record *slot = &d->rx->requests[(d->serve.at + index) % SW_REQUEST_SLOTS];
-    return index ? ((const struct sw_record_more *)slot)->payload : slot->payload;
-}
-
-bool sw_record_copy(const struct sw_direct_qp *d, uint8_t *to, uint32_t len_bytes,
-                    uint32_t first_bytes)
-{
-    const uint64_t mark = sw_fault_mark();
-    uint32_t piece = sw_min_u32(len_bytes, first_bytes);
-    for (uint32_t at = 0, index = 0; at < len_bytes; at += piece, index++) {
-        if (index)
-            piece = sw_min_u32(len_bytes - at, SW_MORE_BYTES);
-        sw_payload_copy(to + at, payload_at(d, index), piece);
-    }
-    return sw_fault_judge(mark, to, len_bytes) == SW_FAULT_NONE;
-}
-
 /* To the first element of a receive. False: left to sw_record_scatter(), which finds out why. */
 static bool copy_to_first(const struct sw_direct_qp *d, const struct sw_recv_claim *claim,
                           uint32_t len_bytes, uint32_t first_bytes)
@@ -55,10 +35,11 @@ enum ibv_wc_status sw_record_scatter(const struct sw_direct_qp *d, uint32_t len_
     if (__builtin_expect(copy_to_first(d, claim, len_bytes, first_bytes), 1))
         return IBV_WC_SUCCESS;
     enum ibv_wc_status status =
-        sw_recv_scatter(claim->pd, claim->sges, claim->sge_count, 0, payload_at(d, 0), at);
+        sw_recv_scatter(claim->pd, claim->sges, claim->sge_count, 0, sw_record_part(d, 0), at);
     for (uint32_t index = 1; at < len_bytes && status == IBV_WC_SUCCESS;
          at += SW_MORE_BYTES, index++)
-        status = sw_recv_scatter(claim->pd, claim->sges, claim->sge_count, at, payload_at(d, index),
-                                 sw_min_u32(len_bytes - at, SW_MORE_BYTES));
+        status =
+            sw_recv_scatter(claim->pd, claim->sges, claim->sge_count, at, sw_record_part(d, index),
+                            sw_min_u32(len_bytes - at, SW_MORE_BYTES));
     return status;
 }

@@ -56,9 +56,26 @@ static inline bool sw_record_fill(struct sw_direct_qp *d, struct sw_record *reco
     return sw_record_join(d, record, gather, len_bytes, first_bytes);
 }
 
+/* Target: a part of the message at `serve.at`: the one in its first record, or in one behind it. */
+static inline const uint8_t *sw_record_part(const struct sw_direct_qp *d, uint32_t index)
+{
+    const struct sw_record *slot = &d->rx->requests[(d->serve.at + index) % SW_REQUEST_SLOTS];
+    return index ? ((const struct sw_record_more *)slot)->payload : slot->payload;
+}
+
 /* Target: the message at `serve.at` to one place. False: that was lost meanwhile. */
-bool sw_record_copy(const struct sw_direct_qp *d, uint8_t *to, uint32_t len_bytes,
-                    uint32_t first_bytes);
+static inline __attribute__((always_inline)) bool
+sw_record_copy(const struct sw_direct_qp *d, uint8_t *to, uint32_t len_bytes, uint32_t first_bytes)
+{
+    const uint64_t mark = sw_fault_mark();
+    uint32_t piece = sw_min_u32(len_bytes, first_bytes);
+    for (uint32_t at = 0, index = 0; at < len_bytes; at += piece, index++) {
+        if (index)
+            piece = sw_min_u32(len_bytes - at, SW_MORE_BYTES);
+        sw_payload_copy(to + at, sw_record_part(d, index), piece);
+    }
+    return sw_fault_judge(mark, to, len_bytes) == SW_FAULT_NONE;
+}
 
 /* Target: the message at `serve.at` into the receive that was taken for it. IBV_WC_SUCCESS,
  * IBV_WC_LOC_LEN_ERR or IBV_WC_LOC_PROT_ERR. */

@@ -60,6 +60,12 @@ static inline enum sw_step move_message(struct sw_qp *qp, struct sw_direct_qp *d
     return sw_onesided_start(qp, d, wqe, position);
 }
 
+/* Errors are reported in order: not before what is still unanswered. */
+static inline enum sw_step end_in_order(enum sw_step step, const struct sw_direct_qp *via)
+{
+    return step == SW_STEP_FAILED && via->send.answers_due ? SW_STEP_BLOCKED : step;
+}
+
 static enum sw_step start_request(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
                                   uint32_t position)
 {
@@ -67,23 +73,21 @@ static enum sw_step start_request(struct sw_qp *qp, struct sw_direct_qp *d, stru
         return SW_STEP_BLOCKED;
     enum sw_step step = sw_fault_gates ? sw_fault_gate_pass(qp, d, wqe, position) : SW_STEP_DONE;
     if (__builtin_expect(step != SW_STEP_DONE, 0))
-        return step == SW_STEP_FAILED && d->send.answers_due ? SW_STEP_BLOCKED : step;
+        return end_in_order(step, d);
     if (qp->type == IBV_QPT_XRC_SEND && !sw_bind_name_srq(d, wqe->srq_num))
         step = sw_step_refused_next(qp, d, SW_NAK_INVALID);
     else
         step = move_message(qp, d, wqe, position);
-    /* Errors are reported in order: not before what is still unanswered. */
-    if (step == SW_STEP_FAILED && d->send.answers_due)
-        return SW_STEP_BLOCKED;
-    return step;
+    return end_in_order(step, d);
 }
 
-static uint32_t count_done(struct sw_qp *qp)
+static inline void retire_done(struct sw_qp *qp)
 {
     uint32_t at = qp->sq.head;
     while (at != qp->sq.next && sw_sq_at(&qp->sq, at)->state == SW_WQE_DONE)
         at++;
-    return at - qp->sq.head;
+    if (at != qp->sq.head)
+        sw_sq_retire_run(qp, at - qp->sq.head);
 }
 
 /* Wakes the peer where its receive CQ is armed for what was sent. The exchange in
@@ -173,20 +177,24 @@ static enum sw_step run_requests(struct sw_qp *qp, struct sw_direct_qp *via)
     return step;
 }
 
+/* The queue pair fails by what failed in the connection that was in use. */
+static void requester_take_failure(struct sw_direct_qp *d, const struct sw_direct_qp *via)
+{
+    d->send.fail_status = via->send.fail_status;
+    d->send.fail_verdict = via->send.fail_verdict;
+}
+
 /* The same by a lane, or by d itself if the request names an SRQ there. */
 static enum sw_step run_xrc(struct sw_qp *qp, struct sw_direct_qp *d)
 {
     struct sw_direct_qp *via = d;
-    enum sw_step step = sw_lane_enter(qp, d, &via);
-    if (step == SW_STEP_FAILED && sw_lane_busy(d)->send.answers_due)
-        return SW_STEP_BLOCKED; /* errors are reported in order, as in start_request() */
+    enum sw_step step = end_in_order(sw_lane_enter(qp, d, &via), sw_lane_busy(d));
     if (step != SW_STEP_DONE || via == d)
         return step == SW_STEP_DONE ? run_requests(qp, d) : step;
     via->send.budget_bytes = d->send.budget_bytes;
     step = run_requests(qp, via);
     d->send.budget_bytes = via->send.budget_bytes;
-    d->send.fail_status = via->send.fail_status;
-    d->send.fail_verdict = via->send.fail_verdict;
+    requester_take_failure(d, via);
     sw_direct_send_leave(via);
     return step;
 }
@@ -242,9 +250,7 @@ static enum sw_step run_queue(struct sw_qp *qp, struct sw_direct_qp *d)
 /* `keeps_peer`: nothing is wrong with the connection, so an unreliable QP goes on receiving. */
 static void fail_request(struct sw_qp *qp, struct sw_direct_qp *d, bool keeps_peer)
 {
-    uint32_t done = count_done(qp);
-    if (done)
-        sw_sq_retire_run(qp, done);
+    retire_done(qp);
     enum ibv_wc_status status = d->send.fail_status;
     struct sw_peer *peer = d->peer;
     qp->tx_goes_on = false;
@@ -291,15 +297,21 @@ static bool requester_is_worth_waiting(const struct sw_qp *qp, struct sw_direct_
     return now_ns - d->send.unbound_ns < UNREACHABLE_MIN_NS;
 }
 
+static bool can_enter(struct sw_qp *qp, struct sw_direct_qp *d)
+{
+    if (!sw_bind_enter(qp, d))
+        return false;
+    sw_bind_leave(d);
+    return true;
+}
+
 /* Whether nobody is there to take an unreliable message; then all that waits is lost. */
 static bool lose_sends(struct sw_qp *qp, struct sw_direct_qp *d)
 {
     if (!d->rules[SW_UNREACHABLE].lost || sw_bind_is_being_attached(d->peer))
         return false;
-    if (sw_bind_enter(qp, d)) {
-        sw_bind_leave(d);
+    if (can_enter(qp, d))
         return false;
-    }
     if ((d->rx && requester_has_come(d)) || requester_is_worth_waiting(qp, d))
         return false;
     d->send.answers_due = 0;
@@ -354,15 +366,14 @@ static bool see_to_peer(struct sw_qp *qp, struct sw_direct_qp *d, const struct s
 {
     if (via->peer && sw_attach_is_gone(via->peer)) {
         if (via != d)
-            return false; /* collect_answers() finds the lane dead */
+            return false; /* read_answers() finds the lane dead */
         sw_bind_bury(qp, d);
         if (qp->state == IBV_QPS_ERR || qp->link_state != d)
             return true;
     }
     if (via != d || !d->send.answers_due || d->rules[SW_UNREACHABLE].lost)
         return false;
-    if (sw_bind_enter(qp, d)) {
-        sw_bind_leave(d);
+    if (can_enter(qp, d)) {
         d->send.unbound_ns = 0;
         return false;
     }
@@ -384,7 +395,7 @@ static void tell_target(struct sw_qp *qp, struct sw_direct_qp *d)
 }
 
 /* Reads answers; false if the request at the head has failed. */
-static bool collect_answers(struct sw_qp *qp, struct sw_direct_qp *d)
+static inline bool read_answers(struct sw_qp *qp, struct sw_direct_qp *d)
 {
     struct sw_direct_qp *via = sw_lane_busy(d);
     if (__builtin_expect(!via->send.answers_due && !sw_bounce_sending(qp), 1))
@@ -396,44 +407,50 @@ static bool collect_answers(struct sw_qp *qp, struct sw_direct_qp *d)
         sw_step_refused(via, SW_NAK_INVALID);
         good = false;
     }
-    d->send.fail_status = via->send.fail_status;
-    d->send.fail_verdict = via->send.fail_verdict;
+    requester_take_failure(d, via);
     if (!good)
         tell_target(qp, d);
     return good;
 }
 
+/* The same; then the QP has failed. */
+static inline bool collect_answers(struct sw_qp *qp, struct sw_direct_qp *d)
+{
+    if (__builtin_expect(read_answers(qp, d), 1))
+        return true;
+    fail_request(qp, d, false);
+    return false;
+}
+
 bool sw_direct_send_collect(struct sw_qp *qp, struct sw_direct_qp *d)
 {
     sw_lock_assert_held(&qp->lock);
-    if (!collect_answers(qp, d)) {
-        fail_request(qp, d, false);
+    if (!collect_answers(qp, d))
         return false;
-    }
-    uint32_t done = count_done(qp);
-    if (done)
-        sw_sq_retire_run(qp, done);
+    retire_done(qp);
     return true;
+}
+
+/* Starts what waits. FAILED: so has the QP. */
+static inline enum sw_step start_requests(struct sw_qp *qp, struct sw_direct_qp *d)
+{
+    if (!sw_qp_may_send(qp))
+        return SW_STEP_DONE;
+    const enum sw_step step = run_queue(qp, d);
+    if (__builtin_expect(step == SW_STEP_FAILED, 0))
+        fail_request(qp, d, true);
+    return step;
 }
 
 void sw_direct_send_run(struct sw_qp *qp, struct sw_direct_qp *d)
 {
     sw_lock_assert_held(&qp->lock);
-    enum sw_step step = SW_STEP_DONE;
-    if (__builtin_expect(!collect_answers(qp, d), 0)) {
-        fail_request(qp, d, false);
+    if (!collect_answers(qp, d))
         return;
-    }
-    if (sw_qp_may_send(qp)) {
-        step = run_queue(qp, d);
-        if (__builtin_expect(step == SW_STEP_FAILED, 0)) {
-            fail_request(qp, d, true);
-            return;
-        }
-    }
-    uint32_t done = count_done(qp);
-    if (done)
-        sw_sq_retire_run(qp, done);
+    const enum sw_step step = start_requests(qp, d);
+    if (__builtin_expect(step == SW_STEP_FAILED, 0))
+        return;
+    retire_done(qp);
     bool pending = qp->sq.head != qp->sq.tail && !lose_sends(qp, d);
     if (__builtin_expect(qp->state == IBV_QPS_SQD, 0)) {
         sw_qp_tell_drained(qp);
@@ -469,6 +486,6 @@ void sw_direct_send_push(struct sw_qp *qp, struct sw_direct_qp *d)
                             atomic_load_explicit(&qp->tx_pending, memory_order_relaxed);
     if (!is_watched)
         sw_direct_send_run(qp, d);
-    else if (sw_qp_may_send(qp) && run_queue(qp, d) == SW_STEP_FAILED)
-        fail_request(qp, d, true);
+    else
+        start_requests(qp, d);
 }

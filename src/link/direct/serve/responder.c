@@ -142,6 +142,28 @@ static void note_answered(const struct sw_qp *qp, const struct sw_direct_qp *d)
         atomic_store_explicit(&sw_direct.served, true, memory_order_relaxed);
 }
 
+/* The head of its record, of which the kind was read already: the peer could change it meanwhile.
+ */
+static inline struct sw_peer_request read_request(const struct sw_qp *qp,
+                                                  const struct sw_record *slot, uint8_t kind)
+{
+    const uint8_t flags = slot->flags;
+    struct sw_peer_request request = {kind,
+                                      flags,
+                                      slot->slots,
+                                      slot->verdict,
+                                      slot->len_bytes,
+                                      slot->imm,
+                                      slot,
+                                      {.pd = qp->pd_id,
+                                       .has_imm = flags & SW_REC_IMM,
+                                       .has_inv = flags & SW_REC_INV,
+                                       .is_solicited = flags & SW_REC_SOLICITED}};
+    request.message.imm = request.imm;
+    atomic_signal_fence(memory_order_seq_cst); /* what is checked must not be read again */
+    return request;
+}
+
 static void note_served(struct sw_qp *qp, struct sw_direct_qp *d)
 {
     atomic_store_explicit(&qp->rx_expect, d->serve.at + 1, memory_order_relaxed);
@@ -162,8 +184,9 @@ bool sw_serve_run(struct sw_qp *qp, struct sw_direct_qp *d)
         if (d->send.answers_due && !sw_direct_send_collect(qp, d))
             return true;
         const uint8_t kind = slot->kind;
+        atomic_signal_fence(memory_order_seq_cst); /* it is not read again */
         if (kind == SW_REC_SEND_INLINE || kind == SW_REC_SEND_WHOLE) {
-            const uint32_t together = sw_serve_together(qp, d, RUN_RECORDS - i);
+            const uint32_t together = sw_serve_together(qp, d, kind, RUN_RECORDS - i);
             if (together) {
                 any = true;
                 answered |= kind == SW_REC_SEND_WHOLE;
@@ -172,20 +195,7 @@ bool sw_serve_run(struct sw_qp *qp, struct sw_direct_qp *d)
                 continue;
             }
         }
-        const uint8_t flags = slot->flags;
-        struct sw_peer_request request = {slot->kind,
-                                          flags,
-                                          slot->slots,
-                                          slot->verdict,
-                                          slot->len_bytes,
-                                          slot->imm,
-                                          slot,
-                                          {.pd = qp->pd_id,
-                                           .has_imm = flags & SW_REC_IMM,
-                                           .has_inv = flags & SW_REC_INV,
-                                           .is_solicited = flags & SW_REC_SOLICITED}};
-        request.message.imm = request.imm;
-        atomic_signal_fence(memory_order_seq_cst); /* what is checked must not be read again */
+        struct sw_peer_request request = read_request(qp, slot, kind);
         if (request.slots < 1 || request.slots > SW_RECORD_SLOTS_MAX) {
             sw_serve_end_connection(qp, SW_NAK_INVALID);
             return true;

@@ -74,16 +74,15 @@ static bool can_begin(struct sw_qp *qp, struct sw_direct_qp *d, struct short_mes
     return *srq;
 }
 
-uint32_t sw_serve_together(struct sw_qp *qp, struct sw_direct_qp *d, uint32_t most)
+uint32_t sw_serve_together(struct sw_qp *qp, struct sw_direct_qp *d, uint8_t kind, uint32_t most)
 {
     sw_lock_assert_held(&qp->lock);
     struct short_message message = {.inbound = {.pd = qp->pd_id}};
     struct sw_receive_run run;
     struct sw_srq *srq;
-    if (!can_begin(qp, d, &message, &srq))
+    if (!can_begin(qp, d, &message, &srq) || message.kind != kind)
         return 0;
     const uint32_t srq_num = message.srq_num;
-    const uint8_t kind = message.kind;
     uint32_t served = 0;
     most = sw_min_u32(most, SW_RECEIVE_RUN_MOST);
     sw_receive_run_begin(qp, srq, &run);

@@ -79,16 +79,21 @@ static void sw_serve_run__many_to_a_shared_queue(void **state)
     unshare_queue(rig);
 }
 
+static uint32_t serve_whole(struct rig *rig, uint32_t most)
+{
+    return sw_serve_together(rig->qp, rig->d, SW_REC_SEND_WHOLE, most);
+}
+
 /* How many are served under one lock: no more than asked for, and none that waits for a receive. */
 static void sw_serve_together__bounds(void **state)
 {
     struct rig *rig = *state;
     share_queue(rig, 5);
     atomic_store(&messages(rig, 7)->seq, 1);
-    assert_int_equal(sw_serve_together(rig->qp, rig->d, 3), 3);
+    assert_int_equal(serve_whole(rig, 3), 3);
     assert_int_equal(rig->d->serve.at, 3);
-    assert_int_equal(sw_serve_together(rig->qp, rig->d, 10), 2);
-    assert_int_equal(sw_serve_together(rig->qp, rig->d, 10), 0);
+    assert_int_equal(serve_whole(rig, 10), 2);
+    assert_int_equal(serve_whole(rig, 10), 0);
     assert_int_equal(rig->d->serve.acks_due, 5);
     expect(rig, 5);
     unshare_queue(rig);
@@ -102,27 +107,27 @@ static void sw_serve_together__leaves_what_is_out_of_the_ordinary(void **state)
     struct sw_record *record = messages(rig, 1);
     atomic_store(&record->seq, 1);
     record->flags |= SW_REC_INV;
-    assert_int_equal(sw_serve_together(rig->qp, rig->d, 1), 0);
+    assert_int_equal(serve_whole(rig, 1), 0);
     record->flags &= (uint8_t)~SW_REC_INV;
     record->slots = 2;
-    assert_int_equal(sw_serve_together(rig->qp, rig->d, 1), 0);
+    assert_int_equal(serve_whole(rig, 1), 0);
     record->slots = 1;
     record->len_bytes = LEN_BYTES + 1;
-    assert_int_equal(sw_serve_together(rig->qp, rig->d, 1), 0);
+    assert_int_equal(serve_whole(rig, 1), 0);
     record->len_bytes = UINT32_MAX;
-    assert_int_equal(sw_serve_together(rig->qp, rig->d, 1), 0);
+    assert_int_equal(serve_whole(rig, 1), 0);
     record->len_bytes = LEN_BYTES;
     srq->limit = 2;
-    assert_int_equal(sw_serve_together(rig->qp, rig->d, 1), 0);
+    assert_int_equal(serve_whole(rig, 1), 0);
     srq->limit = 1;
     rig->d->send.answers_due = 1;
-    assert_int_equal(sw_serve_together(rig->qp, rig->d, 1), 0);
+    assert_int_equal(serve_whole(rig, 1), 0);
     rig->d->send.answers_due = 0;
     rig->d->serve.answer_at = SW_RESPONSE_SLOTS;
-    assert_int_equal(sw_serve_together(rig->qp, rig->d, 1), 0);
+    assert_int_equal(serve_whole(rig, 1), 0);
     rig->d->serve.answer_at = 0;
     rig_no_wc(rig);
-    assert_int_equal(sw_serve_together(rig->qp, rig->d, 1), 1);
+    assert_int_equal(serve_whole(rig, 1), 1);
     expect(rig, 1);
     unshare_queue(rig);
 }
@@ -212,6 +217,11 @@ static struct sw_record *inline_messages(struct rig *rig, uint32_t count)
     return first;
 }
 
+static uint32_t serve_inline(struct rig *rig, uint32_t most)
+{
+    return sw_serve_together(rig->qp, rig->d, SW_REC_SEND_INLINE, most);
+}
+
 /* Nobody waits for an answer. */
 static void sw_serve_run__many_to_the_queue_pair(void **state)
 {
@@ -230,9 +240,9 @@ static void sw_serve_together__bounds_of_the_queue_pair(void **state)
     struct rig *rig = *state;
     own_queue(rig, 5);
     atomic_store(&inline_messages(rig, 7)->seq, 1);
-    assert_int_equal(sw_serve_together(rig->qp, rig->d, 3), 3);
-    assert_int_equal(sw_serve_together(rig->qp, rig->d, 10), 2);
-    assert_int_equal(sw_serve_together(rig->qp, rig->d, 10), 0); /* there is no receive */
+    assert_int_equal(serve_inline(rig, 3), 3);
+    assert_int_equal(serve_inline(rig, 10), 2);
+    assert_int_equal(serve_inline(rig, 10), 0); /* there is no receive */
     assert_int_equal(rig->d->serve.at, 5);
     assert_int_equal(rig->d->serve.acks_due, 0);
     expect(rig, 5);
@@ -259,7 +269,7 @@ static void sw_serve_together__messages_of_two_records(void **state)
         atomic_store(&more->seq, 2 * i + 1);
         atomic_store(&record->seq, 2 * i + 1);
     }
-    assert_int_equal(sw_serve_together(rig->qp, rig->d, 10), 2);
+    assert_int_equal(serve_inline(rig, 10), 2);
     assert_int_equal(rig->d->serve.at, 4);
     for (uint32_t i = 0; i < 2; i++) {
         assert_int_equal(rig_wc(rig).byte_len, BYTES);
@@ -275,9 +285,23 @@ static void sw_serve_together__ends_with_its_kind(void **state)
     struct sw_record *record = inline_messages(rig, 3);
     rig->block->requests[2].kind = SW_REC_SEND_WHOLE;
     atomic_store(&record->seq, 1);
-    assert_int_equal(sw_serve_together(rig->qp, rig->d, 10), 2);
-    assert_int_equal(sw_serve_together(rig->qp, rig->d, 10), 0); /* it waits for no shared queue */
+    assert_int_equal(serve_inline(rig, 10), 2);
+    assert_int_equal(serve_inline(rig, 10), 0); /* it waits for no shared queue */
     expect(rig, 2);
+}
+
+/* The peer has changed it since the caller read it. */
+static void sw_serve_together__another_kind_than_was_read(void **state)
+{
+    struct rig *rig = *state;
+    own_queue(rig, 1);
+    struct sw_record *record = inline_messages(rig, 1);
+    atomic_store(&record->seq, 1);
+    assert_int_equal(serve_whole(rig, 1), 0);
+    assert_int_equal(rig->d->serve.at, 0);
+    rig_no_wc(rig);
+    assert_int_equal(serve_inline(rig, 1), 1);
+    expect(rig, 1);
 }
 
 static void sw_serve_together__leaves_what_is_out_of_the_ordinary_to_a_queue_pair(void **state)
@@ -287,24 +311,24 @@ static void sw_serve_together__leaves_what_is_out_of_the_ordinary_to_a_queue_pai
     struct sw_record *record = inline_messages(rig, 1);
     atomic_store(&record->seq, 1);
     record->flags = SW_REC_INV;
-    assert_int_equal(sw_serve_together(rig->qp, rig->d, 1), 0);
+    assert_int_equal(serve_inline(rig, 1), 0);
     record->flags = 0;
     record->slots = 2;
-    assert_int_equal(sw_serve_together(rig->qp, rig->d, 1), 0);
+    assert_int_equal(serve_inline(rig, 1), 0);
     record->slots = 1;
     record->len_bytes = LEN_BYTES + 1; /* it goes on in the second element */
-    assert_int_equal(sw_serve_together(rig->qp, rig->d, 1), 0);
+    assert_int_equal(serve_inline(rig, 1), 0);
     record->len_bytes = SW_INLINE_BYTES + 1;
-    assert_int_equal(sw_serve_together(rig->qp, rig->d, 1), 0);
+    assert_int_equal(serve_inline(rig, 1), 0);
     record->len_bytes = LEN_BYTES;
     rig->d->send.answers_due = 1;
-    assert_int_equal(sw_serve_together(rig->qp, rig->d, 1), 0);
+    assert_int_equal(serve_inline(rig, 1), 0);
     rig->d->send.answers_due = 0;
     atomic_store(&rig->cq->pub->armed, SW_CQ_ARMED_ANY);
-    assert_int_equal(sw_serve_together(rig->qp, rig->d, 1), 0);
+    assert_int_equal(serve_inline(rig, 1), 0);
     atomic_store(&rig->cq->pub->armed, SW_CQ_DISARMED);
     rig_no_wc(rig);
-    assert_int_equal(sw_serve_together(rig->qp, rig->d, 1), 1);
+    assert_int_equal(serve_inline(rig, 1), 1);
     expect(rig, 1);
 }
 
@@ -336,6 +360,7 @@ int main(void)
         rig_test(sw_serve_together__bounds_of_the_queue_pair),
         rig_test(sw_serve_together__messages_of_two_records),
         rig_test(sw_serve_together__ends_with_its_kind),
+        rig_test(sw_serve_together__another_kind_than_was_read),
         rig_test(sw_serve_together__leaves_what_is_out_of_the_ordinary_to_a_queue_pair),
         rig_test(sw_serve_run__message_in_two_elements),
     };
