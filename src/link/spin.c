@@ -1,20 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "link/spin.h"
 
-#define VAIN_MAX 4u
-#define LEFT_OUT 64u
+static const struct sw_backoff_rule vain_spins = {.first = 64, .failures_min = 4};
 
 bool sw_spin_goes_on(const struct sw_spin *spin)
 {
-    return spin->since_ns || spin->left_out == 0;
+    return spin->since_ns || sw_backoff_has_turn(&spin->backoff);
 }
 
 void sw_spin_begin(struct sw_spin *spin, uint64_t now_ns)
 {
-    if (sw_spin_goes_on(spin))
+    if (spin->since_ns || !sw_backoff_skips(&spin->backoff))
         spin->since_ns = now_ns;
-    else
-        spin->left_out--;
 }
 
 static void end_in_vain(struct sw_spin *spin, uint64_t now_ns)
@@ -22,15 +19,14 @@ static void end_in_vain(struct sw_spin *spin, uint64_t now_ns)
     if (!spin->since_ns || now_ns - spin->since_ns < SW_SPIN_NS)
         return;
     spin->since_ns = 0;
-    if (++spin->vain >= VAIN_MAX)
-        spin->left_out = LEFT_OUT;
+    sw_backoff_fail_turn(&spin->backoff, &vain_spins);
 }
 
 bool sw_spin_round(struct sw_spin *spin, bool worked, uint64_t now_ns)
 {
     if (worked) {
         if (spin->since_ns)
-            spin->vain = 0;
+            sw_backoff_succeed(&spin->backoff);
         sw_spin_begin(spin, now_ns);
     } else {
         end_in_vain(spin, now_ns);

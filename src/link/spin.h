@@ -13,14 +13,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/backoff.h"
+
 /* How long it goes on: longer than a list of 32 requests of 4 KiB and their answers take, also
  * where the peer sleeps, and has to be woken. */
 #define SW_SPIN_NS 250000u
 
 struct sw_spin {
-    uint64_t since_ns; /* when it last worked for a peer; 0: it does not go on */
-    uint32_t vain;     /* times that it found nothing, in a row */
-    uint32_t left_out; /* times still to be left out */
+    uint64_t since_ns;         /* when it last worked for a peer; 0: it does not go on */
+    struct sw_backoff backoff; /* of times that it found nothing */
 };
 
 /* Whether it will go on if it has worked now. */

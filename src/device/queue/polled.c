@@ -10,7 +10,8 @@
 #define SPIN_GAP_NS (20 * SW_NS_PER_US)
 #define DOUBT_NS (20 * SW_NS_PER_US) /* then it shows whether it polls no more */
 #define STEADY_TIMES 4u
-#define LEFT_OUT 64u
+
+static const struct sw_backoff_rule brief_polls = {.first = 64};
 
 enum sw_poller sw_polled_look(struct sw_polled *polled, uint32_t looks, uint64_t now_ns)
 {
@@ -19,15 +20,13 @@ enum sw_poller sw_polled_look(struct sw_polled *polled, uint32_t looks, uint64_t
     polled->looks = looks;
     polled->looked_ns = now_ns;
     if (more && more >= elapsed_ns / SPIN_GAP_NS) {
-        if (polled->left_out) {
-            polled->left_out--;
+        if (sw_backoff_skips(&polled->backoff))
             return SW_POLLER_NONE;
-        }
         polled->polled_ns = now_ns;
         polled->times += polled->times < STEADY_TIMES;
     } else if (!polled->polled_ns || now_ns - polled->polled_ns >= DOUBT_NS) {
         if (polled->times == 1)
-            polled->left_out = LEFT_OUT;
+            sw_backoff_fail_turn(&polled->backoff, &brief_polls);
         polled->polled_ns = 0;
         polled->times = 0;
         return SW_POLLER_NONE;

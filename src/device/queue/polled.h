@@ -18,14 +18,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/backoff.h"
+
 struct sw_qp;
 
 struct sw_polled {
-    uint64_t looked_ns; /* by the engine */
-    uint64_t polled_ns; /* of the last look that found it polling; 0: none has */
-    uint32_t looks;     /* by the program, until then */
-    uint32_t times;     /* that it was found polling, in a row */
-    uint32_t left_out;  /* times still that this is not asked: it was in vain */
+    uint64_t looked_ns;        /* by the engine */
+    uint64_t polled_ns;        /* of the last look that found it polling; 0: none has */
+    uint32_t looks;            /* by the program, until then */
+    uint32_t times;            /* that it was found polling, in a row */
+    struct sw_backoff backoff; /* of times that it was found polling and did not go on */
 };
 
 enum sw_poller {

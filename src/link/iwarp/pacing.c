@@ -24,12 +24,14 @@ void sw_iwarp_pacing_learn(struct sw_iwarp_pacing *p, uint64_t rate, uint32_t se
         p->burst_bytes = segments ? segments * segment_bytes : segment_bytes;
 }
 
+static const struct sw_backoff_rule late_programs = {.first = SW_PACING_ALONE_NS,
+                                                     .doublings_max = SW_PACING_DOUBLINGS_MAX};
+
 static void note_late(struct sw_iwarp_pacing *p, uint64_t now_ns)
 {
     if (now_ns >= p->alone_ns + SW_PACING_TRUST_NS)
-        p->doubts = 0;
-    p->alone_ns = now_ns + ((uint64_t)SW_PACING_ALONE_NS << p->doubts);
-    p->doubts += p->doubts < SW_PACING_DOUBTS_MAX;
+        sw_backoff_succeed(&p->backoff);
+    p->alone_ns = now_ns + sw_backoff_fail(&p->backoff, &late_programs);
 }
 
 size_t sw_iwarp_pacing_allows(struct sw_iwarp_pacing *p, uint64_t now_ns, bool polls, size_t len)

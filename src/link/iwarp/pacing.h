@@ -21,19 +21,21 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/backoff.h"
+
 #define SW_PACING_RATE_LEAST 500000000u /* bytes per second; of slower ones the timer is cheap */
 #define SW_PACING_BURST_MAX (63u << 10) /* that TCP sends at once: 64 KiB with headers */
 #define SW_PACING_LOOK_BYTES (1u << 20) /* between looks at TCP's rate */
 #define SW_PACING_LATE_NS 200000u       /* the program does something else */
 #define SW_PACING_ALONE_NS 10000000u    /* then nothing is held back for so long, ... */
-#define SW_PACING_DOUBTS_MAX 5u         /* ... twice as long each time, up to 32 times, ... */
+#define SW_PACING_DOUBLINGS_MAX 5u      /* ... twice as long each time, up to 32 times, ... */
 #define SW_PACING_TRUST_NS 1000000000u  /* ... until it was not late for so long */
 
 struct sw_iwarp_pacing {
-    bool is_on;           /* TCP paces */
-    bool holds;           /* something waits for due_ns */
-    uint32_t doubts;      /* times that the program was late, in a row */
-    uint32_t burst_bytes; /* 0: nothing is held back */
+    bool is_on;                /* TCP paces */
+    bool holds;                /* something waits for due_ns */
+    struct sw_backoff backoff; /* of times that the program was late */
+    uint32_t burst_bytes;      /* 0: nothing is held back */
     uint32_t unlooked_bytes;
     uint64_t rate; /* bytes per second */
     uint64_t due_ns;

@@ -8,23 +8,17 @@
 #define SERVED_NS (20 * SW_NS_PER_MS)  /* how long one-sided requests are expected to go on */
 #define POLLING_NS (8 * SW_NS_PER_US)  /* polls come closer than that, the way here included */
 #define DOUBT_NS (20 * SW_NS_PER_US)   /* then a program that polls no more shows */
-#define VAIN_MAX 16u                   /* wakes for nothing, in a row */
-#define LEAVE_NS (100 * SW_NS_PER_US)  /* then for this long, and each time twice as long, ... */
-#define RESTRAINT_MAX 5u               /* ... so many times */
 #define STEADY_NS (250 * SW_NS_PER_US) /* no pause: a poll so long ago, with the way here */
 #define STEADY_PART 8u                 /* of the time that it has polled the engine does not look */
 #define PACE_MAX_NS (8 * SW_NS_PER_MS)
 
+/* After wakes for nothing, in a row, packets are left to the program. */
+static const struct sw_backoff_rule vain_wakes = {
+    .first = 100 * SW_NS_PER_US, .doublings_max = 5, .failures_min = 16, .is_counted_anew = true};
+
 void sw_handoff_wake(struct sw_handoff *handoff)
 {
     handoff->was_woken = true;
-}
-
-static void leave_packets(struct sw_handoff *handoff, uint64_t now_ns)
-{
-    handoff->vain = 0;
-    handoff->leaves_until_ns = now_ns + (LEAVE_NS << handoff->restraint);
-    handoff->restraint += handoff->restraint < RESTRAINT_MAX;
 }
 
 /* Whether it is to be seen yet if the program takes in by itself what woke the engine. */
@@ -41,7 +35,7 @@ static bool awaits_poll(struct sw_handoff *handoff, uint64_t now_ns)
     handoff->doubts_until_ns = 0;
     if (polls) {
         handoff->was_woken = false;
-        leave_packets(handoff, now_ns);
+        handoff->leaves_until_ns = now_ns + sw_backoff_rest(&handoff->backoff, &vain_wakes);
     }
     return false;
 }
@@ -101,11 +95,13 @@ void sw_handoff_learn(struct sw_handoff *handoff, uint32_t received, uint64_t no
     if (!handoff->was_woken)
         return;
     handoff->was_woken = false;
-    handoff->vain = received ? 0 : handoff->vain + 1;
-    if (received)
-        handoff->restraint = 0;
-    if (handoff->vain >= VAIN_MAX)
-        leave_packets(handoff, now_ns);
+    if (received) {
+        sw_backoff_succeed(&handoff->backoff);
+        return;
+    }
+    const uint64_t rest_ns = sw_backoff_fail(&handoff->backoff, &vain_wakes);
+    if (rest_ns)
+        handoff->leaves_until_ns = now_ns + rest_ns;
 }
 
 static uint64_t look_interval(const struct sw_handoff *handoff)

@@ -27,6 +27,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/backoff.h"
+
 /* When the program has not polled for so long, the engine does. */
 #define SW_HANDOFF_LOOK_NS 1000000u
 
@@ -37,8 +39,7 @@ struct sw_handoff {
     uint64_t pace_ns;         /* between two looks, if that is more than SW_HANDOFF_LOOK_NS; or 0 */
     uint64_t doubts_until_ns; /* so long the engine, once woken, waits for a poll; 0: it does not */
     uint64_t leaves_until_ns; /* so long the engine leaves packets to the program */
-    uint32_t vain;            /* wakes in a row that brought no packet */
-    uint32_t restraint;       /* how often the time of leaves_until_ns was doubled */
+    struct sw_backoff backoff; /* of wakes that bring no packet */
     bool was_woken;
     bool is_alone;  /* nobody polls, or the one who does is about to sleep */
     bool is_served; /* peers reach for memory by themselves */

@@ -9,8 +9,9 @@
 #define PATIENCE_NS (30 * SW_NS_PER_US) /* polls that find nothing for longer let others run */
 #define ALONE_NS (3 * SW_NS_PER_US)     /* a yield that took less went to nobody */
 #define SOON_NS (500 * SW_NS_PER_US)    /* a peer that polls gives way itself before */
-#define HOLD_NS SW_NS_PER_MS
-#define RESTRAINT_MAX 4u /* 16 ms: by then the scheduler has let others run by itself */
+
+/* Up to 16 ms: by then the scheduler has let others run by itself. */
+static const struct sw_backoff_rule vain_yields = {.first = SW_NS_PER_MS, .doublings_max = 4};
 
 bool sw_poll_pace_is_quiet(uint64_t moved_ns, uint64_t now_ns)
 {
@@ -30,11 +31,10 @@ static void judge_yield(struct sw_poll_pace *pace, bool found, uint64_t returned
     if (took_ns < ALONE_NS)
         return;
     if (found && took_ns < SOON_NS) {
-        pace->restraint = 0;
+        sw_backoff_succeed(&pace->backoff);
         return;
     }
-    pace->holds_ns = returned_ns + (HOLD_NS << pace->restraint);
-    pace->restraint += pace->restraint < RESTRAINT_MAX;
+    pace->holds_ns = returned_ns + sw_backoff_fail(&pace->backoff, &vain_yields);
 }
 
 bool sw_poll_pace_yields(struct sw_poll_pace *pace, uint32_t found, uint64_t returned_ns,

@@ -20,11 +20,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/backoff.h"
+
 struct sw_poll_pace {
-    uint64_t found_ns;   /* when a poll last found packets */
-    uint64_t yielded_ns; /* 0: it has not yielded since it was last judged */
-    uint64_t holds_ns;   /* until when it does not yield */
-    uint32_t restraint;  /* how long it does not, in doublings */
+    uint64_t found_ns;         /* when a poll last found packets */
+    uint64_t yielded_ns;       /* 0: it has not yielded since it was last judged */
+    uint64_t holds_ns;         /* until when it does not yield */
+    struct sw_backoff backoff; /* of yields that were of no use */
 };
 
 /* Whether nothing is expected; `moved_ns`: when a packet last came or went. */

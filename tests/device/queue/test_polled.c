@@ -62,7 +62,7 @@ static void sw_polled_look__stops(void **state)
     look(US, 0);
     assert_int_equal(look(1000 * US, 10000), SW_POLLER_PERHAPS);
     assert_int_equal(look(20 * US, 0), SW_POLLER_NONE);
-    polled.left_out = 0;
+    polled.backoff = (struct sw_backoff){0};
     for (int i = 0; i < 5; i++)
         look(1000 * US, 10000);
     for (int i = 0; i < 19; i++)

@@ -91,7 +91,7 @@ static void who_is_late_again_and_again_is_left_alone_longer(void **state)
     for (int i = 0; i < 10; i++) {
         assert_int_equal(be_late(), longest_ns);
         now_ns = pacing.alone_ns;
-        if (longest_ns < (uint64_t)SW_PACING_ALONE_NS << SW_PACING_DOUBTS_MAX)
+        if (longest_ns < (uint64_t)SW_PACING_ALONE_NS << SW_PACING_DOUBLINGS_MAX)
             longest_ns *= 2;
     }
     now_ns += SW_PACING_TRUST_NS;

@@ -30,7 +30,9 @@
 #define WAKE_NS (50 * SW_NS_PER_US) /* which a program takes that has to be woken first */
 #define ECHO_NS (60 * SW_NS_PER_US) /* from a peer's request to what it made the program post */
 #define ECHOES_MIN 4u               /* in a row, for that to be expected */
-#define MISTRUST_MAX 6u             /* 64 messages, as a power of 2 */
+
+/* Up to 64 messages. */
+static const struct sw_backoff_rule vain_waits = {.first = 1, .doublings_max = 6};
 
 static struct {
     struct sw_qp *qps[ROOM];
@@ -94,10 +96,8 @@ bool sw_delayed_ack_defer(struct sw_roce_qp *r, uint32_t packets, bool wakes, ui
         r->delayed_acks += (uint8_t)packets;
         return r->delayed_acks <= (expects_echo(r) ? ECHO_PACKETS_MAX : PACKETS_MAX);
     }
-    if (r->mistrusted) {
-        r->mistrusted--;
+    if (sw_backoff_skips(&r->ack_backoff))
         return false;
-    }
     if (!is_listed(r->qp)) {
         if (delayed.count == ROOM)
             return false;
@@ -143,9 +143,7 @@ static void delayed_send_ack(struct sw_qp *qp, bool is_late)
         return;
     r->delayed_acks = 0;
     if (is_late) {
-        r->mistrusted = (uint8_t)(1u << r->doubts);
-        if (r->doubts < MISTRUST_MAX)
-            r->doubts++;
+        sw_backoff_fail_turn(&r->ack_backoff, &vain_waits);
         r->echoes = 0;
     }
     qp->link->progress(qp);

@@ -234,7 +234,8 @@ static bool piggybacks_ack(struct sw_roce_qp *r, uint32_t previous_bytes,
     if (emission->count != 1 || !fits || sw_faults_live || sw_requester_has_unsent(&r->requester) ||
         !sw_piggyback_load(&r->responder, &emission->packet))
         return false;
-    r->doubts = r->delayed_acks ? 0 : r->doubts;
+    if (r->delayed_acks)
+        sw_backoff_succeed(&r->ack_backoff);
     r->delayed_acks = 0;
     return true;
 }
@@ -263,7 +264,7 @@ static enum added add_ack(struct sw_roce_qp *r, struct sw_batch *batch, uint64_t
     if (!sw_responder_next(&r->responder, now_ns, &emission))
         return ADDED;
     if (r->delayed_acks && count)
-        r->doubts = 0;
+        sw_backoff_succeed(&r->ack_backoff);
     r->delayed_acks = 0;
     if (sw_batch_gathers(batch))
         r->ack_turn = sw_batch_gather_turn();

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/backoff.h"
 #include "device/queue/counters.h"
 #include "device/queue/qp_impl.h"
 #include "device/serve/flushing.h"
@@ -41,16 +42,15 @@ struct sw_roce_qp {
     } life;
     struct sw_request *ring; /* of the requester, beside the send queue; NULL: it sends nothing */
     bool receives;
-    bool greeted;         /* by a packet of the peer */
-    bool reads_due;       /* READs are to be answered */
-    bool is_limited;      /* by the rate limit: there may be more to send */
-    uint8_t delayed_acks; /* packets whose ACK waits */
-    uint8_t mistrusted;   /* messages whose ACK will not wait */
-    uint8_t doubts;       /* times that waiting was in vain lately, as far as they count */
-    uint8_t echoes;       /* requests of the peer in a row that were followed by one of ours */
-    uint32_t unjoined;    /* packets to come that are joined with none before them */
-    uint64_t ack_turn;    /* of sw_batch_gather_turn(): an ACK leaves at its end; 0: none does */
-    uint64_t reached_ns;  /* when the peer last reached for memory; 0: something was posted since */
+    bool greeted;                  /* by a packet of the peer */
+    bool reads_due;                /* READs are to be answered */
+    bool is_limited;               /* by the rate limit: there may be more to send */
+    uint8_t delayed_acks;          /* packets whose ACK waits */
+    struct sw_backoff ack_backoff; /* of ACKs that waited in vain; its turns are messages */
+    uint8_t echoes;      /* requests of the peer in a row that were followed by one of ours */
+    uint32_t unjoined;   /* packets to come that are joined with none before them */
+    uint64_t ack_turn;   /* of sw_batch_gather_turn(): an ACK leaves at its end; 0: none does */
+    uint64_t reached_ns; /* when the peer last reached for memory; 0: something was posted since */
     uint32_t served_bytes; /* of a WRITE of the peer's, so far */
     uint32_t served_long;  /* not 0: one was long of late */
     struct sw_announce announce;
