@@ -23,9 +23,9 @@ bool sw_roce_attend_begin(uint64_t now_ns)
     if (!sw_roce_is_open() || !sw_roce_expects_packets(now_ns))
         return false;
     attended_ns = now_ns;
-    atomic_store_explicit(&sw_roce.attended_until_ns, now_ns + SW_ROCE_ATTEND_NS,
+    atomic_store_explicit(&sw_roce.signs.attended_until_ns, now_ns + SW_ROCE_ATTEND_NS,
                           memory_order_relaxed);
-    atomic_store_explicit(&sw_roce.cpu, sched_getcpu(), memory_order_relaxed);
+    atomic_store_explicit(&sw_roce.signs.cpu, sched_getcpu(), memory_order_relaxed);
     sw_roce_take_over();
     return true;
 }
@@ -49,7 +49,7 @@ bool sw_roce_attend_look(bool is_woken, uint64_t now_ns, bool *has_received)
 
 int sw_roce_attend_rest(uint64_t now_ns)
 {
-    atomic_store_explicit(&sw_roce.attended_until_ns, now_ns + SW_ROCE_ATTEND_NS,
+    atomic_store_explicit(&sw_roce.signs.attended_until_ns, now_ns + SW_ROCE_ATTEND_NS,
                           memory_order_relaxed);
     if (sw_delayed_ack_any_waits()) {
         sw_lock_acquire(&sw_roce.port.rx_lock);
@@ -61,8 +61,8 @@ int sw_roce_attend_rest(uint64_t now_ns)
 
 static void roce_attend_stop(uint64_t now_ns)
 {
-    atomic_store_explicit(&sw_roce.polled_ns, now_ns, memory_order_relaxed);
-    atomic_store_explicit(&sw_roce.attended_until_ns, 0, memory_order_relaxed);
+    atomic_store_explicit(&sw_roce.signs.polled_ns, now_ns, memory_order_relaxed);
+    atomic_store_explicit(&sw_roce.signs.attended_until_ns, 0, memory_order_relaxed);
 }
 
 void sw_roce_attend_end(uint64_t now_ns)

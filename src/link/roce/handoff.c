@@ -21,73 +21,130 @@ void sw_handoff_wake(struct sw_handoff *handoff)
     handoff->was_woken = true;
 }
 
-/* Whether it is to be seen yet if the program takes in by itself what woke the engine. */
-static bool awaits_poll(struct sw_handoff *handoff, uint64_t now_ns)
-{
-    const bool polls = now_ns < handoff->polled_ns + POLLING_NS;
-    if (handoff->doubts_until_ns == 0) {
-        if (!handoff->was_woken || !polls)
-            return false;
-        handoff->doubts_until_ns = now_ns + DOUBT_NS;
-    }
-    if (now_ns < handoff->doubts_until_ns)
-        return true;
-    handoff->doubts_until_ns = 0;
-    if (polls) {
-        handoff->was_woken = false;
-        handoff->leaves_until_ns = now_ns + sw_backoff_rest(&handoff->backoff, &vain_wakes);
-    }
-    return false;
-}
-
-/* A pause ends what was steady. Only a program that is left alone with its packets can be. */
-static void set_pace(struct sw_handoff *handoff, bool sleeps, uint64_t now_ns)
-{
-    const bool has_paused = now_ns >= handoff->polled_ns + STEADY_NS;
-    handoff->pace_ns = 0;
-    if (handoff->is_alone || handoff->is_served || sleeps || has_paused) {
-        handoff->steady_ns = 0;
-        return;
-    }
-    if (!handoff->steady_ns)
-        handoff->steady_ns = now_ns;
-    const uint64_t pace_ns = (now_ns - handoff->steady_ns) / STEADY_PART;
-    if (pace_ns > SW_HANDOFF_LOOK_NS)
-        handoff->pace_ns = sw_min_u64(pace_ns, PACE_MAX_NS);
-}
-
 bool sw_handoff_is_served(uint64_t served_ns, uint64_t now_ns)
 {
     return now_ns < served_ns + SERVED_NS;
 }
 
-bool sw_handoff_look(struct sw_handoff *handoff, uint64_t polled_ns, bool sleeps,
-                     uint64_t served_ns, uint64_t now_ns)
+bool sw_receiver_is_engine(enum sw_receiver receiver)
 {
-    if (polled_ns != handoff->polled_ns) {
-        handoff->polled_ns = polled_ns;
-        /* Between two looks that are far from each other it may have stopped long ago. */
-        handoff->looked_ns = handoff->pace_ns ? sw_min_u64(polled_ns, now_ns) : now_ns;
-    }
-    handoff->is_alone = now_ns - handoff->looked_ns >= SW_HANDOFF_LOOK_NS ||
-                        (sleeps && now_ns >= handoff->leaves_until_ns);
-    handoff->is_served = sw_handoff_is_served(served_ns, now_ns);
-    set_pace(handoff, sleeps, now_ns);
-    /* Where no peer reaches for memory the packets are left to the program anyhow: nothing is in
-     * doubt then. */
-    if (handoff->is_alone || !handoff->is_served)
-        handoff->doubts_until_ns = 0;
-    if (handoff->is_alone)
-        return true;
-    return handoff->is_served && !awaits_poll(handoff, now_ns) &&
-           now_ns >= handoff->leaves_until_ns;
+    return receiver == SW_RECEIVER_ENGINE || receiver == SW_RECEIVER_BOTH;
 }
 
-void sw_handoff_attend(struct sw_handoff *handoff, uint64_t now_ns)
+/* ---- who receives ---- */
+
+/* A program that attends polls, as it were, though it may be asleep. */
+static bool is_waiter_there(const struct sw_handoff_seen *seen, uint64_t now_ns)
+{
+    return !seen->sleeps && now_ns < seen->attended_until_ns;
+}
+
+static enum sw_receiver leave_to_waiter(struct sw_handoff *handoff, uint64_t now_ns)
 {
     handoff->polled_ns = handoff->looked_ns = now_ns;
-    handoff->is_alone = handoff->is_served = handoff->was_woken = false;
+    handoff->was_woken = false;
     handoff->doubts_until_ns = handoff->steady_ns = handoff->pace_ns = 0;
+    return SW_RECEIVER_WAITER;
+}
+
+static void note_poll(struct sw_handoff *handoff, uint64_t polled_ns, uint64_t now_ns)
+{
+    if (polled_ns == handoff->polled_ns)
+        return;
+    handoff->polled_ns = polled_ns;
+    /* Between two looks that are far from each other it may have stopped long ago. */
+    handoff->looked_ns = handoff->pace_ns ? sw_min_u64(polled_ns, now_ns) : now_ns;
+}
+
+static bool is_nobody_there(const struct sw_handoff *handoff, bool sleeps, uint64_t now_ns)
+{
+    return now_ns - handoff->looked_ns >= SW_HANDOFF_LOOK_NS ||
+           (sleeps && now_ns >= handoff->leaves_until_ns);
+}
+
+static void forget_steadiness(struct sw_handoff *handoff)
+{
+    handoff->steady_ns = handoff->pace_ns = 0;
+}
+
+/* A pause ends what was steady. Only a program that is left alone with its packets can be. */
+static enum sw_receiver leave_to_poller(struct sw_handoff *handoff, bool sleeps, uint64_t now_ns)
+{
+    handoff->doubts_until_ns = 0;
+    handoff->pace_ns = 0;
+    if (sleeps || now_ns >= handoff->polled_ns + STEADY_NS) {
+        handoff->steady_ns = 0;
+        return SW_RECEIVER_POLLER;
+    }
+    if (!handoff->steady_ns)
+        handoff->steady_ns = now_ns;
+    const uint64_t pace_ns = (now_ns - handoff->steady_ns) / STEADY_PART;
+    if (pace_ns <= SW_HANDOFF_LOOK_NS)
+        return SW_RECEIVER_POLLER;
+    handoff->pace_ns = sw_min_u64(pace_ns, PACE_MAX_NS);
+    return SW_RECEIVER_STEADY;
+}
+
+/* Where peers reach for memory: whether the program takes in by itself what wakes the engine, which
+ * is to be seen. */
+static enum sw_receiver share_with_program(struct sw_handoff *handoff, uint64_t now_ns)
+{
+    const bool polls = now_ns < handoff->polled_ns + POLLING_NS;
+    forget_steadiness(handoff);
+    if (handoff->doubts_until_ns == 0 && handoff->was_woken && polls)
+        handoff->doubts_until_ns = now_ns + DOUBT_NS;
+    if (now_ns < handoff->doubts_until_ns)
+        return SW_RECEIVER_DOUBT;
+    if (handoff->doubts_until_ns && polls) {
+        handoff->was_woken = false;
+        handoff->leaves_until_ns = now_ns + sw_backoff_rest(&handoff->backoff, &vain_wakes);
+    }
+    handoff->doubts_until_ns = 0;
+    return now_ns < handoff->leaves_until_ns ? SW_RECEIVER_LEFT : SW_RECEIVER_BOTH;
+}
+
+static enum sw_receiver leave_to_engine(struct sw_handoff *handoff)
+{
+    handoff->doubts_until_ns = 0;
+    forget_steadiness(handoff);
+    return SW_RECEIVER_ENGINE;
+}
+
+enum sw_receiver sw_handoff_look(struct sw_handoff *handoff, const struct sw_handoff_seen *seen,
+                                 uint64_t now_ns)
+{
+    if (is_waiter_there(seen, now_ns)) {
+        handoff->receiver = leave_to_waiter(handoff, now_ns);
+        return handoff->receiver;
+    }
+    note_poll(handoff, seen->polled_ns, now_ns);
+    if (is_nobody_there(handoff, seen->sleeps, now_ns))
+        handoff->receiver = leave_to_engine(handoff);
+    else if (sw_handoff_is_served(seen->served_ns, now_ns))
+        handoff->receiver = share_with_program(handoff, now_ns);
+    else
+        handoff->receiver = leave_to_poller(handoff, seen->sleeps, now_ns);
+    return handoff->receiver;
+}
+
+/* ---- what the engine does ---- */
+
+enum sw_keep_off sw_handoff_keep_off(const struct sw_handoff *handoff,
+                                     const struct sw_handoff_seen *seen, uint64_t now_ns)
+{
+    if (handoff->receiver == SW_RECEIVER_WAITER || seen->sleeps || seen->serves_long ||
+        !sw_handoff_is_served(seen->served_ns, now_ns))
+        return SW_KEEP_OFF_NONE;
+    return handoff->receiver != SW_RECEIVER_ENGINE || now_ns < seen->posted_ns + SW_HANDOFF_LOOK_NS
+               ? SW_KEEP_OFF_PROGRAM
+               : SW_KEEP_OFF_AS_BEFORE;
+}
+
+enum sw_intake sw_handoff_intake(const struct sw_handoff *handoff, bool is_due, bool expects_more)
+{
+    if (!is_due && !sw_receiver_is_engine(handoff->receiver))
+        return SW_INTAKE_NOTHING;
+    return !is_due && !handoff->was_woken && expects_more ? SW_INTAKE_HOT : SW_INTAKE_ALL;
 }
 
 void sw_handoff_learn(struct sw_handoff *handoff, uint32_t received, uint64_t now_ns)
@@ -106,22 +163,28 @@ void sw_handoff_learn(struct sw_handoff *handoff, uint32_t received, uint64_t no
 
 static uint64_t look_interval(const struct sw_handoff *handoff)
 {
-    return handoff->pace_ns ? handoff->pace_ns : SW_HANDOFF_LOOK_NS;
+    return handoff->receiver == SW_RECEIVER_STEADY ? handoff->pace_ns : SW_HANDOFF_LOOK_NS;
 }
 
-uint64_t sw_handoff_yield(struct sw_handoff *handoff, bool watches, uint64_t now_ns)
+uint64_t sw_handoff_yield(struct sw_handoff *handoff, uint64_t now_ns)
 {
     sw_handoff_learn(handoff, 0, now_ns);
-    return now_ns + (watches ? DOUBT_NS : look_interval(handoff));
+    return now_ns + (sw_receiver_is_engine(handoff->receiver) ? DOUBT_NS : look_interval(handoff));
 }
 
-uint64_t sw_handoff_due_ns(const struct sw_handoff *handoff)
+uint64_t sw_handoff_due_ns(const struct sw_handoff *handoff, uint64_t acks_due_ns)
 {
-    return handoff->doubts_until_ns ? handoff->doubts_until_ns
-                                    : handoff->looked_ns + look_interval(handoff);
-}
-
-bool sw_handoff_is_steady(const struct sw_handoff *handoff)
-{
-    return handoff->pace_ns && !handoff->doubts_until_ns;
+    switch (handoff->receiver) {
+    case SW_RECEIVER_ENGINE:
+        return acks_due_ns;
+    case SW_RECEIVER_DOUBT:
+        return handoff->doubts_until_ns;
+    case SW_RECEIVER_POLLER:
+    case SW_RECEIVER_STEADY:
+    case SW_RECEIVER_WAITER:
+    case SW_RECEIVER_BOTH:
+    case SW_RECEIVER_LEFT:
+        break;
+    }
+    return handoff->looked_ns + look_interval(handoff);
 }

@@ -32,40 +32,74 @@
 /* When the program has not polled for so long, the engine does. */
 #define SW_HANDOFF_LOOK_NS 1000000u
 
-struct sw_handoff {
-    uint64_t polled_ns;       /* when the program polled last, as far as the engine knows */
-    uint64_t looked_ns;       /* when the engine saw a new poll last */
-    uint64_t steady_ns;       /* since when the program has polled without a pause; 0: it paused */
-    uint64_t pace_ns;         /* between two looks, if that is more than SW_HANDOFF_LOOK_NS; or 0 */
-    uint64_t doubts_until_ns; /* so long the engine, once woken, waits for a poll; 0: it does not */
-    uint64_t leaves_until_ns; /* so long the engine leaves packets to the program */
-    struct sw_backoff backoff; /* of wakes that bring no packet */
-    bool was_woken;
-    bool is_alone;  /* nobody polls, or the one who does is about to sleep */
-    bool is_served; /* peers reach for memory by themselves */
+/* The states: one of them receives. */
+enum sw_receiver {
+    SW_RECEIVER_ENGINE, /* nobody polls, or the one who does is about to sleep */
+    SW_RECEIVER_POLLER, /* a program polls; the engine looks each millisecond if it still does */
+    SW_RECEIVER_STEADY, /* it has for so long that the engine looks less often; it runs timers */
+    SW_RECEIVER_WAITER, /* a thread that waits for an event (attend.h), awake or asleep */
+    /* A program polls, but peers reach for memory by themselves: it may look at that instead. */
+    SW_RECEIVER_BOTH,  /* so the engine receives, too */
+    SW_RECEIVER_DOUBT, /* a packet woke the engine: it waits a little for the program to take it */
+    SW_RECEIVER_LEFT,  /* the program did, or there was none: the engine leaves it alone a while */
 };
 
-/* A packet has woken the engine. */
+/* What the engine sees of the others when it looks. */
+struct sw_handoff_seen {
+    uint64_t polled_ns;         /* when a thread of the program last polled, ... */
+    bool sleeps;                /* ... a queue that is armed: it is about to sleep; ... */
+    uint64_t attended_until_ns; /* ... or waits so long and receives; ... */
+    uint64_t posted_ns;         /* ... or posted */
+    uint64_t served_ns;         /* when a peer last reached for memory by itself, and no message was
+                                   expected to follow */
+    bool serves_long;           /* that was for so much that it comes in parts */
+};
+
+struct sw_handoff {
+    enum sw_receiver receiver; /* since the engine's last look */
+    bool was_woken;            /* by a packet, since it last received */
+    uint64_t polled_ns;        /* when the program polled last, as far as the engine knows */
+    uint64_t looked_ns;        /* when the engine saw a new poll last */
+    uint64_t steady_ns;        /* since when the program has polled without a pause; 0: it paused */
+    uint64_t pace_ns;          /* STEADY: between two looks; else 0 */
+    uint64_t doubts_until_ns;  /* DOUBT: so long the engine waits for a poll; else 0 */
+    uint64_t leaves_until_ns;  /* so long the engine leaves packets to the program */
+    struct sw_backoff backoff; /* of wakes that bring no packet */
+};
+
+/* ---- the engine's turn, in this order ---- */
+
+/* A packet has woken it. */
 void sw_handoff_wake(struct sw_handoff *handoff);
-/* Whether the engine is to receive, and to sleep on the port then. `polled_ns`: when the program
- * last polled, `sleeps`: it had armed its completion queue by then, `served_ns`: when a peer last
- * reached for memory by itself. */
-bool sw_handoff_look(struct sw_handoff *handoff, uint64_t polled_ns, bool sleeps,
-                     uint64_t served_ns, uint64_t now_ns);
-/* A thread of the program waits, and receives by itself, be it asleep: the engine is not to. But
- * it keeps the timers. */
-void sw_handoff_attend(struct sw_handoff *handoff, uint64_t now_ns);
+/* It looks: who receives from now on. */
+enum sw_receiver sw_handoff_look(struct sw_handoff *handoff, const struct sw_handoff_seen *seen,
+                                 uint64_t now_ns);
+/* Whether it is to receive, and to sleep on the port then. */
+bool sw_receiver_is_engine(enum sw_receiver receiver);
+
+/* Which processor it keeps off: its place is where the program is not. */
+enum sw_keep_off { SW_KEEP_OFF_NONE, SW_KEEP_OFF_PROGRAM, SW_KEEP_OFF_AS_BEFORE };
+enum sw_keep_off sw_handoff_keep_off(const struct sw_handoff *handoff,
+                                     const struct sw_handoff_seen *seen, uint64_t now_ns);
+
+/* Somebody else is receiving, so it does not. Returns when to look again. */
+uint64_t sw_handoff_yield(struct sw_handoff *handoff, uint64_t now_ns);
+
+/* What it receives now. `is_due`: there is something else to do for which all must have been heard,
+ * `expects_more`: it has not slept since, or the rest of a WRITE is on its way. */
+enum sw_intake { SW_INTAKE_NOTHING, SW_INTAKE_HOT, SW_INTAKE_ALL };
+enum sw_intake sw_handoff_intake(const struct sw_handoff *handoff, bool is_due, bool expects_more);
+/* It has received so many packets. */
+void sw_handoff_learn(struct sw_handoff *handoff, uint32_t received, uint64_t now_ns);
+
+/* When to look again, and not for the timers of QPs. `acks_due_ns`: when delayed ACKs are, which a
+ * program that polls sends itself. */
+uint64_t sw_handoff_due_ns(const struct sw_handoff *handoff, uint64_t acks_due_ns);
+
+/* ---- */
+
 /* Whether peers reach for memory by themselves: then the program may look at its memory instead of
  * polling. */
 bool sw_handoff_is_served(uint64_t served_ns, uint64_t now_ns);
-/* The engine has received so many packets. */
-void sw_handoff_learn(struct sw_handoff *handoff, uint32_t received, uint64_t now_ns);
-/* Somebody else is receiving, so the engine does not. Returns when to look again. */
-uint64_t sw_handoff_yield(struct sw_handoff *handoff, bool watches, uint64_t now_ns);
-/* When to look again while the program polls. */
-uint64_t sw_handoff_due_ns(const struct sw_handoff *handoff);
-/* Whether the program has polled for so long that the engine looks less often. Such a program runs
- * the timers, too. */
-bool sw_handoff_is_steady(const struct sw_handoff *handoff);
 
 #endif

@@ -260,8 +260,8 @@ void sw_roce_nudge(void)
 void sw_roce_note_post(uint64_t now_ns)
 {
     atomic_store_explicit(&sw_roce.moved_ns, now_ns, memory_order_relaxed);
-    atomic_store_explicit(&sw_roce.posted_ns, now_ns, memory_order_relaxed);
-    atomic_store_explicit(&sw_roce.cpu, sched_getcpu(), memory_order_relaxed);
+    atomic_store_explicit(&sw_roce.signs.posted_ns, now_ns, memory_order_relaxed);
+    atomic_store_explicit(&sw_roce.signs.cpu, sched_getcpu(), memory_order_relaxed);
 }
 
 bool sw_roce_expects_packets(uint64_t now_ns)
@@ -288,14 +288,14 @@ static void watch_port(void)
 static bool is_watch_vain(uint32_t received, uint64_t now_ns)
 {
     return sw_port_watch_is_vain(&sw_roce.watch, received, now_ns) &&
-           !sw_handoff_is_served(atomic_load_explicit(&sw_roce.served_ns, memory_order_relaxed),
-                                 now_ns);
+           !sw_handoff_is_served(
+               atomic_load_explicit(&sw_roce.signs.served_ns, memory_order_relaxed), now_ns);
 }
 
 /* The engine looks from now on whether the program polls, as it sleeps through its packets. */
 static void end_watch(void)
 {
-    if (sw_port_watch_end(&sw_roce.watch, sw_roce.port.epoll, &sw_roce.sleeps))
+    if (sw_port_watch_end(&sw_roce.watch, sw_roce.port.epoll, &sw_roce.signs.sleeps))
         sw_engine_nudge();
 }
 
@@ -315,18 +315,18 @@ void sw_roce_poll(bool waits)
     if (!atomic_load_explicit(&sw_roce.open, memory_order_acquire))
         return;
     uint64_t now_ns = sw_clock_ns();
-    atomic_store_explicit(&sw_roce.polled_ns, now_ns, memory_order_relaxed);
+    atomic_store_explicit(&sw_roce.signs.polled_ns, now_ns, memory_order_relaxed);
     if (!atomic_load_explicit(&sw_roce.is_attended, memory_order_relaxed))
         atomic_store_explicit(&sw_roce.is_attended, true, memory_order_relaxed);
-    if (!waits && atomic_load_explicit(&sw_roce.sleeps, memory_order_relaxed))
-        atomic_store_explicit(&sw_roce.sleeps, false, memory_order_relaxed);
+    if (!waits && atomic_load_explicit(&sw_roce.signs.sleeps, memory_order_relaxed))
+        atomic_store_explicit(&sw_roce.signs.sleeps, false, memory_order_relaxed);
     const bool is_expected = sw_roce_expects_packets(now_ns);
     if (!is_expected && !waits &&
         !sw_poll_pace_glances(atomic_load_explicit(&sw_roce.looked_ns, memory_order_relaxed),
                               now_ns))
         return;
     atomic_store_explicit(&sw_roce.looked_ns, now_ns, memory_order_relaxed);
-    atomic_store_explicit(&sw_roce.cpu, sched_getcpu(), memory_order_relaxed);
+    atomic_store_explicit(&sw_roce.signs.cpu, sched_getcpu(), memory_order_relaxed);
     if (waits) {
         sw_lock_acquire(&sw_roce.port.rx_lock);
         now_ns = sw_clock_ns();
@@ -357,7 +357,7 @@ static void end_steadiness(void)
 
 void sw_roce_take_over(void)
 {
-    atomic_store(&sw_roce.sleeps, false);
+    atomic_store(&sw_roce.signs.sleeps, false);
     if (!atomic_load_explicit(&sw_roce.is_attended, memory_order_relaxed))
         atomic_store_explicit(&sw_roce.is_attended, true, memory_order_relaxed);
     if (sw_port_watch_is_on(&sw_roce.watch))
@@ -381,7 +381,7 @@ void sw_roce_mind(void)
         sw_delayed_ack_send(false);
         sw_lock_release(&sw_roce.port.rx_lock);
     }
-    atomic_store(&sw_roce.sleeps,
+    atomic_store(&sw_roce.signs.sleeps,
                  true); /* before it is seen if the port is watched: see on_port() */
     watch_port();
     end_steadiness();
@@ -406,26 +406,37 @@ static void on_port(uint64_t what)
 }
 
 /* The engine leaves the processor of the thread that polls, or posted a moment ago, to it. */
-static void mind_poller(const struct sw_handoff *handoff, bool sleeps, uint64_t posted_ns,
-                        uint64_t now_ns)
+static void mind_program(const struct sw_handoff *handoff, const struct sw_handoff_seen *seen,
+                         uint64_t now_ns)
 {
-    if (handoff->is_alone && !sleeps)
+    if (handoff->receiver == SW_RECEIVER_ENGINE && !seen->sleeps)
         atomic_store_explicit(&sw_roce.is_attended, false, memory_order_relaxed);
-    if (!handoff->is_served || sleeps ||
-        atomic_load_explicit(&sw_roce.serves_long, memory_order_relaxed))
+    switch (sw_handoff_keep_off(handoff, seen, now_ns)) {
+    case SW_KEEP_OFF_NONE:
         sw_engine_keep_off(-1);
-    else if (!handoff->is_alone || now_ns < posted_ns + SW_HANDOFF_LOOK_NS)
-        sw_engine_keep_off(atomic_load_explicit(&sw_roce.cpu, memory_order_relaxed));
+        break;
+    case SW_KEEP_OFF_PROGRAM:
+        sw_engine_keep_off(atomic_load_explicit(&sw_roce.signs.cpu, memory_order_relaxed));
+        break;
+    case SW_KEEP_OFF_AS_BEFORE:
+        break;
+    }
 }
 
-/* What has come. `goes_on`: the engine has not slept since it looked last, so sockets that it has
- * heard of lately are enough. True: look again at once, since it does not sleep after packets came.
- */
-static bool receive_arrivals(struct sw_handoff *handoff, bool goes_on, uint64_t now_ns)
+/* What has come. `is_due`: all that waits must have been heard for what follows. True: look again
+ * at once, since it does not sleep after packets came. */
+static bool receive_arrivals(struct sw_handoff *handoff, bool is_due, uint64_t now_ns)
 {
-    const uint32_t mads = sw_roce.mads, received = receive_packets(!goes_on, false, sw_clock_ns());
+    /* The engine has heard lately of the sockets that matter, unless it has slept meanwhile. */
+    const enum sw_intake intake =
+        sw_handoff_intake(handoff, is_due, sw_engine_spins() || sw_roce.amid_until_ns);
+    if (intake == SW_INTAKE_NOTHING)
+        return false;
+    const uint32_t mads = sw_roce.mads,
+                   received = receive_packets(intake == SW_INTAKE_ALL, false, sw_clock_ns());
     /* A program that manages connections sleeps between their messages. */
-    const bool comes_again = received > sw_roce.mads - mads && handoff->is_alone;
+    const bool comes_again =
+        received > sw_roce.mads - mads && handoff->receiver == SW_RECEIVER_ENGINE;
     if (comes_again)
         atomic_store_explicit(&sw_roce.busy, true, memory_order_relaxed);
     sw_handoff_learn(handoff, received, now_ns);
@@ -458,15 +469,12 @@ static uint64_t step_port(bool owes, uint64_t now_ns)
     return sw_min_u64(sw_min_u64(sw_roce.port.due_ns, lifeline_due_ns), tidy_due_ns);
 }
 
-/* A program that attends polls, as it were, though it may be asleep. */
-static bool look_for_program(struct sw_handoff *handoff, bool sleeps, uint64_t now_ns)
+/* When the timers of QPs are due; a program that posts again need not ring for its timer. */
+static uint64_t timers_due_ns(uint64_t posted_ns, uint64_t now_ns)
 {
-    const uint64_t polled_ns = atomic_load_explicit(&sw_roce.polled_ns, memory_order_relaxed),
-                   served_ns = atomic_load_explicit(&sw_roce.served_ns, memory_order_relaxed);
-    if (sleeps || now_ns >= atomic_load_explicit(&sw_roce.attended_until_ns, memory_order_relaxed))
-        return sw_handoff_look(handoff, polled_ns, sleeps, served_ns, now_ns);
-    sw_handoff_attend(handoff, now_ns);
-    return false;
+    const uint64_t due_ns = atomic_load_explicit(&sw_roce.due_ns, memory_order_relaxed);
+    return now_ns < posted_ns + RECENT_NS ? sw_min_u64(due_ns, now_ns + SW_HANDOFF_LOOK_NS)
+                                          : due_ns;
 }
 
 static uint64_t step_engine(uint64_t now_ns)
@@ -474,46 +482,37 @@ static uint64_t step_engine(uint64_t now_ns)
     if (!atomic_load_explicit(&sw_roce.open, memory_order_acquire))
         return UINT64_MAX;
     struct sw_handoff *handoff = &sw_roce.handoff;
-    const uint64_t posted_ns = atomic_load_explicit(&sw_roce.posted_ns, memory_order_relaxed);
-    const bool sleeps = atomic_load(&sw_roce.sleeps),
-               watches = look_for_program(handoff, sleeps, now_ns);
-    const bool is_alone = handoff->is_alone;
-    mind_poller(handoff, sleeps, posted_ns, now_ns);
+    const struct sw_handoff_seen seen = sw_roce_signs_read(&sw_roce.signs);
+    const enum sw_receiver receiver = sw_handoff_look(handoff, &seen, now_ns);
+    mind_program(handoff, &seen, now_ns);
     if (!sw_lock_try(&sw_roce.port.rx_lock)) { /* somebody receives */
-        const uint64_t again_ns = sw_handoff_yield(handoff, watches, now_ns);
+        const uint64_t again_ns = sw_handoff_yield(handoff, now_ns);
         if (!sw_lifeline_is_due(now_ns))
             return again_ns;
         sw_lock_acquire(&sw_roce.port.rx_lock); /* and may not have a processor meanwhile */
     }
     sw_cq_hold_events();
     const bool owes = sw_lifeline_owes();
-    bool is_due = is_time(now_ns) || now_ns >= sw_roce.port.due_ns || owes;
-    const bool goes_on =
-        !is_due && !handoff->was_woken && (sw_engine_spins() || sw_roce.amid_until_ns);
-    const bool comes_again = (watches || is_due) && receive_arrivals(handoff, goes_on, now_ns);
-    const uint64_t ack_due_ns = sw_delayed_ack_step(now_ns);
+    const bool is_due = is_time(now_ns) || now_ns >= sw_roce.port.due_ns || owes;
+    const bool comes_again = receive_arrivals(handoff, is_due, now_ns);
+    const uint64_t acks_due_ns = sw_delayed_ack_step(now_ns);
     free_buried();
     run_timers(now_ns);
     uint64_t due_ns = step_port(owes, now_ns);
-    const bool is_amid = watches && now_ns < sw_roce.amid_until_ns;
-    const bool is_steady = sw_handoff_is_steady(handoff);
-    atomic_store_explicit(&sw_roce.is_steady, is_steady, memory_order_relaxed);
+    const bool is_amid = now_ns < sw_roce.amid_until_ns;
+    atomic_store_explicit(&sw_roce.is_steady, receiver == SW_RECEIVER_STEADY, memory_order_relaxed);
     sw_lock_release(&sw_roce.port.rx_lock);
     if (sw_cq_release_events())
         sched_yield(); /* the program answers before the engine gets ready to sleep */
-    /* The program waits for the rest, too, so nothing is lost by looking. */
-    if (is_amid)
-        return now_ns;
-    if (watches && !(comes_again && sw_engine_goes_on()))
-        watch_port();
-    if (!is_steady) {
-        const uint64_t timer_ns = atomic_load_explicit(&sw_roce.due_ns, memory_order_relaxed);
-        due_ns = sw_min_u64(due_ns, timer_ns);
-        if (now_ns < posted_ns + RECENT_NS) /* who posts again need not ring for its timer */
-            due_ns = sw_min_u64(due_ns, now_ns + SW_HANDOFF_LOOK_NS);
+    if (sw_receiver_is_engine(receiver)) {
+        if (is_amid) /* the program waits for the rest, too, so nothing is lost by looking */
+            return now_ns;
+        if (!(comes_again && sw_engine_goes_on()))
+            watch_port();
     }
-    /* A program that polls sends delayed ACKs and runs the timers itself. */
-    return sw_min_u64(due_ns, is_alone ? ack_due_ns : sw_handoff_due_ns(handoff));
+    if (receiver != SW_RECEIVER_STEADY) /* which runs them itself */
+        due_ns = sw_min_u64(due_ns, timers_due_ns(seen.posted_ns, now_ns));
+    return sw_min_u64(due_ns, sw_handoff_due_ns(handoff, acks_due_ns));
 }
 
 static bool roce_wants_step(void)
@@ -591,7 +590,7 @@ void sw_roce_fork_child(void)
     atomic_store(&sw_roce.done, NULL);
     atomic_store(&sw_roce.due_ns, UINT64_MAX);
     atomic_store(&sw_roce.connected, 0);
-    atomic_store(&sw_roce.sleeps, false);
+    atomic_store(&sw_roce.signs.sleeps, false);
     for (uint32_t i = 0; i < SW_MAX_QP; i++) {
         sw_qp_set_remove(&sw_roce.listed, i);
         atomic_store(&sw_roce.qps[i], NULL);

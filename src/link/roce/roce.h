@@ -5,9 +5,9 @@
  *  port/      sockets and packets; knows no queue pairs
  *  liveness/  whether the processes of peers live
  *  qp/        connections: the machines of transport/, fed and obeyed
- *  here       who receives (roce.c, attend.h, handoff.h, poll_pace.h); packets to queue pairs
- *             (deliver.h); UD, QP 1 and multicast (datagram.h, mad.h, group.h); faults on purpose
- *             (impair.h)
+ *  here       who receives (roce.c, attend.h, handoff.h, signs.h, poll_pace.h); packets to queue
+ *             pairs (deliver.h); UD, QP 1 and multicast (datagram.h, mad.h, group.h); faults on
+ *             purpose (impair.h)
  *
  * device/serve/execute does what a packet does to memory and queues.
  *
@@ -26,6 +26,7 @@
 #include "link/roce/poll_pace.h"
 #include "link/roce/port/port.h"
 #include "link/roce/port_watch.h"
+#include "link/roce/signs.h"
 #include "transport/early.h"
 
 struct sw_roce_qp;
@@ -33,13 +34,9 @@ struct sw_roce_qp;
 struct sw_roce {
     struct sw_port port;
     atomic_bool open;
-    atomic_bool busy;                   /* packets came to the engine since it last asked */
-    uint32_t mads;                      /* that have been received; port.rx_lock held */
-    _Atomic uint64_t polled_ns;         /* when a thread of the program last did, ... */
-    atomic_bool sleeps;                 /* ... a queue that is armed: it is about to sleep; ... */
-    _Atomic uint64_t attended_until_ns; /* ... or waits so long and receives: attend.h; ... */
-    _Atomic uint64_t posted_ns;         /* ... or posted, ... */
-    _Atomic int cpu;                    /* ... and on which processor */
+    atomic_bool busy; /* packets came to the engine since it last asked */
+    uint32_t mads;    /* that have been received; port.rx_lock held */
+    struct sw_roce_signs signs;
     _Atomic uint64_t heard_ns;          /* when somebody last began to receive all that waited */
     _Atomic uint64_t due_ns;            /* when the first timer of a QP runs out, or earlier */
     _Atomic uint64_t timers[SW_MAX_QP]; /* when each QP's does, of those that are listed */
@@ -48,9 +45,6 @@ struct sw_roce {
     _Atomic(struct sw_qp *) qps[SW_MAX_QP]; /* that packets may come for, ... */
     struct sw_qp_set listed;                /* ... and which these are */
     _Atomic(struct sw_roce_qp *) done;      /* to be freed under rx_lock */
-    _Atomic uint64_t served_ns;             /* when a peer last reached for memory by itself, and
-                                               no message was expected to follow */
-    atomic_bool serves_long;                /* that was for so much that it comes in parts */
     uint64_t amid_until_ns;                 /* more of a WRITE is expected so long; under rx_lock */
     atomic_bool is_attended;                /* a program polls: it receives, or was about to */
     atomic_bool is_steady;                  /* it has polled for long and runs the timers */

@@ -282,20 +282,20 @@ static void deliver__long_writes_are_known_until_eight_short_ones_came(void **st
 {
     (void)state;
     const uint64_t addr = (uintptr_t)rig.bytes;
-    assert_false(atomic_load(&sw_roce.serves_long));
+    assert_false(atomic_load(&sw_roce.signs.serves_long));
     for (uint32_t parts = 0; parts < 6; parts++) {
-        assert_false(atomic_load(&sw_roce.serves_long));
+        assert_false(atomic_load(&sw_roce.signs.serves_long));
         arrive(WRITE_ONLY, PACKETS, addr, MTU);
     }
-    assert_true(atomic_load(&sw_roce.serves_long));
+    assert_true(atomic_load(&sw_roce.signs.serves_long));
     asks = true;
     arrive(WRITE_ONLY, 1, addr, MTU); /* its end */
     for (uint32_t shorts = 0; shorts < 8; shorts++) {
-        assert_true(atomic_load(&sw_roce.serves_long));
+        assert_true(atomic_load(&sw_roce.signs.serves_long));
         arrive(WRITE_ONLY, 1, addr, MTU);
     }
     asks = false;
-    assert_false(atomic_load(&sw_roce.serves_long));
+    assert_false(atomic_load(&sw_roce.signs.serves_long));
 }
 
 /* Another process on the peer's host, which knows all but the PSN that is expected. */

@@ -161,7 +161,7 @@ static void note_length(struct sw_roce_qp *r, const struct sw_demand *demand)
     else if (demand->ack_req && r->served_long)
         r->served_long--;
     r->served_bytes = demand->ack_req ? 0 : r->served_bytes;
-    atomic_store_explicit(&sw_roce.serves_long, r->served_long, memory_order_relaxed);
+    atomic_store_explicit(&sw_roce.signs.serves_long, r->served_long, memory_order_relaxed);
 }
 
 static enum sw_verdict roce_serve_demand(struct sw_roce_qp *r, const struct sw_demand *demand,
@@ -176,7 +176,7 @@ static enum sw_verdict roce_serve_demand(struct sw_roce_qp *r, const struct sw_d
     const bool is_attended = atomic_load_explicit(&sw_roce.is_attended, memory_order_relaxed);
     if (!sw_announce_request(&r->announce, is_attended, now_ns)) {
         note_length(r, demand);
-        atomic_store_explicit(&sw_roce.served_ns, now_ns, memory_order_relaxed);
+        atomic_store_explicit(&sw_roce.signs.served_ns, now_ns, memory_order_relaxed);
     }
     sw_mr_serve_begin(qp->index); /* see sw_mr_serving */
     enum sw_verdict verdict = serve_by_key(r, demand, &message, original);
