@@ -33,6 +33,7 @@
 #include "link/paired/datagrams.h"
 #include "link/paired/paired.h"
 #include "link/paired/trial.h"
+#include "link/roce/datagram.h"
 #include "link/roce/group.h"
 #include "link/roce/liveness/lifeline.h"
 #include "link/roce/qp/qp.h"
@@ -204,6 +205,30 @@ static bool link_wants_step(void)
 }
 
 static const struct sw_engine_part engine_part = {.step = step_links, .wants = link_wants_step};
+
+enum sw_link_sent sw_link_send_far(struct sw_qp *qp, uint32_t position)
+{
+    return sw_roce_send_datagram(qp, position);
+}
+
+void sw_link_send_to_group(struct sw_qp *qp, uint32_t position, bool has_far)
+{
+    if (has_far)
+        sw_roce_group_loop();
+    if (has_far || sw_roce_is_listed(qp))
+        sw_roce_send_datagram(qp, position);
+}
+
+bool sw_link_group_travels(const struct sw_qp *qp, const struct sw_path *path)
+{
+    return sw_roce_group_travels(qp->ctx->netdev, path);
+}
+
+enum sw_link_sent sw_link_give_to_group(struct sw_qp *qp, uint32_t position, const uint16_t *slots,
+                                        uint32_t count)
+{
+    return sw_roce_give_datagram(qp, position, slots, count);
+}
 
 bool sw_link_is_far(bool is_local)
 {

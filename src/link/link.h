@@ -15,6 +15,21 @@ struct sw_netdev;
  * Asks them; waits half a second at most for those that do not answer. Callable without a NIC. */
 void sw_link_survey(struct sw_netdev *dev, struct sw_counts *out);
 
+struct sw_qp;
+enum sw_link_sent { SW_LINK_SENT, SW_LINK_NO_ROUTE, SW_LINK_BAD_KEY };
+/* The datagram at `position` of the send queue leaves by RoCE. */
+enum sw_link_sent sw_link_send_far(struct sw_qp *qp, uint32_t position);
+/* The same of one to a group: to members on other hosts, if the QP hears those, and to `has_far`
+ * ones on this host that the direct link does not serve. */
+void sw_link_send_to_group(struct sw_qp *qp, uint32_t position, bool has_far);
+
+struct sw_path;
+/* Whether packets to a group can come by that path to members on this host; if not, processes of
+ * it are given the datagram by sw_link_give_to_group(). */
+bool sw_link_group_travels(const struct sw_qp *qp, const struct sw_path *path);
+enum sw_link_sent sw_link_give_to_group(struct sw_qp *qp, uint32_t position, const uint16_t *slots,
+                                        uint32_t count);
+
 /* Whether a datagram goes out by RoCE. `is_local`: to an address of this host. */
 bool sw_link_is_far(bool is_local);
 

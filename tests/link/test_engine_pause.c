@@ -8,9 +8,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "link/direct/process/names.h"
-#include "link/direct/process/registry.h"
 #include "link/direct/process/state.h"
+#include "link/names/names.h"
+#include "link/names/registry.h"
 #include "link_rig.h"
 
 enum { SHORT_MS = 500, ROUNDS_MAX = 500, PATIENCE_MS = 30000 };

@@ -23,13 +23,13 @@
 #include "link/direct/process/inbox.h"
 #include "link/direct/process/newcomer.h"
 #include "link/direct/process/peer.h"
-#include "link/direct/process/registry.h"
 #include "link/direct/process/state.h"
 #include "link/direct/send/ahead.h"
 #include "link/direct/send/fault_gate.h"
 #include "link/direct/send/requester.h"
 #include "link/direct/serve/responder.h"
 #include "link/engine.h"
+#include "link/names/registry.h"
 
 /* What a fork left of the parent's link: descriptors are closed, mappings go. */
 void sw_direct_fork_child(void)

@@ -3,8 +3,8 @@
  * The direct link: queue pairs between processes of one user on one host. Its operations stand
  * here. The rest is in rooms, each of which uses those above it:
  *
- *     process/   state.h     what this process has of the link
- *                registry.h  its slot             proof.h, attach.h  how two processes meet
+ *     process/   state.h     what this process has; its slot is in names/registry.h
+ *                proof.h, attach.h                how two processes meet
  *                peer.h      whose memory we use  inbox.h            who writes ours
  *                control.h   what they say        survey.h           what all have counted
  *                block.h     what one client writes of one queue pair: rings of records

@@ -103,15 +103,15 @@ static bool make_packet(struct sw_qp *qp, uint32_t position, struct made_packet 
     return true;
 }
 
-enum sw_roce_sent sw_roce_send_datagram(struct sw_qp *qp, uint32_t position)
+enum sw_link_sent sw_roce_send_datagram(struct sw_qp *qp, uint32_t position)
 {
     const uint32_t len_bytes = sw_sq_at(&qp->sq, position)->len_bytes;
     struct made_packet made;
     struct sw_roce_path path;
     if (sw_roce_open(true) || datagram_aim_path(qp, &sw_sq_route(&qp->sq, position)->path, &path))
-        return SW_ROCE_NO_ROUTE;
+        return SW_LINK_NO_ROUTE;
     if (!make_packet(qp, position, &made))
-        return SW_ROCE_BAD_KEY;
+        return SW_LINK_BAD_KEY;
     struct iovec piece = {made.bytes + SW_HEADERS_MAX, len_bytes};
     const struct sw_outgoing out = {
         .path = &path,
@@ -125,7 +125,7 @@ enum sw_roce_sent sw_roce_send_datagram(struct sw_qp *qp, uint32_t position)
     sw_roce_add(qp, batch, &made.emission.packet, &out);
     sw_batch_close(batch);
     atomic_store_explicit(&sw_roce.moved_ns, sw_clock_ns(), memory_order_relaxed);
-    return SW_ROCE_SENT;
+    return SW_LINK_SENT;
 }
 
 /* As if the interface had brought it. */
@@ -145,7 +145,7 @@ static struct sw_arrival arrival_at_home(const struct sw_qp *qp, const struct sw
     return arrival;
 }
 
-enum sw_roce_sent sw_roce_give_datagram(struct sw_qp *qp, uint32_t position, const uint16_t *slots,
+enum sw_link_sent sw_roce_give_datagram(struct sw_qp *qp, uint32_t position, const uint16_t *slots,
                                         uint32_t count)
 {
     const uint32_t len_bytes = sw_sq_at(&qp->sq, position)->len_bytes;
@@ -154,9 +154,9 @@ enum sw_roce_sent sw_roce_give_datagram(struct sw_qp *qp, uint32_t position, con
     struct sw_icrc_flow flow;
     struct sw_icrc_prefix prefix = {0};
     if (sw_roce_open(true))
-        return SW_ROCE_NO_ROUTE;
+        return SW_LINK_NO_ROUTE;
     if (!make_packet(qp, position, &made))
-        return SW_ROCE_BAD_KEY;
+        return SW_LINK_BAD_KEY;
     memset(made.bytes + SW_HEADERS_MAX + len_bytes, 0, pad);
     const struct sw_rx_batch batch = {
         .bytes = made_header(&made),
@@ -168,7 +168,7 @@ enum sw_roce_sent sw_roce_give_datagram(struct sw_qp *qp, uint32_t position, con
     sw_icrc_seal(&flow, &prefix, 0, made_header(&made), batch.len_bytes);
     for (uint32_t i = 0; i < count; i++)
         sw_share_give(&sw_roce.port, slots[i], &batch);
-    return SW_ROCE_SENT;
+    return SW_LINK_SENT;
 }
 
 /* Writes the header that stands before it to `grh`. */

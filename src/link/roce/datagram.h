@@ -6,15 +6,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "link/link.h"
 #include "link/roce/port/arrival.h"
 #include "wire/packet.h"
 
 struct sw_qp;
 
-enum sw_roce_sent { SW_ROCE_SENT, SW_ROCE_NO_ROUTE, SW_ROCE_BAD_KEY };
-enum sw_roce_sent sw_roce_send_datagram(struct sw_qp *qp, uint32_t position);
+enum sw_link_sent sw_roce_send_datagram(struct sw_qp *qp, uint32_t position);
 /* To processes of this host, whatever the network can carry: to a group that it has no way to. */
-enum sw_roce_sent sw_roce_give_datagram(struct sw_qp *qp, uint32_t position, const uint16_t *slots,
+enum sw_link_sent sw_roce_give_datagram(struct sw_qp *qp, uint32_t position, const uint16_t *slots,
                                         uint32_t count);
 bool sw_roce_deliver_datagram(struct sw_qp *qp, const struct sw_arrival *arrival,
                               const struct sw_packet *packet);

@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/fd_pass.h"
 #include "device/nic/nic.h"
-#include "link/direct/process/registry.h"
+#include "link/names/registry.h"
 #include "rdmacm/lock.h"
 #include "rdmacm/mads/local_table.h"
 

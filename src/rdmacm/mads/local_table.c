@@ -7,7 +7,7 @@
 
 #include "base/fds.h"
 #include "device/nic/nic.h"
-#include "link/direct/process/registry.h"
+#include "link/names/registry.h"
 #include "rdmacm/lock.h"
 
 #define UNPROVEN_MAX 512u

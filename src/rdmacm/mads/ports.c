@@ -6,7 +6,7 @@
  *   sidewire.cm.s<service>.<key>      where requests for a service go
  *   sidewire.cm.lock                  held while names are compared and bound; who waits for it
  *                                     connects to it, and sees its end
- * The rules are pairwise, so all names of a port must be looked at (link/direct/process/names.h).
+ * The rules are pairwise, so all names of a port must be looked at (link/names/names.h).
  */
 #include "rdmacm/mads/ports.h"
 
@@ -27,9 +27,9 @@
 #include "base/log.h"
 #include "device/nic/netdev.h"
 #include "device/nic/nic.h"
-#include "link/direct/process/names.h"
 #include "link/iwarp/socket.h"
 #include "link/link.h"
+#include "link/names/names.h"
 #include "rdmacm/lock.h"
 #include "rdmacm/mads/local_service.h"
 

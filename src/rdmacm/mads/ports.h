@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "link/direct/process/names.h"
+#include "link/names/names.h"
 
 /* What an ID is bound to. */
 struct sw_cm_port_name {
@@ -46,7 +46,7 @@ enum sw_cm_port_key {
     SW_CM_PORT_FAMILY, /* at any address of its family */
     SW_CM_PORT_ANY,
 };
-/* The name of its socket (link/direct/process/names.h). */
+/* The name of its socket (link/names/names.h). */
 void sw_cm_port_service(uint64_t service_id, const struct in6_addr *address,
                         enum sw_cm_port_key key, char out[SW_NAME_BYTES]);
 

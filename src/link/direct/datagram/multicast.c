@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "base/lock.h"
-#include "link/direct/process/registry.h"
+#include "link/names/registry.h"
 
 /* A list of members is used for so long: a join is news to a busy sender only then. */
 #define FRESH_NS (5 * SW_NS_PER_MS)

@@ -17,9 +17,6 @@
 #include "link/engine.h"
 #include "link/gather.h"
 #include "link/link.h"
-#include "link/roce/datagram.h"
-#include "link/roce/group.h"
-#include "link/roce/roce.h"
 
 /* Bytes sent in one call; the rest goes on in later ones. */
 #define RUN_BUDGET_BYTES (1u << 20)
@@ -37,17 +34,23 @@ static enum sw_channel_put put_nowhere(struct sw_qp *qp, uint32_t position)
     return SW_PUT_DROPPED;
 }
 
-static enum sw_channel_put put_on_wire(struct sw_qp *qp, uint32_t position)
+/* What becomes of a datagram that was to leave by packets. */
+static enum sw_channel_put put_of_sent(struct sw_qp *qp, uint32_t position, enum sw_link_sent sent)
 {
-    switch (sw_roce_send_datagram(qp, position)) {
-    case SW_ROCE_SENT:
+    switch (sent) {
+    case SW_LINK_SENT:
         return SW_PUT_DONE;
-    case SW_ROCE_BAD_KEY:
+    case SW_LINK_BAD_KEY:
         return SW_PUT_BAD_KEY;
-    case SW_ROCE_NO_ROUTE:
+    case SW_LINK_NO_ROUTE:
         break;
     }
     return put_nowhere(qp, position);
+}
+
+static enum sw_channel_put put_on_wire(struct sw_qp *qp, uint32_t position)
+{
+    return put_of_sent(qp, position, sw_link_send_far(qp, position));
 }
 
 static enum sw_channel_put put_to_slot(struct sw_qp *qp, uint32_t slot, uint32_t position)
@@ -102,15 +105,7 @@ static enum sw_channel_put give_to_group(struct sw_qp *qp, const union ibv_gid *
 {
     uint16_t slots[SW_MULTICAST_MEMBERS];
     const uint32_t count = sw_multicast_members(gid, slots);
-    switch (sw_roce_give_datagram(qp, position, slots, count)) {
-    case SW_ROCE_SENT:
-        return SW_PUT_DONE;
-    case SW_ROCE_BAD_KEY:
-        return SW_PUT_BAD_KEY;
-    case SW_ROCE_NO_ROUTE:
-        break;
-    }
-    return put_nowhere(qp, position);
+    return put_of_sent(qp, position, sw_link_give_to_group(qp, position, slots, count));
 }
 
 static bool is_to_group(const struct sw_route *route)
@@ -136,14 +131,11 @@ static enum sw_channel_put datagram_send_one(struct sw_qp *qp, uint32_t position
     if (is_to_group(route) && !sw_direct.off) {
         bool has_far = false;
         enum sw_channel_put result = put_to_group(qp, &route->path.dgid, position, &has_far);
-        if (has_far)
-            sw_roce_group_loop();
-        if (result == SW_PUT_DONE && (has_far || sw_roce_is_listed(qp)))
-            sw_roce_send_datagram(qp, position); /* and to those on other hosts */
+        if (result == SW_PUT_DONE)
+            sw_link_send_to_group(qp, position, has_far);
         return result;
     }
-    if (is_to_group(route) && sw_direct.has_packets &&
-        !sw_roce_group_travels(qp->ctx->netdev, &route->path))
+    if (is_to_group(route) && sw_direct.has_packets && !sw_link_group_travels(qp, &route->path))
         return give_to_group(qp, &route->path.dgid, position);
     if (__builtin_expect(is_for_wire(route), 0))
         return put_on_wire(qp, position);

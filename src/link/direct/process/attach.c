@@ -28,11 +28,11 @@
 #include "link/direct/process/peer.h"
 #include "link/direct/process/peer_segments.h"
 #include "link/direct/process/proof.h"
-#include "link/direct/process/registry.h"
 #include "link/direct/process/state.h"
 #include "link/direct/process/survey.h"
 #include "link/engine.h"
 #include "link/link.h"
+#include "link/names/registry.h"
 
 #define CONNECT_RETRY_NS (5 * SW_NS_PER_MS)
 

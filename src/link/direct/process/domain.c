@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "link/direct/process/registry.h"
+#include "link/names/registry.h"
 
 /* Opening a domain takes far less; a process that takes longer was stopped in the middle of it. */
 #define PATIENCE_NS (1 * SW_NS_PER_S)

@@ -17,8 +17,8 @@
 #include "device/queue/xrc_impl.h"
 #include "link/direct/process/control.h"
 #include "link/direct/process/proof.h"
-#include "link/direct/process/registry.h"
 #include "link/engine.h"
+#include "link/names/registry.h"
 
 /* An owner that is stopped does not answer. */
 #define ANSWER_MS 2000

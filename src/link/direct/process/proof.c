@@ -19,7 +19,7 @@
 #include "base/log.h"
 #include "base/shm.h"
 #include "device/queue/counters.h"
-#include "link/direct/process/registry.h"
+#include "link/names/registry.h"
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77 /* Linux 6.5 */

@@ -14,8 +14,8 @@
 #include "device/nic/netdev.h"
 #include "device/nic/nic.h"
 #include "link/direct/process/proof.h"
-#include "link/direct/process/registry.h"
 #include "link/link.h"
+#include "link/names/registry.h"
 
 #define BATCH 32u /* asked at a time: two descriptors each */
 

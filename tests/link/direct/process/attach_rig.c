@@ -11,8 +11,8 @@
 #include "device/nic/netdev.h"
 #include "link/direct/process/peer.h"
 #include "link/direct/process/proof.h"
-#include "link/direct/process/registry.h"
 #include "link/direct/process/state.h"
+#include "link/names/registry.h"
 
 uint32_t played_slot;
 

@@ -14,9 +14,9 @@
 #include "link/direct/process/block.h"
 #include "link/direct/process/inbox.h"
 #include "link/direct/process/peer.h"
-#include "link/direct/process/registry.h"
 #include "link/direct/process/state.h"
 #include "link/direct/process/survey.h"
+#include "link/names/registry.h"
 
 static int client_listener;
 

@@ -2,14 +2,14 @@
 /*
  * The slot that makes this process known to the others of its host, and what it announces to them.
  */
-#ifndef SW_LINK_DIRECT_PROCESS_REGISTRY_H
-#define SW_LINK_DIRECT_PROCESS_REGISTRY_H
+#ifndef SW_LINK_NAMES_REGISTRY_H
+#define SW_LINK_NAMES_REGISTRY_H
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "link/direct/process/names.h"
+#include "link/names/names.h"
 
 /* The name of the socket by which a process has `what`; "": of the one that stands for its slot. */
 void sw_registry_name(uint32_t slot, const char *what, char out[SW_NAME_BYTES]);

@@ -6,8 +6,8 @@
  * somebody else has a name already, ours gets a suffix that nobody can guess, and is found by the
  * list. Where the kernel has no such list, /proc/net/unix serves and every name counts.
  */
-#ifndef SW_LINK_DIRECT_PROCESS_NAMES_H
-#define SW_LINK_DIRECT_PROCESS_NAMES_H
+#ifndef SW_LINK_NAMES_NAMES_H
+#define SW_LINK_NAMES_NAMES_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "link/direct/process/names.h"
+#include "link/names/names.h"
 
 #include <errno.h>
 #include <linux/netlink.h>
@@ -15,7 +15,7 @@
 
 #include "base/fds.h"
 #include "base/log.h"
-#include "link/direct/process/registry.h"
+#include "link/names/registry.h"
 
 #ifndef UDIAG_SHOW_UID
 #define UDIAG_SHOW_UID 0x40 /* Linux 5.3 */

@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "link/direct/process/registry.h"
+#include "link/names/registry.h"
 #include "link_rig.h"
 
 static unsigned int address_of(uint32_t slot, struct sockaddr_un *out)

@@ -13,8 +13,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "link/direct/process/names.h"
-#include "link/direct/process/registry.h"
+#include "link/names/names.h"
+#include "link/names/registry.h"
 #include "link_rig.h"
 
 enum { NOBODY = 65534 };

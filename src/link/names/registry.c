@@ -5,7 +5,7 @@
  * dies. Other things that a process wants others to know it has bound as "sidewire.N.WHAT"; the
  * kernel lists all such names, so nothing needs to be asked of processes that are not concerned.
  */
-#include "link/direct/process/registry.h"
+#include "link/names/registry.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@
 #include "base/fds.h"
 #include "base/log.h"
 #include "device/nic/nic.h"
-#include "link/direct/process/names.h"
+#include "link/names/names.h"
 
 void sw_registry_name(uint32_t slot, const char *what, char out[SW_NAME_BYTES])
 {
