@@ -271,6 +271,17 @@ static long long target_control_number_of(const json_t *object, const char *key)
     return json_integer_value(json_object_get(object, key));
 }
 
+static void print_namespace(const json_t *ns)
+{
+    const char *error = target_control_text_of(ns, "disk_error");
+    printf("  namespace %-4lld %-32s %lld x %lld  read %lld MiB, written %lld MiB%s%s\n",
+           target_control_number_of(ns, "nsid"), target_control_text_of(ns, "backend"),
+           target_control_number_of(ns, "blocks"), target_control_number_of(ns, "block_bytes"),
+           target_control_number_of(ns, "read_bytes") >> 20,
+           target_control_number_of(ns, "written_bytes") >> 20,
+           *error ? "; its disk has failed a write: " : "", error);
+}
+
 static void print_subsystem(const json_t *subsystem)
 {
     size_t i;
@@ -280,12 +291,7 @@ static void print_subsystem(const json_t *subsystem)
         puts("  hosts     any");
     json_array_foreach(json_object_get(subsystem, "hosts"), i, one)
         printf("  hosts     %s\n", json_string_value(one));
-    json_array_foreach(json_object_get(subsystem, "namespaces"), i, one) printf(
-        "  namespace %-4lld %-32s %lld x %lld  read %lld MiB, written %lld MiB\n",
-        target_control_number_of(one, "nsid"), target_control_text_of(one, "backend"),
-        target_control_number_of(one, "blocks"), target_control_number_of(one, "block_bytes"),
-        target_control_number_of(one, "read_bytes") >> 20,
-        target_control_number_of(one, "written_bytes") >> 20);
+    json_array_foreach(json_object_get(subsystem, "namespaces"), i, one) print_namespace(one);
     json_array_foreach(json_object_get(subsystem, "controllers"), i, one) printf(
         "  connected %-4lld %s, %lld queues of %lld\n", target_control_number_of(one, "cntlid"),
         target_control_text_of(one, "hostnqn"), target_control_number_of(one, "io_queues"),

@@ -89,8 +89,14 @@ static int memory_open_file(int fd, const struct stat *st, struct pms_memory *me
     const unsigned long type = (unsigned long)fs.f_type;
     const int is_volatile = type == TMPFS_MAGIC || type == RAMFS_MAGIC || type == HUGETLBFS_MAGIC;
     memory->kind = is_volatile ? SW_PMEM_VOLATILE : SW_PMEM_FILE;
-    const int code = is_volatile ? 0 : pms_disk_open(fd, &memory->disk);
-    return code ? code : map_fd(fd, memory, MAP_SHARED);
+    if (!is_volatile) {
+        if (fsync(fd))
+            return -errno;
+        /* What a disk has not taken is not served as if it had: it is forgotten. */
+        posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+        mover_disk_open(fd, &memory->disk);
+    }
+    return map_fd(fd, memory, MAP_SHARED);
 }
 
 static int open_dax(int fd, const struct stat *st, struct pms_memory *memory)
@@ -177,7 +183,7 @@ int pms_memory_open(const char *what, const struct pms_memory_setup *setup,
         return memory->fd;
     const int code = open_by_kind(what, setup, memory, error, error_bytes);
     if (code) {
-        pms_disk_close(&memory->disk);
+        mover_disk_close(&memory->disk);
         close(memory->fd);
     }
     return code;
@@ -188,7 +194,7 @@ void pms_memory_close(struct pms_memory *memory)
     if (!memory->base)
         return;
     munmap(memory->base, memory->bytes);
-    pms_disk_close(&memory->disk);
+    mover_disk_close(&memory->disk);
     close(memory->fd);
     memory->base = NULL;
 }

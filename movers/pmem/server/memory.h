@@ -7,8 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/serve/disk.h"
 #include "common/serve/served.h"
-#include "pmem/server/disk.h"
 #include "sidewire/pmem.h"
 
 struct pms_memory {
@@ -17,7 +17,7 @@ struct pms_memory {
     uint64_t bytes;
     enum sw_pmem_kind kind;
     uint8_t identity[16];
-    struct pms_disk disk; /* of a file that outlives the power */
+    struct mover_disk disk; /* of a file that outlives the power */
 };
 
 /* What is wanted of it. `create_bytes`: a file that is not there, or empty, gets that size; 0: it

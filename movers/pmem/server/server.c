@@ -93,8 +93,8 @@ static void pmem_server_take_events(struct pms_server *server)
 void pms_server_look_at_disks(struct pms_server *server)
 {
     for (uint32_t i = 0; i < server->regions_count; i++) {
-        struct pms_disk *disk = &server->regions[i].memory.disk;
-        if (!pms_disk_look(disk) || !mover_told_begin(&server->failed))
+        struct mover_disk *disk = &server->regions[i].memory.disk;
+        if (!mover_disk_look(disk) || !mover_told_begin(&server->failed))
             continue;
         fprintf(stderr,
                 "sidewire pmem serve: the disk of region \"%s\" has failed a write: %s. What "

@@ -19,6 +19,7 @@
 struct nvt_backend;
 struct nvt_backend_spec;
 struct nvt_claim;
+struct nvt_disk;
 struct nvt_region;
 struct nvt_slices;
 struct nvt_uring;
@@ -100,6 +101,8 @@ struct nvt_backend {
     uint8_t *memory;
     struct nvt_claim *claim; /* of what has a path */
     dev_t disk;              /* if that hangs, it hangs; 0: none */
+    struct nvt_disk
+        *watched; /* the same, if a flush that fails loses something; NULL: it does not */
 };
 
 /* Opens what a text names (spec.h). Returns 0, or a negative errno with `error` saying what

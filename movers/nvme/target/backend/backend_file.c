@@ -16,6 +16,7 @@
 #include "common/base/minmax.h"
 #include "nvme/target/backend/backends.h"
 #include "nvme/target/backend/claim.h"
+#include "nvme/target/backend/disk.h"
 #include "nvme/target/backend/length.h"
 #include "nvme/target/backend/uring.h"
 
@@ -88,6 +89,16 @@ static struct nvt_lines *file_lines_of(const struct nvt_io *io)
     return is_move(io) ? &io->uring->moves : &io->uring->chores;
 }
 
+static bool is_to_last(const struct nvt_io *io)
+{
+    return io->kind == NVT_FLUSH || (io->kind == NVT_WRITE && io->is_durable);
+}
+
+static void end_durable(struct file_op *op, int result)
+{
+    finish_op(op, nvt_disk_end_flush(op->file->backend.watched, op->io->kind, result));
+}
+
 static bool is_write(const struct nvt_io *io)
 {
     return io->kind != NVT_READ && io->kind != NVT_VERIFY;
@@ -113,6 +124,9 @@ static void backend_file_complete_op(struct nvt_uring_op *base, int result)
         io->deallocates = true; /* a file system without ZERO_RANGE: a hole reads as zeroes, too */
         return backend_file_go_on(op);
     }
+    if (is_to_last(io) &&
+        (result < 0 || io->kind == NVT_FLUSH || io->moved + (uint64_t)result == io->len_bytes))
+        return end_durable(op, result);
     if (result < 0)
         return finish_op(op, nvt_backend_status(-result, is_write(io)));
     if (!is_move(io))
@@ -371,6 +385,10 @@ static int open_either(const struct nvt_backend_setup *setup, const struct nvt_b
             nvt_length_open(setup->uring, file->fd, file->backend.disk, file->backend.size_bytes);
         rc = file->length ? 0 : -ENOMEM;
     }
+    if (!rc) {
+        file->backend.watched = nvt_disk_open(file->fd);
+        rc = file->backend.watched ? 0 : -ENOMEM;
+    }
     if (rc) {
         if (!*error)
             snprintf(error, error_size, "%s cannot be opened%s: %s", setup->path,
@@ -378,6 +396,7 @@ static int open_either(const struct nvt_backend_setup *setup, const struct nvt_b
         if (file->fd >= 0)
             close(file->fd);
         nvt_claim_release(file->backend.claim);
+        nvt_length_close(file->length);
         free(file);
         return rc;
     }
@@ -402,6 +421,7 @@ static void close_either(struct nvt_backend *backend)
     struct file *file = (struct file *)backend;
     close(file->fd);
     nvt_length_close(file->length);
+    nvt_disk_close(backend->watched);
     nvt_claim_release(backend->claim);
     free(file);
 }

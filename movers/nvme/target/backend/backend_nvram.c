@@ -24,6 +24,7 @@
 #include "common/serve/holes.h"
 #include "nvme/target/backend/backends.h"
 #include "nvme/target/backend/claim.h"
+#include "nvme/target/backend/disk.h"
 #include "nvme/target/backend/guard.h"
 #include "nvme/target/backend/slices.h"
 #include "nvme/target/backend/uring.h"
@@ -73,7 +74,7 @@ static void nvram_sync_done(struct nvt_uring_op *op, int result)
 {
     struct sync_op *sync = (struct sync_op *)op;
     nvt_lines_give(&sync->io->uring->chores, sync->line);
-    nvram_end_sync(sync, result < 0 ? nvt_backend_status(-result, true) : 0);
+    nvram_end_sync(sync, nvt_disk_end_flush(sync->nvram->backend.watched, NVT_FLUSH, result));
 }
 
 static bool nvram_begin_sync(struct nvt_io *io)
@@ -118,7 +119,7 @@ static void sync_range(const struct nvram *nvram, struct nvt_io *io, uint64_t of
     if (!nvram->is_dax || len_bytes > SHORT_BYTES)
         return sync_by_uring(nvram, io, begin, offset - begin + len_bytes);
     const int rc = msync(nvram->backend.memory + begin, offset - begin + len_bytes, MS_SYNC);
-    io->done(io, rc ? nvt_backend_status(errno, true) : 0);
+    io->done(io, nvt_disk_end_flush(nvram->backend.watched, NVT_FLUSH, rc ? -errno : 0));
 }
 
 static void end_write(const struct nvram *nvram, struct nvt_io *io)
@@ -250,7 +251,8 @@ static int backend_nvram_map_file(struct nvram *nvram)
     if (memory == MAP_FAILED)
         return -errno;
     nvram->backend.memory = memory;
-    return nvt_guard_open();
+    nvram->backend.watched = nvt_disk_open(nvram->fd);
+    return nvram->backend.watched ? nvt_guard_open() : -ENOMEM;
 }
 
 static void close_nvram(struct nvt_backend *backend)
@@ -260,6 +262,7 @@ static void close_nvram(struct nvt_backend *backend)
         munmap(backend->memory, nvram->mapped_bytes);
     if (nvram->fd >= 0)
         close(nvram->fd);
+    nvt_disk_close(backend->watched);
     nvt_claim_release(backend->claim);
     free(nvram);
 }

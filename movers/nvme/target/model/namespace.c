@@ -8,6 +8,7 @@
 
 #include "nvme/target/backend/backend.h"
 #include "nvme/target/backend/claim.h"
+#include "nvme/target/backend/disk.h"
 #include "nvme/target/config/config.h"
 #include "nvme/target/model/ctrl.h"
 #include "nvme/target/model/subsystem.h"
@@ -55,6 +56,8 @@ int nvt_namespace_add(struct nvt_subsystem *subsystem, const struct nvt_config_n
         .is_read_only = backend->is_read_only,
         .region = {.base = backend->memory, .len_bytes = backend->size_bytes, .fixed_buffer = -1}};
     ns->blocks = backend->size_bytes >> ns->block_shift;
+    if (backend->watched)
+        nvt_disk_name(backend->watched, subsystem->nqn, nsid);
     list_init(&ns->preemptors);
     memcpy(ns->uuid, config->uuid, sizeof(ns->uuid));
     memcpy(ns->nguid, config->has_nguid ? config->nguid : config->uuid, sizeof(ns->nguid));

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "nvme/target/server/status.h"
 
+#include <string.h>
 #include <unistd.h>
 
+#include "nvme/target/backend/backend.h"
+#include "nvme/target/backend/disk.h"
 #include "nvme/target/model/ctrl.h"
 #include "nvme/target/model/namespace.h"
 #include "nvme/target/model/port.h"
@@ -13,13 +16,15 @@ static json_t *namespace_status(const struct nvt_namespace *ns)
     const struct nvt_tally sum = nvt_namespace_sum(ns);
     char uuid[37];
     nvt_uuid_format(ns->uuid, uuid);
-    return json_pack("{s:i, s:s, s:I, s:i, s:b, s:i, s:s, s:I, s:I, s:I, s:I}", "nsid",
+    const int error = nvt_disk_error(ns->backend->watched);
+    return json_pack("{s:i, s:s, s:I, s:i, s:b, s:i, s:s, s:I, s:I, s:I, s:I, s:s?}", "nsid",
                      (int)ns->nsid, "backend", ns->opened, "blocks", (json_int_t)ns->blocks,
                      "block_bytes", 1 << ns->block_shift, "read_only", (int)ns->is_read_only,
                      "ana_group", (int)ns->ana_group, "uuid", uuid, "reads", (json_int_t)sum.reads,
                      "writes", (json_int_t)sum.writes, "read_bytes",
                      (json_int_t)(sum.read_blocks << ns->block_shift), "written_bytes",
-                     (json_int_t)(sum.written_blocks << ns->block_shift));
+                     (json_int_t)(sum.written_blocks << ns->block_shift), "disk_error",
+                     error ? strerror(error) : NULL);
 }
 
 static json_t *ctrl_status(const struct nvt_ctrl *ctrl)

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "common/serve/disk.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+/* No file is as long as that. */
+#define BEHIND_ALL_BYTES (1ll << 62)
+
+/* Where no page is, there is none to wait for: the call tells of errors alone. */
+static int ask_disk(int fd)
+{
+    return sync_file_range(fd, BEHIND_ALL_BYTES, 1, SYNC_FILE_RANGE_WAIT_BEFORE) ? errno : 0;
+}
+
+void mover_disk_open(int file_fd, struct mover_disk *disk)
+{
+    char path[32];
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", file_fd);
+    *disk = (struct mover_disk){.fd = open(path, O_RDONLY | O_CLOEXEC)};
+    disk->is_watched = disk->fd >= 0;
+    ask_disk(file_fd);
+    if (disk->is_watched)
+        ask_disk(disk->fd);
+}
+
+void mover_disk_close(struct mover_disk *disk)
+{
+    if (disk->is_watched)
+        close(disk->fd);
+    disk->is_watched = false;
+}
+
+bool mover_disk_is_refusal(int error)
+{
+    return error == EINVAL || error == ENOSYS || error == EPERM || error == ESPIPE ||
+           error == EBADF || error == EINTR || error == ENOMEM;
+}
+
+bool mover_disk_look(struct mover_disk *disk)
+{
+    const int error = disk->is_watched && !disk->error ? ask_disk(disk->fd) : 0;
+    if (!error || mover_disk_is_refusal(error))
+        return false;
+    disk->error = error;
+    return true;
+}

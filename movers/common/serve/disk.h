@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Whether the disk of a file has failed a write since it was opened here. The kernel tells each
+ * open file of that once: this one is nobody else's, so that it is told what the flush of a client
+ * was told, or a write in the background.
+ */
+#ifndef SW_MOVERS_DISK_H
+#define SW_MOVERS_DISK_H
+
+#include <stdbool.h>
+
+/* All zeroes: of nothing that can be looked at. */
+struct mover_disk {
+    bool is_watched;
+    int fd;    /* of the file, for this alone */
+    int error; /* the first one, an errno; 0: none */
+};
+
+/* Takes a file or a block device. What has failed before is forgotten. */
+void mover_disk_open(int file_fd, struct mover_disk *disk);
+void mover_disk_close(struct mover_disk *disk);
+/* True: it has failed since the last look, and `error` is set. Waits for nothing. */
+bool mover_disk_look(struct mover_disk *disk);
+/* The system call itself was refused; that says nothing of the disk. */
+bool mover_disk_is_refusal(int error);
+
+#endif

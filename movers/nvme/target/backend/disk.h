@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The disk below a backend. Once it has failed a write that was to be flushed, what hosts wrote may
+ * be lost: each later flush fails, of all hosts and threads, until the backend is opened again.
+ */
+#ifndef SW_MOVERS_NVME_DISK_H
+#define SW_MOVERS_NVME_DISK_H
+
+#include <stdint.h>
+
+#include "nvme/target/backend/backend.h"
+
+struct nvt_disk;
+
+/* NULL: no memory. */
+struct nvt_disk *nvt_disk_open(int fd);
+void nvt_disk_close(struct nvt_disk *disk);
+/* Names the namespace that has it, for what is said of it. */
+void nvt_disk_name(struct nvt_disk *disk, const char *nqn, uint32_t nsid);
+/* A flush (or a write that had to be durable) is over, with what the system said: 0 or more, or a
+ * negative errno. Returns its NVMe status. */
+uint16_t nvt_disk_end_flush(struct nvt_disk *disk, enum nvt_io_kind kind, int result);
+/* The first error, an errno; 0: none. */
+int nvt_disk_error(const struct nvt_disk *disk);
+
+#endif

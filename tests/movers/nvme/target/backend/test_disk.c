@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Disks that fail a write, of which the kernel tells each open file once. */
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <nvme/types.h>
+
+#include "nvme/target/backend/backend.h"
+#include "nvme/target/backend/disk.h"
+#include "nvme/target/backend/slices.h"
+#include "nvme/target/backend/uring.h"
+#include "nvme/wire/fabrics.h"
+
+enum { BLOCK = 4096, BLOCKS = 16, WAITS = 0xffff, LOST_WRITE = NVF_MEDIA(NVME_SC_WRITE_FAULT) };
+
+static char path[] = "/var/tmp/sidewire-disk-XXXXXX", error[512];
+static struct nvt_backend *backend;
+static struct nvt_uring uring;
+static struct nvt_slices slices;
+static int untold; /* an errno that the watching file has not been told yet */
+
+int sync_file_range(int fd, off64_t offset, off64_t bytes, unsigned flags)
+{
+    (void)fd;
+    (void)offset;
+    (void)bytes;
+    (void)flags;
+    errno = untold;
+    untold = 0;
+    return errno ? -1 : 0;
+}
+
+static int open_backend(const char *kind)
+{
+    const struct nvt_backend_setup setup = {.path = path, .uring = &uring};
+    const int rc = nvt_backend_find(kind)->open(&setup, &backend, error, sizeof(error));
+    if (!rc)
+        nvt_disk_name(backend->watched, "nqn.test", 1);
+    return rc;
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    const int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    const bool is_made = fd >= 0 && !ftruncate(fd, BLOCKS * BLOCK);
+    close(fd);
+    nvt_slices_init(&slices);
+    untold = 0;
+    return !is_made || nvt_uring_open(&uring, 16);
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    backend->ops->close(backend);
+    nvt_uring_close(&uring);
+    return unlink(path);
+}
+
+static void note_status(struct nvt_io *io, uint16_t status)
+{
+    *(uint16_t *)io->user = status;
+}
+
+/* The status, once it is over. */
+static uint16_t do_io(enum nvt_io_kind kind, bool is_durable)
+{
+    static _Alignas(BLOCK) uint8_t data[BLOCK];
+    uint16_t status = WAITS;
+    uint64_t moved;
+    struct nvt_io io = {.kind = kind,
+                        .is_durable = is_durable,
+                        .len_bytes = kind == NVT_FLUSH ? 0 : BLOCK,
+                        .data = data,
+                        .uring = &uring,
+                        .slices = &slices,
+                        .fixed_buffer = -1,
+                        .done = note_status,
+                        .user = &status};
+    backend->ops->submit(backend, &io);
+    while (status == WAITS) {
+        nvt_uring_submit(&uring);
+        nvt_uring_reap(&uring, &moved);
+    }
+    return status;
+}
+
+/* The flush that is told may be one of another thread, which has not said so yet. */
+static void expect_failed_until_opened_again(const char *kind, bool begins_with_write)
+{
+    untold = ENOSPC; /* of before */
+    assert_int_equal(open_backend(kind), 0);
+    assert_int_equal(do_io(NVT_WRITE, false), 0);
+    assert_int_equal(do_io(NVT_FLUSH, false), 0);
+    assert_int_equal(do_io(NVT_WRITE, true), 0);
+    assert_int_equal(nvt_disk_error(backend->watched), 0);
+    untold = EIO;
+    assert_int_equal(begins_with_write ? do_io(NVT_WRITE, true) : do_io(NVT_FLUSH, false),
+                     LOST_WRITE);
+    assert_int_equal(do_io(NVT_FLUSH, false), LOST_WRITE);
+    assert_int_equal(do_io(NVT_WRITE, true), LOST_WRITE);
+    assert_int_equal(do_io(NVT_WRITE, false), 0);
+    assert_int_equal(do_io(NVT_READ, false), 0);
+    assert_int_equal(nvt_disk_error(backend->watched), EIO);
+    backend->ops->close(backend);
+    assert_int_equal(open_backend(kind), 0);
+    assert_int_equal(do_io(NVT_FLUSH, false), 0);
+}
+
+static void file__fails_each_flush_after_the_first(void **state)
+{
+    (void)state;
+    expect_failed_until_opened_again("file", false);
+}
+
+static void file__fails_each_durable_write_too(void **state)
+{
+    (void)state;
+    expect_failed_until_opened_again("file", true);
+}
+
+static void nvram__fails_each_flush_after_the_first(void **state)
+{
+    (void)state;
+    expect_failed_until_opened_again("nvram", false);
+}
+
+static void end_flush__keeps_what_the_flush_was_told(void **state)
+{
+    (void)state;
+    assert_int_equal(open_backend("file"), 0);
+    struct nvt_disk *disk = backend->watched;
+    assert_int_equal(nvt_disk_end_flush(disk, NVT_WRITE, -ENOSPC),
+                     NVME_SC_CAP_EXCEEDED | NVME_SC_DNR); /* nothing was acknowledged */
+    assert_int_equal(nvt_disk_end_flush(disk, NVT_FLUSH, -EINVAL), NVME_SC_INTERNAL);
+    assert_int_equal(nvt_disk_error(disk), 0);
+    assert_int_equal(nvt_disk_end_flush(disk, NVT_FLUSH, -ENOSPC), LOST_WRITE);
+    assert_int_equal(nvt_disk_end_flush(disk, NVT_FLUSH, 0), LOST_WRITE);
+    assert_int_equal(nvt_disk_error(disk), ENOSPC);
+}
+
+int main(void)
+{
+    const int fd = mkstemp(path);
+    close(fd);
+    if (fd < 0 || nvt_uring_open(&uring, 16)) {
+        puts("SKIP: the system has no io_uring, or no /var/tmp");
+        return 77;
+    }
+    nvt_uring_close(&uring);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(file__fails_each_flush_after_the_first, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(file__fails_each_durable_write_too, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(nvram__fails_each_flush_after_the_first, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(end_flush__keeps_what_the_flush_was_told, set_up,
+                                        tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
