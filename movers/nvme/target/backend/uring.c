@@ -14,7 +14,7 @@
 enum { COMMAND_ENTRIES = 512, REAP_MAX = 2 };
 
 /* A disk has as many chores at once as help it: they are the system's in the order they come. */
-enum { CHORES = 64, CHORES_OF_ONE = 8, MOVES_MIN = 64, WORKERS_PER_CORE = 4 };
+enum { CHORES = 128, CHORES_OF_ONE = 16, MOVES_MIN = 64, WORKERS_PER_CORE = 4 };
 
 /* To move the data of one such answer takes so long that the next command is there meanwhile. */
 enum { LONG_BYTES = 64 << 10 };
