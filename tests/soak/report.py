@@ -46,14 +46,15 @@ def draw(out, servers):
     return plot.save(canvas, os.path.join(out, 'soak.svg'))
 
 
-def write(out, servers, base, held, counts, witnesses):
+def write(out, servers, base, held, counts, witnesses, began):
     print()
     for kind, (_, what) in trouble.KINDS.items():
         print(f'{counts[kind]:8} {what}')
     print()
-    print(f'{"":26} visits  longest')
+    print(f'{"":26} visits  longest  begun after')
     for thread in witnesses:
-        print(f'{thread.name:26} {thread.done:6} {thread.longest_s:6.1f} s')
+        after_min = max(0, thread.longest_at - began) / 60
+        print(f'{thread.name:26} {thread.done:6} {thread.longest_s:6.1f} s {after_min:8.1f} min')
     print()
     print(f'{"":10}{"memory, MiB":^30}{"descriptors":^26}')
     print(' ' * 10 + f'{"begin":>10}{"highest":>10}{"end":>10}{"begin":>9}{"highest":>8}{"end":>9}')

@@ -24,6 +24,9 @@ MOVED = 'SIDEWIRE_SOAK_MOVED'
 SAMPLE_S = 2
 SETTLE_S = 180  # until what was held for the dead is let go
 STEADY = 5  # samples that are alike, a second apart
+# Rings and buffers are taken as far as they are used, and reused from then on: by so many visits of
+# each peer and connects, which shorter runs have fewer of.
+WARM_VISITS, WARM_CONNECTS, WARM_MINUTES = 200, 4, 20
 # The memory that the allocator keeps differs by a little from run to run, and so do the descriptors
 # of a device: of flows of packets, and of memory that is adopted. Neither adds up with the hosts.
 SLACK_KIB, SLACK_SHARE, SLACK_DESCRIPTORS = 2048, 0.05, 8
@@ -136,6 +139,15 @@ def make_trouble(world, kind, chance, outages, counts, faults):
     return time.monotonic() - begun
 
 
+def warm_up(world, witnesses, share, chance):
+    faults = []
+    for _ in range(round(WARM_CONNECTS * share)):
+        trouble.connect(world, chance)
+    for _ in range(max(1, round(WARM_VISITS * share))):
+        faults += [said for thread in witnesses if (said := thread.visit())]
+    return faults
+
+
 def soak(world, options, chance):
     faults, counts, outages = [], dict.fromkeys(trouble.KINDS, 0), witness.Outages()
     warm = dict(counts)
@@ -144,7 +156,7 @@ def soak(world, options, chance):
     for kind in trouble.KINDS:
         make_trouble(world, kind, chance, outages, warm, faults)
     sampler, witnesses = Sampler(world), witness.all_of(world, outages)
-    faults += [said for thread in witnesses if (said := thread.visit())]
+    faults += warm_up(world, witnesses, min(1, options.minutes / WARM_MINUTES), chance)
     base = settle(world)
     kinds = {server.name: server.descriptors() for server in world.servers}
     plan = draw_plan(options.minutes, chance)
@@ -175,7 +187,7 @@ def soak(world, options, chance):
             faults.append(
                 f'{server.name} holds {now} (KiB, descriptors), before {before}; more are {more}'
             )
-    report.write(options.out, world.servers, base, held, counts, witnesses)
+    report.write(options.out, world.servers, base, held, counts, witnesses, sampler.began)
     return faults
 
 

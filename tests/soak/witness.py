@@ -18,7 +18,7 @@ class Witness(threading.Thread):
         self.outages = outages
         self.done = 0
         self.faults = []
-        self.longest_s = 0
+        self.longest_s, self.longest_at = 0, 0
         self.ending = threading.Event()
 
     def run(self):
@@ -28,7 +28,8 @@ class Witness(threading.Thread):
             ended = time.monotonic()
             if self.outages.overlap(began, ended):
                 continue
-            self.longest_s = max(self.longest_s, ended - began)
+            if ended - began > self.longest_s:
+                self.longest_s, self.longest_at = ended - began, began
             self.done += 1
             if said:
                 self.faults.append(f'{self.name}: {said}')
