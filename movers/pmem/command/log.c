@@ -348,6 +348,20 @@ static int fail_reading(const struct log_args *args, enum sw_pmem_log_status sta
     return PM_STATUS_FAILED;
 }
 
+/* What was read before is whole: the copies' words say more than their records bear out. */
+static int fail_behind(const struct log_args *args, enum sw_pmem_log_status status,
+                       const struct sw_pmem_log_mark *mark)
+{
+    if (status != SW_PMEM_LOG_DAMAGED)
+        return fail_reading(args, status);
+    fprintf(stderr,
+            "sidewire pmem log %s: %s. Records before %" PRIu64
+            " are whole; 'sidewire pmem log create --replace' makes a new log, for 'append' to put "
+            "them into\n",
+            args->command, sw_pmem_log_status_text(status), mark->sequence);
+    return PM_STATUS_FAILED;
+}
+
 /* `log follow` goes on after these. */
 static bool is_passing(enum sw_pmem_log_status status, bool waits, uint64_t give_up_ns)
 {
@@ -386,7 +400,7 @@ static int follow_log(struct log_args *args, struct sw_pmem_log_reader *reader,
         fflush(stdout);
     }
     free(record);
-    return status == SW_PMEM_LOG_END ? PM_STATUS_OK : fail_reading(args, status);
+    return status == SW_PMEM_LOG_END ? PM_STATUS_OK : fail_behind(args, status, mark);
 }
 
 static int tail_log(struct log_args *args, struct sw_pmem_log_reader *reader)

@@ -308,6 +308,21 @@ class Log(unittest.TestCase):
             time.sleep(0.05)
         self.fail(f'fewer than {count} lines came')
 
+    def test_read__of_one_damaged_copy_has_what_is_whole(self):
+        self.assertEqual(log('create', '--ring', '256K', '--replace', copies=1)[0], 0)
+        done = subprocess.run(
+            words('append', 1), input=b'one\ntwo\nlost\nfour\n', capture_output=True, check=False
+        )
+        self.assertEqual(done.stdout, b'0\n1\n2\n3\n')
+        self.kill(0)
+        with open(os.path.join(self.folder.name, 'copy0'), 'r+b') as file:
+            file.seek(file.read().index(b'lost'))
+            file.write(b'LOST')
+        self.serve(0)
+        code, said, why = log('read', copies=1)
+        self.assertEqual((code, said), (1, '0 one\n1 two\n'))
+        self.assertIn('Records before 2 are whole', why)
+
     def test_trim__makes_room(self):
         writer = Writer(0)
         writer.await_more(30)
