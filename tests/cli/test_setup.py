@@ -8,6 +8,7 @@ import io
 import json
 import os
 import sys
+import time
 
 import harness
 from harness import SOURCE, expect, expect_status, run
@@ -342,6 +343,52 @@ def testsum__a_build_without_a_result_has_failed_where_all_must_run():
         status == 1 and 'FAILED   release: the whole build: did not come to an end' in lines, lines
     )
     expect(summed(*whole[1:])[0] == 0)
+
+
+def testrun__builds_ahead_until_the_tests_end():
+    module = counter()
+    with harness.public_folder() as folder:
+        os.makedirs(f'{folder}/build-asan')
+        os.makedirs(f'{folder}/build-clang')
+        with open(f'{folder}/build-clang/build.ninja', 'w', encoding='utf-8'):
+            pass
+        made_up(folder, 'ahead', f'cd {folder}; echo $$ "$@" >begun; mv begun words; sleep 100')
+        module.ROOT, module.COMMAND = folder, [f'{folder}/ahead']
+        with contextlib.suppress(KeyboardInterrupt):
+            with module.building_ahead(['asan', 'clang']):
+                while not os.path.exists(f'{folder}/words'):
+                    time.sleep(0.01)
+                raise KeyboardInterrupt
+        with open(f'{folder}/words', encoding='utf-8') as file:
+            pid, *words = file.read().split()
+        expect(words == ['--ahead', 'asan,clang'], words)
+        expect(not os.path.exists(f'/proc/{pid}'), pid)
+        left = os.path.exists(f'{folder}/build-asan'), os.path.exists(f'{folder}/build-clang')
+        expect(left == (False, True), left)
+
+
+def testrun__builds_ahead_what_can_run_here():
+    module, built = counter(), []
+    module.step_back = lambda: None
+    module.sanitizer_fault = lambda name: 'none here' if name == 'tsan' else None
+    module.compile_build = lambda folder, *_, jobs: built.append((folder, jobs))
+    module.build_slowly(['asan', 'tsan', 'clang'])
+    expect(built == [('build-asan', 1), ('build-clang', 1)], built)
+
+
+def testrun__steps_back():
+    folder = os.path.dirname(os.path.abspath(__file__))
+    code = (
+        f'import os, sys; sys.path.insert(0, {folder!r}); import test_setup; '
+        'test_setup.counter().step_back(); print(os.sched_getscheduler(0))'
+    )
+    said = harness.subprocess.run(
+        [sys.executable, '-Bc', code],
+        capture_output=True,
+        text=True,
+        start_new_session=True,  # else the caller's shell would step back, too
+    ).stdout
+    expect(said == f'{os.SCHED_IDLE}\n', said)
 
 
 def testrun__shows_why_a_build_failed():
