@@ -139,10 +139,10 @@ def make_trouble(world, kind, chance, outages, counts, faults):
     return time.monotonic() - begun
 
 
-def warm_up(world, witnesses, share, chance):
+def warm_up(world, witnesses, share, chance, outages):
     faults = []
     for _ in range(round(WARM_CONNECTS * share)):
-        trouble.connect(world, chance)
+        make_trouble(world, trouble.connect, chance, outages, {trouble.connect: 0}, faults)
     for _ in range(max(1, round(WARM_VISITS * share))):
         faults += [said for thread in witnesses if (said := thread.visit())]
     return faults
@@ -156,7 +156,7 @@ def soak(world, options, chance):
     for kind in trouble.KINDS:
         make_trouble(world, kind, chance, outages, warm, faults)
     sampler, witnesses = Sampler(world), witness.all_of(world, outages)
-    faults += warm_up(world, witnesses, min(1, options.minutes / WARM_MINUTES), chance)
+    faults += warm_up(world, witnesses, min(1, options.minutes / WARM_MINUTES), chance, outages)
     base = settle(world)
     kinds = {server.name: server.descriptors() for server in world.servers}
     plan = draw_plan(options.minutes, chance)

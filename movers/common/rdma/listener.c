@@ -136,8 +136,7 @@ int mover_listener_open(struct mover_listener *listener, const struct sockaddr *
 }
 
 /* After a change the address is often still there, and nobody has to know unless it is at another
- * device. Just after a removal it
- * is not, so the first try is the timer's. */
+ * device. Just after a removal it is not, so the first try is the timer's. */
 static void lose_listener(struct mover_listener *listener, enum rdma_cm_event_type type)
 {
     const uint64_t now_ns = mover_now_ns();

@@ -295,7 +295,8 @@ static void print_subsystem(const json_t *subsystem)
     json_array_foreach(json_object_get(subsystem, "controllers"), i, one) printf(
         "  connected %-4lld %s, %lld queues of %lld\n", target_control_number_of(one, "cntlid"),
         target_control_text_of(one, "hostnqn"), target_control_number_of(one, "io_queues"),
-        target_control_number_of(one, "queue_size"));
+        /* "depth" of a target of the release before, which may still run */
+        target_control_number_of(one, json_object_get(one, "queue_size") ? "queue_size" : "depth"));
 }
 
 static void print_threads(const json_t *threads)

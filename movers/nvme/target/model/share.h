@@ -69,7 +69,7 @@ void nvt_share_give_receive(struct nvt_share *share);
 /* A request of it waits; or one waits no longer. */
 void nvt_share_wait(struct nvt_share *share, struct list_node *request);
 void nvt_share_stop_waiting(struct nvt_share *share, struct list_node *request);
-/* Those that wait, in the order of their turns. NULL: there are no more. */
+/* Shares that wait, in the order of their turns. NULL: there are no more. */
 struct nvt_share *nvt_shares_first(const struct nvt_shares *shares);
 struct nvt_share *nvt_shares_next(const struct nvt_share *share);
 /* It has had its turn: those of all other addresses come before its next one, and those of the

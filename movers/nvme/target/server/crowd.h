@@ -3,8 +3,8 @@
  * Connections beside each other: whether there is room for one more, and who goes for it. One whose
  * host has not proved itself (no Connect yet, or no proof of its secret) is counted by the entries
  * of its queue, since these are memory. The oldest of the address that has most of them makes room
- * for the next. Those that are ending count as well, but an address that has next to nothing gets
- * in beside them.
+ * for the next. Connections that are ending count as well, but an address that has next to nothing
+ * gets in beside them.
  *
  * An I/O queue is expected while its address has a controller that lacks one: a host makes all the
  * connections of a controller before it says the first Connect, and has none of them if it does
