@@ -7,6 +7,7 @@ import importlib.util
 import io
 import json
 import os
+import signal
 import sys
 import time
 
@@ -349,8 +350,8 @@ def testrun__builds_ahead_until_the_tests_end():
     module = counter()
     with harness.public_folder() as folder:
         os.makedirs(f'{folder}/build-asan')
-        os.makedirs(f'{folder}/build-clang')
-        with open(f'{folder}/build-clang/build.ninja', 'w', encoding='utf-8'):
+        os.makedirs(f'{folder}/build-clang/meson-info')
+        with open(f'{folder}/build-clang/meson-info/meson-info.json', 'w', encoding='utf-8'):
             pass
         made_up(folder, 'ahead', f'cd {folder}; echo $$ "$@" >begun; mv begun words; sleep 100')
         module.ROOT, module.COMMAND = folder, [f'{folder}/ahead']
@@ -365,6 +366,23 @@ def testrun__builds_ahead_until_the_tests_end():
         expect(not os.path.exists(f'/proc/{pid}'), pid)
         left = os.path.exists(f'{folder}/build-asan'), os.path.exists(f'{folder}/build-clang')
         expect(left == (False, True), left)
+
+
+def testrun__builds_ahead_end_with_their_parent():
+    module = counter()
+    theirs, ours = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(ours)
+        os.setsid()
+        os.dup2(theirs, 0)
+        module.end_with_parent()
+        time.sleep(100)
+    os.close(theirs)
+    time.sleep(0.2)
+    expect(os.waitpid(child, os.WNOHANG) == (0, 0), 'it did not wait')
+    os.close(ours)
+    expect(os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGTERM)
 
 
 def testrun__builds_ahead_what_can_run_here():
