@@ -33,10 +33,12 @@ void mover_disk_close(struct mover_disk *disk)
     disk->is_watched = false;
 }
 
+/* io_uring cancels a call for which it cannot create a worker (RLIMIT_NPROC, pids.max). */
 bool mover_disk_is_refusal(int error)
 {
     return error == EINVAL || error == ENOSYS || error == EPERM || error == ESPIPE ||
-           error == EBADF || error == EINTR || error == ENOMEM;
+           error == EBADF || error == EINTR || error == ENOMEM || error == ECANCELED ||
+           error == EAGAIN;
 }
 
 bool mover_disk_look(struct mover_disk *disk)

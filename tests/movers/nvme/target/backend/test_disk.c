@@ -140,6 +140,8 @@ static void end_flush__keeps_what_the_flush_was_told(void **state)
     assert_int_equal(nvt_disk_end_flush(disk, NVT_WRITE, -ENOSPC),
                      NVME_SC_CAP_EXCEEDED | NVME_SC_DNR); /* nothing was acknowledged */
     assert_int_equal(nvt_disk_end_flush(disk, NVT_FLUSH, -EINVAL), NVME_SC_INTERNAL);
+    assert_int_equal(nvt_disk_end_flush(disk, NVT_FLUSH, -ECANCELED), NVME_SC_INTERNAL);
+    assert_int_equal(nvt_disk_end_flush(disk, NVT_FLUSH, -EAGAIN), NVME_SC_INTERNAL);
     assert_int_equal(nvt_disk_error(disk), 0);
     assert_int_equal(nvt_disk_end_flush(disk, NVT_FLUSH, -ENOSPC), LOST_WRITE);
     assert_int_equal(nvt_disk_end_flush(disk, NVT_FLUSH, 0), LOST_WRITE);
