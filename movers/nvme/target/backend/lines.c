@@ -63,6 +63,21 @@ static bool lines_has_room(const struct nvt_lines *lines, const struct nvt_line 
     return line->taken < mover_min_u32(lines->of_one, (left + 1) / 2);
 }
 
+/* False: none of them has begun. A line that had its turn goes behind all others, so that each disk
+ * has one where there are more disks than places. */
+static bool begin_line(struct nvt_lines *lines, struct nvt_line *line)
+{
+    bool any = false;
+    lines->turn = line;
+    while (lines_has_room(lines, line) && nvt_slices_run(&line->waiting, 0))
+        any = true;
+    if (any) {
+        list_remove(&line->node);
+        list_append(&lines->all, &line->node);
+    }
+    return any;
+}
+
 /* Operations that end as soon as they begin call it again. */
 static void begin_lines(struct nvt_lines *lines)
 {
@@ -70,11 +85,9 @@ static void begin_lines(struct nvt_lines *lines)
         return;
     for (bool any = true; any;) {
         any = false;
-        for (struct list_node *node = list_first(&lines->all); node;
-             node = list_after(&lines->all, node)) {
-            lines->turn = lines_line_of(node);
-            while (lines_has_room(lines, lines->turn) && nvt_slices_run(&lines->turn->waiting, 0))
-                any = true;
+        for (struct list_node *node = list_first(&lines->all), *next; node; node = next) {
+            next = list_after(&lines->all, node);
+            any |= begin_line(lines, lines_line_of(node));
         }
     }
     lines->turn = NULL;

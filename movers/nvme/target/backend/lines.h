@@ -2,7 +2,8 @@
 /*
  * Places that few operations have at a time: workers of io_uring, memory. Each disk has a line of
  * operations that wait for one, with turns as slices.h gives them. A disk has at most half of the
- * places that other disks leave, so one that hangs leaves some to others.
+ * places that other disks leave, so one that hangs leaves some to others; where they want more than
+ * there are, disks take turns.
  */
 #ifndef SW_MOVERS_NVME_LINES_H
 #define SW_MOVERS_NVME_LINES_H

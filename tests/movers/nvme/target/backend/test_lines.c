@@ -125,6 +125,25 @@ static void place__given_back_goes_to_others_too(void **state)
     nvt_lines_close(&lines);
 }
 
+/* Each of more disks than there are places wants one all the time. */
+static void place__is_had_by_disks_in_turns(void **state)
+{
+    enum { DISKS = 20, ROUNDS = 4 };
+    int served[DISKS] = {0};
+    (void)state;
+    nvt_lines_open(&lines, 16, 4);
+    for (int i = 0; i < DISKS * ROUNDS; i++)
+        add(i, (dev_t)(1 + i % DISKS), "one", false);
+    for (int i = 0; i < DISKS * (ROUNDS - 1); i++) {
+        assert_in_range(begun, i + 1, MANY);
+        served[order[i] % DISKS]++;
+        give(order[i]);
+    }
+    for (int disk = 0; disk < DISKS; disk++)
+        assert_in_range(served[disk], ROUNDS - 2, ROUNDS);
+    nvt_lines_close(&lines);
+}
+
 static void place__is_had_by_addresses_in_turns(void **state)
 {
     (void)state;
@@ -322,6 +341,7 @@ int main(void)
         PURE(disk__that_hangs_leaves_half_of_what_others_leave),
         PURE(disk__has_no_more_than_is_of_one),
         PURE(place__given_back_goes_to_others_too),
+        PURE(place__is_had_by_disks_in_turns),
         PURE(place__is_had_by_addresses_in_turns),
         PURE(waiting__ends_where_nobody_wants_it),
         PURE(lines__are_as_many_as_disks_at_once),
