@@ -22,6 +22,9 @@
 
 enum { BLOCK_BYTES = 4096, SECTOR_BYTES = 512 };
 
+/* What is zeroed or freed by one call, so that others at the disk wait for no more than that. */
+enum { ZEROED_BYTES = 32 << 20, FREED_BYTES = 256 << 20 };
+
 struct file {
     struct nvt_backend backend;
     int fd;
@@ -94,6 +97,13 @@ static bool is_to_last(const struct nvt_io *io)
     return io->kind == NVT_FLUSH || (io->kind == NVT_WRITE && io->is_durable);
 }
 
+/* The next piece of WRITE_ZEROES or DEALLOCATE. It ends where a block of the file system does. */
+static uint64_t piece_bytes(const struct nvt_io *io)
+{
+    const uint64_t most = io->kind == NVT_WRITE_ZEROES ? ZEROED_BYTES : FREED_BYTES;
+    return mover_min_u64(io->len_bytes - io->moved, most - (io->offset + io->moved) % most);
+}
+
 static void end_durable(struct file_op *op, int result)
 {
     finish_op(op, nvt_disk_end_flush(op->file->backend.watched, op->io->kind, result));
@@ -102,6 +112,16 @@ static void end_durable(struct file_op *op, int result)
 static bool is_write(const struct nvt_io *io)
 {
     return io->kind != NVT_READ && io->kind != NVT_VERIFY;
+}
+
+/* The next one waits in line again. */
+static void end_piece(struct file_op *op)
+{
+    struct nvt_io *io = op->io;
+    io->moved += piece_bytes(io);
+    if (io->moved == io->len_bytes)
+        return finish_op(op, 0);
+    backend_file_go_on(op);
 }
 
 static void backend_file_complete_op(struct nvt_uring_op *base, int result)
@@ -130,7 +150,7 @@ static void backend_file_complete_op(struct nvt_uring_op *base, int result)
     if (result < 0)
         return finish_op(op, nvt_backend_status(-result, is_write(io)));
     if (!is_move(io))
-        return finish_op(op, 0);
+        return end_piece(op);
     if (!result) /* the file has become shorter, or the device is full */
         return finish_op(op, nvt_backend_status(is_write(io) ? ENOSPC : EIO, is_write(io)));
     io->moved += (uint64_t)result;
@@ -204,11 +224,11 @@ static void file_send_op(struct file_op *op)
         io_uring_prep_fallocate(sqe, file->fd,
                                 io->deallocates ? FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
                                                 : FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE,
-                                (off_t)io->offset, (off_t)io->len_bytes);
+                                (off_t)(io->offset + io->moved), (off_t)piece_bytes(io));
         return;
     case NVT_DEALLOCATE:
         io_uring_prep_fallocate(sqe, file->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                                (off_t)io->offset, (off_t)io->len_bytes);
+                                (off_t)(io->offset + io->moved), (off_t)piece_bytes(io));
         return;
     }
 }

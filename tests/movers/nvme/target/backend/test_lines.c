@@ -219,7 +219,8 @@ static int close_file(void **state)
     return close(file);
 }
 
-static void submit(int i, enum nvt_io_kind kind, const char *address)
+static void submit_range(int i, enum nvt_io_kind kind, const char *address, uint64_t offset,
+                         uint64_t len_bytes)
 {
     if (!backend) {
         print_message("SKIP: the system has no io_uring\n");
@@ -227,10 +228,16 @@ static void submit(int i, enum nvt_io_kind kind, const char *address)
     }
     struct nvt_io *io = new_io(i, address);
     io->kind = kind;
-    io->len_bytes = kind == NVT_FLUSH ? 0 : BLOCK;
+    io->offset = offset;
+    io->len_bytes = len_bytes;
     io->data = data;
     io->uring = &uring;
     nvt_file.submit(backend, io);
+}
+
+static void submit(int i, enum nvt_io_kind kind, const char *address)
+{
+    submit_range(i, kind, address, 0, kind == NVT_FLUSH ? 0 : BLOCK);
 }
 
 static uint32_t at_the_system(void)
@@ -287,6 +294,60 @@ static void chores__of_addresses_take_turns(void **state)
         run_until(ends + 1);
     assert_in_range(ends, 1, 34);
     run_all();
+}
+
+/* They have all places of the disk, and take as long as they are. */
+static void expect_long_let_others_between(enum nvt_io_kind kind)
+{
+    enum { LONG = 16 };
+    for (int i = 1; i <= LONG; i++)
+        submit_range(i, kind, "one", 0, 1ull << 40);
+    submit(0, NVT_FLUSH, "other");
+    run_until(1);
+    assert_int_equal(statuses[0], 0);
+    is_gone = true;
+    run_until(LONG + 1);
+    for (int i = 1; i <= LONG; i++)
+        assert_int_equal(statuses[i], NVME_SC_ABORT_REQ);
+}
+
+static void chores__that_are_long_let_others_between(void **state)
+{
+    expect_long_let_others_between(NVT_WRITE_ZEROES);
+    reset(state);
+    expect_long_let_others_between(NVT_DEALLOCATE);
+}
+
+static uint8_t byte_at(uint64_t at)
+{
+    uint8_t byte = WAITS & 0xff;
+    assert_int_equal(pread(file, &byte, 1, (off_t)at), 1);
+    return byte;
+}
+
+/* Pieces begin and end at multiples of 32 MiB, or of 256. */
+static void expect_reaches_all_of_its_range(enum nvt_io_kind kind)
+{
+    const uint64_t begin = (31ull << 20) + BLOCK, len_bytes = 600ull << 20, end = begin + len_bytes;
+    assert_int_equal(ftruncate(file, 1 << 30), 0);
+    for (uint64_t at = 1 << 20; at < 1 << 30; at += 1 << 20)
+        for (int before = 0; before < 2; before++)
+            assert_int_equal(pwrite(file, "x", 1, (off_t)at - before), 1);
+    assert_int_equal(pwrite(file, "xx", 2, (off_t)begin - 1), 2);
+    assert_int_equal(pwrite(file, "xx", 2, (off_t)end - 1), 2);
+    submit_range(0, kind, "one", begin, len_bytes);
+    run_until(ends + 1);
+    assert_int_equal(statuses[0], 0);
+    assert_int_equal(byte_at(begin - 1), 'x');
+    assert_int_equal(byte_at(end), 'x');
+    assert_int_equal(lseek(file, (off_t)begin, SEEK_DATA), end);
+}
+
+static void chores__that_are_long_reach_all_of_their_range(void **state)
+{
+    (void)state;
+    expect_reaches_all_of_its_range(NVT_WRITE_ZEROES);
+    expect_reaches_all_of_its_range(NVT_DEALLOCATE);
 }
 
 /* Files in memory have no answer at once: the system says so first, or has it. */
@@ -347,6 +408,8 @@ int main(void)
         PURE(lines__are_as_many_as_disks_at_once),
         CASE(chores__of_a_file_are_few_at_the_system),
         CASE(chores__of_addresses_take_turns),
+        CASE(chores__that_are_long_let_others_between),
+        CASE(chores__that_are_long_reach_all_of_their_range),
         CASE(moves__that_may_hang_leave_workers_to_others),
         CASE(chores__nobody_wants_are_not_begun),
         CASE(length__waits_with_the_chores_of_its_disk),
