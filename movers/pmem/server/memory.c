@@ -89,14 +89,8 @@ static int memory_open_file(int fd, const struct stat *st, struct pms_memory *me
     const unsigned long type = (unsigned long)fs.f_type;
     const int is_volatile = type == TMPFS_MAGIC || type == RAMFS_MAGIC || type == HUGETLBFS_MAGIC;
     memory->kind = is_volatile ? SW_PMEM_VOLATILE : SW_PMEM_FILE;
-    if (!is_volatile) {
-        if (fsync(fd))
-            return -errno;
-        /* What a disk has not taken is not served as if it had: it is forgotten. */
-        posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
-        mover_disk_open(fd, &memory->disk);
-    }
-    return map_fd(fd, memory, MAP_SHARED);
+    const int rc = is_volatile ? 0 : mover_disk_open(fd, true, &memory->disk);
+    return rc ? rc : map_fd(fd, memory, MAP_SHARED);
 }
 
 static int open_dax(int fd, const struct stat *st, struct pms_memory *memory)

@@ -405,10 +405,8 @@ static int open_either(const struct nvt_backend_setup *setup, const struct nvt_b
             nvt_length_open(setup->uring, file->fd, file->backend.disk, file->backend.size_bytes);
         rc = file->length ? 0 : -ENOMEM;
     }
-    if (!rc) {
-        file->backend.watched = nvt_disk_open(file->fd);
-        rc = file->backend.watched ? 0 : -ENOMEM;
-    }
+    if (!rc)
+        rc = nvt_disk_open(file->fd, !file->is_direct, &file->backend.watched);
     if (rc) {
         if (!*error)
             snprintf(error, error_size, "%s cannot be opened%s: %s", setup->path,

@@ -251,8 +251,8 @@ static int backend_nvram_map_file(struct nvram *nvram)
     if (memory == MAP_FAILED)
         return -errno;
     nvram->backend.memory = memory;
-    nvram->backend.watched = nvt_disk_open(nvram->fd);
-    return nvram->backend.watched ? nvt_guard_open() : -ENOMEM;
+    const int rc = nvt_disk_open(nvram->fd, !nvram->is_dax, &nvram->backend.watched);
+    return rc ? rc : nvt_guard_open();
 }
 
 static void close_nvram(struct nvt_backend *backend)

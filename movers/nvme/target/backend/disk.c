@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "nvme/target/backend/disk.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -21,14 +22,19 @@ struct nvt_disk {
     uint32_t nsid;
 };
 
-struct nvt_disk *nvt_disk_open(int fd)
+int nvt_disk_open(int fd, bool serves_cache, struct nvt_disk **out)
 {
     struct nvt_disk *disk = calloc(1, sizeof(*disk));
     if (!disk)
-        return NULL;
+        return -ENOMEM;
+    const int rc = mover_disk_open(fd, serves_cache, &disk->watched);
+    if (rc) {
+        free(disk);
+        return rc;
+    }
     pthread_mutex_init(&disk->lock, NULL);
-    mover_disk_open(fd, &disk->watched);
-    return disk;
+    *out = disk;
+    return 0;
 }
 
 void nvt_disk_close(struct nvt_disk *disk)

@@ -6,14 +6,15 @@
 #ifndef SW_MOVERS_NVME_DISK_H
 #define SW_MOVERS_NVME_DISK_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "nvme/target/backend/backend.h"
 
 struct nvt_disk;
 
-/* NULL: no memory. */
-struct nvt_disk *nvt_disk_open(int fd);
+/* `serves_cache`: hosts are served what the system's cache has. Returns 0 or a negative errno. */
+int nvt_disk_open(int fd, bool serves_cache, struct nvt_disk **out);
 void nvt_disk_close(struct nvt_disk *disk);
 /* Names the namespace that has it, for what is said of it. */
 void nvt_disk_name(struct nvt_disk *disk, const char *nqn, uint32_t nsid);

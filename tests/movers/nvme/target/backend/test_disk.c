@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -36,6 +37,24 @@ int sync_file_range(int fd, off64_t offset, off64_t bytes, unsigned flags)
     return errno ? -1 : 0;
 }
 
+static int flush_error, flushes,
+    forgotten; /* by the process itself; of whole files, once flushed */
+
+int fsync(int fd)
+{
+    (void)fd;
+    flushes++;
+    errno = flush_error;
+    return errno ? -1 : 0;
+}
+
+int posix_fadvise(int fd, off_t offset, off_t len, int advice)
+{
+    (void)fd;
+    forgotten += flushes && !offset && !len && advice == POSIX_FADV_DONTNEED;
+    return 0;
+}
+
 static int open_backend(const char *kind)
 {
     const struct nvt_backend_setup setup = {.path = path, .uring = &uring};
@@ -52,14 +71,16 @@ static int set_up(void **state)
     const bool is_made = fd >= 0 && !ftruncate(fd, BLOCKS * BLOCK);
     close(fd);
     nvt_slices_init(&slices);
-    untold = 0;
+    untold = flush_error = flushes = forgotten = 0;
+    backend = NULL;
     return !is_made || nvt_uring_open(&uring, 16);
 }
 
 static int tear_down(void **state)
 {
     (void)state;
-    backend->ops->close(backend);
+    if (backend)
+        backend->ops->close(backend);
     nvt_uring_close(&uring);
     return unlink(path);
 }
@@ -132,6 +153,19 @@ static void nvram__fails_each_flush_after_the_first(void **state)
     expect_failed_until_opened_again("nvram", false);
 }
 
+/* The system's cache keeps what a disk has not taken, and says that it is clean. */
+static void nvram__forgets_what_the_disk_has_not_taken(void **state)
+{
+    (void)state;
+    flush_error = EIO;
+    assert_int_equal(open_backend("nvram"), -EIO);
+    assert_non_null(strstr(error, "Input/output error"));
+    assert_int_equal(forgotten, 0);
+    flush_error = 0;
+    assert_int_equal(open_backend("nvram"), 0);
+    assert_int_equal(forgotten, 1);
+}
+
 static void end_flush__keeps_what_the_flush_was_told(void **state)
 {
     (void)state;
@@ -161,6 +195,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(file__fails_each_flush_after_the_first, set_up, tear_down),
         cmocka_unit_test_setup_teardown(file__fails_each_durable_write_too, set_up, tear_down),
         cmocka_unit_test_setup_teardown(nvram__fails_each_flush_after_the_first, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(nvram__forgets_what_the_disk_has_not_taken, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(end_flush__keeps_what_the_flush_was_told, set_up,
                                         tear_down),
     };
