@@ -32,7 +32,7 @@
 /* When the program has not polled for so long, the engine does. */
 #define SW_HANDOFF_LOOK_NS 1000000u
 
-/* The states: one of them receives. */
+/* The states. Each says who receives. */
 enum sw_receiver {
     SW_RECEIVER_ENGINE, /* nobody polls, or the one who does is about to sleep */
     SW_RECEIVER_POLLER, /* a program polls; the engine looks each millisecond if it still does */
@@ -40,7 +40,7 @@ enum sw_receiver {
     SW_RECEIVER_WAITER, /* a thread that waits for an event (attend.h), awake or asleep */
     /* A program polls, but peers reach for memory by themselves: it may look at that instead. */
     SW_RECEIVER_BOTH,  /* so the engine receives, too */
-    SW_RECEIVER_DOUBT, /* a packet woke the engine: it waits a little for the program to take it */
+    SW_RECEIVER_DOUBT, /* a packet woke the engine, which gives the program time to take it */
     SW_RECEIVER_LEFT,  /* the program did, or there was none: the engine leaves it alone a while */
 };
 

@@ -188,7 +188,8 @@ static void requester_take_failure(struct sw_direct_qp *d, const struct sw_direc
 static enum sw_step run_xrc(struct sw_qp *qp, struct sw_direct_qp *d)
 {
     struct sw_direct_qp *via = d;
-    enum sw_step step = end_in_order(sw_lane_enter(qp, d, &via), sw_lane_busy(d));
+    enum sw_step step = sw_lane_enter(qp, d, &via);
+    step = end_in_order(step, sw_lane_busy(d)); /* the lane entered, if one was */
     if (step != SW_STEP_DONE || via == d)
         return step == SW_STEP_DONE ? run_requests(qp, d) : step;
     via->send.budget_bytes = d->send.budget_bytes;
@@ -413,7 +414,7 @@ static inline bool read_answers(struct sw_qp *qp, struct sw_direct_qp *d)
     return good;
 }
 
-/* The same; then the QP has failed. */
+/* Reads answers. False: a request has failed, and so has the QP. */
 static inline bool collect_answers(struct sw_qp *qp, struct sw_direct_qp *d)
 {
     if (__builtin_expect(read_answers(qp, d), 1))

@@ -29,7 +29,7 @@ int sw_streams_add(struct sw_port *port, int fd, const struct sw_stream_origin *
                    uint64_t now_ns);
 /* Delivers what waits. Returns the number of packets delivered; *more is set if there is more. */
 uint32_t sw_streams_receive(struct sw_port *port, uint64_t now_ns, bool *more);
-/* In a forked child, too. */
+/* Closes all of them, also in a forked child. */
 void sw_streams_close(struct sw_port *port);
 
 #endif
