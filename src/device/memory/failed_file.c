@@ -14,24 +14,26 @@ static struct {
 } failed[FAILED_MAX];
 static unsigned failed_count;
 
+static bool is_file_noted(const struct sw_persist_file *file)
+{
+    for (unsigned i = 0; i < failed_count; i++)
+        if (failed[i].file.ino == file->ino && failed[i].file.dev_major == file->dev_major &&
+            failed[i].file.dev_minor == file->dev_minor)
+            return true;
+    return false;
+}
+
 void sw_failed_file_note(const struct sw_persist_file *file, int rc)
 {
-    if ((rc == -ENOMEM && !file->is_whole) || sw_failed_file_error(file) ||
-        failed_count == FAILED_MAX)
+    if ((rc == -ENOMEM && !file->is_whole) || is_file_noted(file) || failed_count == FAILED_MAX)
         return;
-    /* The last place, and a file that is not mapped any more, stand for all files. */
-    const bool stands_for_all = failed_count == FAILED_MAX - 1 || !file->ino;
-    failed[failed_count].file = stands_for_all ? (struct sw_persist_file){.is_whole = true} : *file;
+    const bool is_last = failed_count == FAILED_MAX - 1; /* stands for all files */
+    failed[failed_count].file = is_last ? (struct sw_persist_file){0} : *file;
     failed[failed_count++].rc = rc;
     sw_error("a file (inode %llu) could not be written to its disk: %s; what peers wrote to it may "
              "be lost, and each persistent FLUSH of it fails from now on: check the disk, then "
              "start this program again",
              (unsigned long long)file->ino, strerror(-rc));
-}
-
-bool sw_failed_file_any(void)
-{
-    return failed_count > 0;
 }
 
 int sw_failed_file_error(const struct sw_persist_file *file)

@@ -12,7 +12,6 @@
 
 /* Notes an error (negative errno) of msync(2), unless it says that the memory is not mapped. */
 void sw_failed_file_note(const struct sw_persist_file *file, int rc);
-bool sw_failed_file_any(void);
 /* The first error of the file, or 0. */
 int sw_failed_file_error(const struct sw_persist_file *file);
 

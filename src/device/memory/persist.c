@@ -13,6 +13,7 @@
 #include "base/card_memory.h"
 #include "base/log.h"
 #include "base/mappable.h"
+#include "base/minmax.h"
 #include "device/adopt/vma.h"
 
 #define SYSFS_TARGET 512 /* bytes of what a link there leads to, at most */
@@ -244,38 +245,53 @@ enum sw_persist sw_persist_of(uint64_t va, uint64_t len_bytes, uint32_t *disk)
     return all;
 }
 
+static bool is_same_device(const struct sw_persist_file *a, const struct sw_persist_file *b)
+{
+    return a->dev_major == b->dev_major && a->dev_minor == b->dev_minor;
+}
+
+/* What stands for both: of several files one of their device, of several devices one of any. */
+static struct sw_persist_file either_file(struct sw_persist_file a, struct sw_persist_file b)
+{
+    if (!is_same_device(&a, &b))
+        return (struct sw_persist_file){0};
+    a.ino = a.ino == b.ino ? a.ino : 0;
+    return a;
+}
+
+/* msync(2) syncs what lies behind a hole, too. */
 struct sw_persist_file sw_persist_file_of(uint64_t va, uint64_t len_bytes)
 {
     struct sw_persist_file file = {0};
     struct sw_vma_reader reader;
     struct sw_vma vma;
-    bool are_several = false;
-    uint64_t at = va;
+    const uint64_t end = va + len_bytes;
+    uint64_t at = va, mapped_bytes = 0;
+    int found = 0;
     if (sw_vma_open(&reader, false))
         return file;
-    while (at < va + len_bytes && sw_vma_next(&reader, at, &vma) == 1 && vma.start <= at) {
-        are_several |= at != va && (vma.ino != file.ino || vma.dev_major != file.dev_major ||
-                                    vma.dev_minor != file.dev_minor);
-        file = (struct sw_persist_file){vma.ino, vma.dev_major, vma.dev_minor, false};
+    while (at < end && (found = sw_vma_next(&reader, at, &vma)) == 1 && vma.start < end) {
+        const struct sw_persist_file next = {vma.ino, vma.dev_major, vma.dev_minor, false};
+        file = mapped_bytes ? either_file(file, next) : next;
+        mapped_bytes += sw_min_u64(vma.end, end) - sw_max_u64(vma.start, at);
         at = vma.end;
     }
     sw_vma_close(&reader);
-    if (are_several)
-        file.ino = 0;
-    file.is_whole = at >= va + len_bytes;
+    if (found < 0)
+        return (struct sw_persist_file){0};
+    file.is_whole = mapped_bytes == len_bytes;
     return file;
 }
 
-static bool may_be_any(const struct sw_persist_file *file)
+static bool is_any_file(const struct sw_persist_file *file)
 {
-    return file->is_whole && !file->ino;
+    return !file->ino && !file->dev_major && !file->dev_minor;
 }
 
 bool sw_persist_is_same_file(const struct sw_persist_file *a, const struct sw_persist_file *b)
 {
-    return may_be_any(a) || may_be_any(b) ||
-           (a->ino && a->ino == b->ino && a->dev_major == b->dev_major &&
-            a->dev_minor == b->dev_minor);
+    return is_any_file(a) || is_any_file(b) ||
+           (is_same_device(a, b) && (!a->ino || !b->ino || a->ino == b->ino));
 }
 
 int sw_persist_sync(uint64_t va, uint64_t len_bytes)

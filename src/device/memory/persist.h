@@ -40,14 +40,14 @@ static inline uint32_t sw_persist_disk(uint32_t word)
     return word >> 8;
 }
 
-/* The file that a range is mapped of. */
+/* The file that a range maps. */
 struct sw_persist_file {
-    uint64_t ino; /* 0: several files, or none */
-    uint32_t dev_major, dev_minor;
-    bool is_whole; /* all of the range is mapped */
+    uint64_t ino;                  /* 0: any of the device's, as the range maps several of them */
+    uint32_t dev_major, dev_minor; /* both 0: of any device, or nothing is known of the range */
+    bool is_whole;                 /* all of the range is mapped */
 };
 struct sw_persist_file sw_persist_file_of(uint64_t va, uint64_t len_bytes);
-/* Whether they may be the same: several files may be any. */
+/* Whether they may be the same. */
 bool sw_persist_is_same_file(const struct sw_persist_file *a, const struct sw_persist_file *b);
 
 /* Makes a range persistent by msync(2), all whole pages of it. 0 or a negative errno. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "device/memory/sync_job.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -16,10 +17,9 @@ struct sw_sync_job {
     atomic_bool ended;
     int rc;
     uint64_t owner, va, len_bytes;
+    bool is_syncing; /* its msync has begun, and the result is not known yet */
     uint64_t number; /* in the order in which they began */
-    bool is_syncing; /* its result is not known yet */
-    bool has_file;
-    struct sw_persist_file file; /* set on first need, where has_file says so */
+    struct sw_persist_file file;
     void (*tell)(void);
     struct sw_sync_job *next; /* of those that run */
 };
@@ -45,8 +45,6 @@ static bool sync_job_enter(struct sw_sync_job *job)
     pthread_mutex_lock(&running_lock);
     const bool may = may_run(job->owner);
     if (may) {
-        job->number = ++jobs_begun;
-        job->is_syncing = true;
         job->next = running;
         running = job;
     }
@@ -54,20 +52,24 @@ static bool sync_job_enter(struct sw_sync_job *job)
     return may;
 }
 
-static const struct sw_persist_file *file_of_job(struct sw_sync_job *job)
+/* Reads its file first, as another one may be mapped there afterwards, and without the lock, which
+ * the engine takes: reading takes long in a large process. Others need not wait for the job until
+ * then: an msync that has not begun is told of no error of theirs. */
+static void sync_job_begin(struct sw_sync_job *job)
 {
-    if (!job->has_file)
-        job->file = sw_persist_file_of(job->va, job->len_bytes);
-    job->has_file = true;
-    return &job->file;
+    job->file = sw_persist_file_of(job->va, job->len_bytes);
+    pthread_mutex_lock(&running_lock);
+    job->number = ++jobs_begun;
+    job->is_syncing = true;
+    pthread_mutex_unlock(&running_lock);
 }
 
 /* Another job that began before `until`, and may have been told of an error of the same file. */
-static bool is_result_open(struct sw_sync_job *job, uint64_t until)
+static bool is_result_open(const struct sw_sync_job *job, uint64_t until)
 {
     for (struct sw_sync_job *other = running; other; other = other->next)
         if (other != job && other->is_syncing && other->number <= until &&
-            sw_persist_is_same_file(file_of_job(job), file_of_job(other)))
+            sw_persist_is_same_file(&job->file, &other->file))
             return true;
     return false;
 }
@@ -82,13 +84,13 @@ static void settle_result(struct sw_sync_job *job, int rc)
 {
     pthread_mutex_lock(&running_lock);
     if (rc)
-        sw_failed_file_note(file_of_job(job), rc);
+        sw_failed_file_note(&job->file, rc);
     job->is_syncing = false;
     pthread_cond_broadcast(&result_known);
     const uint64_t until = jobs_begun;
     while (!rc && is_result_open(job, until))
         pthread_cond_wait(&result_known, &running_lock);
-    const int first = sw_failed_file_any() ? sw_failed_file_error(file_of_job(job)) : 0;
+    const int first = sw_failed_file_error(&job->file);
     job->rc = first ? first : rc;
     pthread_mutex_unlock(&running_lock);
 }
@@ -113,7 +115,12 @@ static void *sync_run_jobs(void *arg)
 {
     struct sw_sync_job *job = arg;
     void (*tell)(void) = job->tell;
-    settle_result(job, sw_persist_sync(job->va, job->len_bytes));
+    sync_job_begin(job);
+    const int rc = sw_persist_sync(job->va, job->len_bytes);
+    if (rc == -ENOMEM) /* unmapped since: no error of the disk's */
+        job->file.is_whole =
+            job->file.is_whole && sw_persist_file_of(job->va, job->len_bytes).is_whole;
+    settle_result(job, rc);
     sync_job_leave(job);
     atomic_store_explicit(&job->ended, true, memory_order_release);
     sw_sync_job_drop(job);
@@ -143,13 +150,15 @@ struct sw_sync_job *sw_sync_job_start(uint64_t owner, uint64_t va, uint64_t len_
         return NULL;
     *job = (struct sw_sync_job){
         .refs = 2, .owner = owner, .va = va, .len_bytes = len_bytes, .tell = tell};
-    if (!sync_job_enter(job)) {
-        free(job);
-        return NULL;
+    bool runs = sync_job_enter(job);
+    if (runs && !sync_job_start_thread(job)) { /* the caller must not wait for a disk itself */
+        sync_job_leave(job);
+        runs = false;
     }
-    if (!sync_job_start_thread(job))
-        sync_run_jobs(job); /* late is better than never */
-    return job;
+    if (runs)
+        return job;
+    free(job);
+    return NULL;
 }
 
 bool sw_sync_job_ended(const struct sw_sync_job *job, int *rc)

@@ -12,10 +12,10 @@
 
 struct sw_sync_job;
 
-/* Starts syncing a range, and calls `tell` from another thread when it is done. NULL: too many are
- * under way, of all or of this owner, or there is no memory; try again. Owners are disks, told
- * apart so that one that hangs leaves threads to the others. The range may be unmapped meanwhile:
- * that is an error of the job's. */
+/* Starts syncing a range, which is not empty, and calls `tell` from another thread when it is done.
+ * NULL: too many are under way, of all or of this owner, or there is no memory or no thread; try
+ * again. Owners are disks, told apart so that one that hangs leaves threads to the others. The
+ * range may be unmapped meanwhile: that is an error of the job's. */
 struct sw_sync_job *sw_sync_job_start(uint64_t owner, uint64_t va, uint64_t len_bytes,
                                       void (*tell)(void));
 /* Whether it is over; then *rc is 0 or a negative errno: that of the first job that failed, if it

@@ -40,6 +40,8 @@ static bool by_sync(struct sw_flushing *state, const struct sw_pub_mr *mr, uint6
                     uint64_t len_bytes, enum sw_verdict *verdict)
 {
     int rc;
+    if (len_bytes == 0)
+        return true; /* `verdict` is good already, and there is no file to wait for */
     if (!state->job)
         state->job = sw_sync_job_start(sw_persist_disk(mr->persist), va, len_bytes, tell_engine);
     state->has_no_job = !state->job;

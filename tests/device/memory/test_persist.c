@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -83,8 +84,8 @@ static void sw_persist_is_map_sync__of_that_mapping(void **state)
     }
 }
 
-/* A mapping of a new file of PAGES pages; NULL if there can be none. */
-static uint8_t *map_file(const char *where, int flags)
+/* A mapping of a new file of PAGES pages, at this place; NULL if there can be none. */
+static uint8_t *map_file_at(void *place, const char *where, int flags)
 {
     char path[256];
     snprintf(path, sizeof(path), "%s/sidewire-test-XXXXXX", where);
@@ -92,11 +93,16 @@ static uint8_t *map_file(const char *where, int flags)
     if (fd < 0)
         return NULL;
     assert_int_equal(ftruncate(fd, (off_t)(PAGES * page)), 0);
-    uint8_t *at = mmap(APART, PAGES * page, PROT_READ | PROT_WRITE, flags, fd, 0);
+    uint8_t *at = mmap(place, PAGES * page, PROT_READ | PROT_WRITE, flags, fd, 0);
     assert_ptr_not_equal(at, MAP_FAILED);
     close(fd);
     unlink(path); /* what counts is the filesystem, not the name */
     return at;
+}
+
+static uint8_t *map_file(const char *where, int flags)
+{
+    return map_file_at(APART, where, flags);
 }
 
 static enum sw_persist of(const uint8_t *at)
@@ -202,6 +208,59 @@ static void sw_persist_sync__whole_pages(void **state)
     munmap(at, PAGES * page);
 }
 
+static struct sw_persist_file file_of(const uint8_t *at, size_t pages)
+{
+    return sw_persist_file_of((uintptr_t)at, pages * page);
+}
+
+/* Two files of one file system, one beside the other, and then one that lies elsewhere. */
+static void sw_persist_file_of__several(void **state)
+{
+    (void)state;
+    uint8_t *at = apart_map(3 * PAGES * page);
+    map_file_at(at, ".", MAP_SHARED | MAP_FIXED);
+    map_file_at(at + PAGES * page, ".", MAP_SHARED | MAP_FIXED);
+    if (here_is_in_memory() ||
+        !map_file_at(at + 2 * PAGES * page, "/dev/shm", MAP_SHARED | MAP_FIXED))
+        skip();
+    const struct sw_persist_file first = file_of(at, PAGES), second = file_of(at + PAGES * page, 1),
+                                 other = file_of(at + 2 * PAGES * page, 1),
+                                 both = file_of(at, 2 * PAGES), all = file_of(at, 3 * PAGES);
+    assert_true(first.is_whole && both.is_whole && all.is_whole);
+    assert_true(sw_persist_is_same_file(&first, &first));
+    assert_false(sw_persist_is_same_file(&first, &second));
+    assert_true(sw_persist_is_same_file(&both, &first));
+    assert_true(sw_persist_is_same_file(&second, &both));
+    assert_false(sw_persist_is_same_file(&both, &other));
+    assert_true(sw_persist_is_same_file(&all, &first));
+    assert_true(sw_persist_is_same_file(&other, &all));
+    munmap(at + page, page);
+    const struct sw_persist_file holed = file_of(at, PAGES + 1), sound = file_of(at, 1);
+    assert_false(holed.is_whole);
+    assert_true(sound.is_whole);
+    assert_true(sw_persist_is_same_file(&holed, &second));
+    assert_false(sw_persist_is_same_file(&holed, &other));
+    munmap(at, 3 * PAGES * page);
+}
+
+/* The process has no descriptor left to read it by. */
+static void sw_persist_file_of__unknown_may_be_any(void **state)
+{
+    (void)state;
+    uint8_t *at = map_file(".", MAP_SHARED);
+    struct rlimit before, none;
+    const struct sw_persist_file known = file_of(at, PAGES);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none = (struct rlimit){0, before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    const struct sw_persist_file unknown = file_of(at, PAGES);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_true(sw_persist_is_same_file(&unknown, &known));
+    assert_true(sw_persist_is_same_file(&known, &unknown));
+    assert_false(unknown.is_whole);
+    munmap(at, PAGES * page);
+}
+
 static int told[2];
 
 static void tell(void)
@@ -299,6 +358,8 @@ int main(void)
         cmocka_unit_test(sw_persist_of__says_whose_disk),
         cmocka_unit_test(sw_persist_of__memory),
         cmocka_unit_test(sw_persist_sync__whole_pages),
+        cmocka_unit_test(sw_persist_file_of__several),
+        cmocka_unit_test(sw_persist_file_of__unknown_may_be_any),
         cmocka_unit_test(sw_sync_job__ends_and_tells),
         cmocka_unit_test(sw_sync_job__dropped_before_it_ends),
     };

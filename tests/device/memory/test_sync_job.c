@@ -3,6 +3,7 @@
 #include "device/memory/sync_job.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,9 +14,11 @@
 
 #include "device/memory/persist.h"
 
-enum { HUNG = 1, FINE, UNMAPPED, BAD, BAD_TOO, BAD_LATE, TRIES = 200, DISKS = 6 };
+enum { HUNG = 1, FINE, UNMAPPED, BAD, BAD_TOO, BAD_LATE, UNREAD, REMAPPED, GOING, TRIES = 200 };
+enum { DISKS = 6, ONE_OF_FULL = 100, BAD_OF_FULL, SEVERAL_OF_FULL, ALIKE_ELSEWHERE, FULL = 7 };
 
-static sem_t told, is_mended, late_began, fine_synced;
+static sem_t told, is_mended, late_began, fine_synced, read_began, may_read;
+static bool is_remapped, is_gone;
 
 /* As the kernel does it: the first msync is told of the error, the next ones find clean pages. */
 int sw_persist_sync(uint64_t va, uint64_t len_bytes)
@@ -37,20 +40,40 @@ int sw_persist_sync(uint64_t va, uint64_t len_bytes)
             ;
         return -ENOSPC;
     }
-    return 0;
+    if (va == REMAPPED)
+        is_remapped = true;
+    if (va == GOING && !is_gone) {
+        is_gone = true;
+        return -ENOMEM;
+    }
+    return va == REMAPPED || va == BAD_OF_FULL || va == SEVERAL_OF_FULL ? -EIO : 0;
 }
 
-/* BAD and BAD_TOO are of one file. */
+/* BAD and BAD_TOO are of one file. Reading that of UNREAD takes long. */
 struct sw_persist_file sw_persist_file_of(uint64_t va, uint64_t len_bytes)
 {
-    const bool is_second = va == BAD_TOO;
+    struct sw_persist_file file = {.ino = va, .dev_major = 1, .is_whole = va != UNMAPPED};
     (void)len_bytes;
-    return (struct sw_persist_file){.ino = is_second ? BAD : va, .is_whole = va != UNMAPPED};
+    if (va == UNREAD) {
+        sem_post(&read_began);
+        while (sem_wait(&may_read))
+            ;
+    }
+    if (va == GOING && is_gone)
+        file.is_whole = false;
+    if (va == ONE_OF_FULL || va == BAD_OF_FULL || va == SEVERAL_OF_FULL)
+        file.dev_major = FULL;
+    if (va == BAD_TOO || va == SEVERAL_OF_FULL)
+        file.ino = va == BAD_TOO ? BAD : 0;
+    if (va == UNREAD || (va == REMAPPED && is_remapped))
+        file.ino = FINE;
+    return file;
 }
 
 bool sw_persist_is_same_file(const struct sw_persist_file *a, const struct sw_persist_file *b)
 {
-    return a->ino == b->ino;
+    const bool is_any = !a->dev_major || !b->dev_major;
+    return is_any || (a->dev_major == b->dev_major && (!a->ino || !b->ino || a->ino == b->ino));
 }
 
 static void tell(void)
@@ -144,16 +167,91 @@ static void failed__fails_those_beside_it(void **state)
     sw_sync_job_drop(second);
 }
 
+/* A job that reads which file it has holds up no other, also not one of that file. */
+static void job__reads_its_file_beside_others(void **state)
+{
+    (void)state;
+    int rc = 1;
+    struct sw_sync_job *unread = sw_sync_job_start(1, UNREAD, 1, tell);
+    while (sem_wait(&read_began))
+        ;
+    expect_served(2);
+    assert_false(sw_sync_job_ended(unread, &rc));
+    sem_post(&may_read);
+    while (sem_wait(&told))
+        ;
+    assert_true(sw_sync_job_ended(unread, &rc));
+    assert_int_equal(rc, 0);
+    sw_sync_job_drop(unread);
+}
+
+/* Another file is mapped there when the first one's msync returns. */
+static void failed__is_the_file_of_before(void **state)
+{
+    (void)state;
+    assert_int_equal(sync_range(1, REMAPPED), -EIO);
+    assert_int_equal(sync_range(1, FINE), 0);
+    is_remapped = false;
+    assert_int_equal(sync_range(1, REMAPPED), -EIO);
+}
+
+/* The program unmaps it between the look at it and its msync: no disk has failed. */
+static void failed__is_none_that_went_meanwhile(void **state)
+{
+    (void)state;
+    assert_int_equal(sync_range(1, GOING), -ENOMEM);
+    assert_int_equal(sync_range(1, GOING), 0); /* mapped anew */
+}
+
+/* Which of several files has failed, nobody knows: but it was one of their disk. */
+static void failed__fails_all_of_a_disk_at_most(void **state)
+{
+    (void)state;
+    assert_int_equal(sync_range(FULL, BAD_OF_FULL), -EIO);
+    assert_int_equal(sync_range(FULL, ONE_OF_FULL), 0);
+    assert_int_equal(sync_range(FULL, SEVERAL_OF_FULL), -EIO);
+    assert_int_equal(sync_range(FULL, ONE_OF_FULL), -EIO);
+    assert_int_equal(sync_range(1, ALIKE_ELSEWHERE), 0);
+}
+
+/* There is no thread to be had. The caller has other peers to serve, so it does not do the work. */
+static void job__without_a_thread_is_none(void **state)
+{
+    (void)state;
+    pthread_attr_t before, huge;
+    assert_int_equal(pthread_getattr_default_np(&before), 0);
+    assert_int_equal(pthread_getattr_default_np(&huge), 0);
+    assert_int_equal(pthread_attr_setstacksize(&huge, (size_t)1 << 47), 0);
+    assert_int_equal(pthread_setattr_default_np(&huge), 0);
+    int started = 0;
+    for (int i = 0; i < TRIES; i++)
+        started += sw_sync_job_start(1, FINE, 1, tell) != NULL;
+    assert_int_equal(pthread_setattr_default_np(&before), 0);
+    while (!sem_trywait(&told))
+        started++;
+    assert_int_equal(started, 0);
+    expect_served(1);
+    pthread_attr_destroy(&huge);
+    pthread_attr_destroy(&before);
+}
+
 int main(void)
 {
     sem_init(&told, 0, 0);
     sem_init(&is_mended, 0, 0);
     sem_init(&late_began, 0, 0);
     sem_init(&fine_synced, 0, 0);
+    sem_init(&read_began, 0, 0);
+    sem_init(&may_read, 0, 0);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hung__leave_something_to_others),
         cmocka_unit_test(failed__fails_each_later_one_of_the_file),
         cmocka_unit_test(failed__fails_those_beside_it),
+        cmocka_unit_test(job__without_a_thread_is_none),
+        cmocka_unit_test(failed__is_the_file_of_before),
+        cmocka_unit_test(failed__is_none_that_went_meanwhile),
+        cmocka_unit_test(failed__fails_all_of_a_disk_at_most),
+        cmocka_unit_test(job__reads_its_file_beside_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

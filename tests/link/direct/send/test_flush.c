@@ -157,8 +157,8 @@ static void sw_execute_flush__by_sync(void **state)
     assert_null(rig->d->serve.flushing.job);
 }
 
-/* Others have all threads that the region may have. It is taken up again by the engine. */
-/* Other regions of its disk have them all. */
+/* Other regions of its disk have all the threads. A FLUSH of nothing needs none. The engine takes
+ * the other one up again. */
 static void sw_execute_flush__waits_for_a_thread(void **state)
 {
     struct rig *rig = *state;
@@ -167,10 +167,12 @@ static void sw_execute_flush__waits_for_a_thread(void **state)
     set_region(rig, rig->bytes, RIG_BYTES, SW_PERSIST_BY_SYNC);
     entry_of(rig)->persist = sw_persist_word(SW_PERSIST_BY_SYNC, DISK);
     atomic_store(&is_hung, true);
-    while ((job = sw_sync_job_start(DISK, 0, 0, tell))) {
+    while ((job = sw_sync_job_start(DISK, (uintptr_t)rig->bytes, 1, tell))) {
         others++;
         sw_sync_job_drop(job);
     }
+    assert_true(rig_serve(rig, flush_record(rig, (uintptr_t)rig->bytes, 0)));
+    rig_answer(rig, 0);
     assert_false(rig_serve(rig, whole_region(rig)));
     assert_null(rig->d->serve.flushing.job);
     assert_true(atomic_load(&rig->qp->rx_pending));
