@@ -118,3 +118,16 @@ void nvt_lines_give(struct nvt_lines *lines, struct nvt_line *line)
     line->taken--;
     begin_lines(lines);
 }
+
+void nvt_lines_end_unwanted(struct nvt_lines *lines)
+{
+    if (lines->turn)
+        return;
+    for (struct list_node *node = list_first(&lines->all); node;
+         node = list_after(&lines->all, node)) {
+        lines->turn = lines_line_of(node); /* none begins meanwhile, so the list stays in order */
+        nvt_slices_end_unwanted(&lines->turn->waiting);
+    }
+    lines->turn = NULL;
+    begin_lines(lines);
+}

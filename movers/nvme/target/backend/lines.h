@@ -34,5 +34,7 @@ bool nvt_lines_add(struct nvt_lines *lines, dev_t disk, struct nvt_io *io,
 /* In begin(). */
 struct nvt_line *nvt_lines_take(struct nvt_lines *lines);
 void nvt_lines_give(struct nvt_lines *lines, struct nvt_line *line);
+/* Those that wait and nobody wants any more end now: at a disk that hangs they have no turn. */
+void nvt_lines_end_unwanted(struct nvt_lines *lines);
 
 #endif

@@ -89,9 +89,8 @@ static struct nvt_io *dequeue_io(struct nvt_slices *slices)
     return io;
 }
 
-static void run_slice(struct nvt_slices *slices)
+static void run_slice(struct nvt_slices *slices, struct nvt_io *io)
 {
-    struct nvt_io *io = dequeue_io(slices);
     const bool ends_here = io->given_up && !io->slice.is_held;
     const uint16_t status = ends_here ? io->given_up(io) : 0;
     if (status)
@@ -106,7 +105,24 @@ bool nvt_slices_run(struct nvt_slices *slices, uint64_t budget_ns)
         return false;
     const uint64_t end_ns = mover_now_ns() + budget_ns;
     do {
-        run_slice(slices);
+        run_slice(slices, dequeue_io(slices));
     } while (nvt_slices_any(slices) && mover_now_ns() < end_ns);
     return true;
+}
+
+void nvt_slices_end_unwanted(struct nvt_slices *slices)
+{
+    struct list all;
+    struct list_node *node;
+    list_init(&all);
+    while (nvt_slices_any(slices))
+        list_append(&all, &dequeue_io(slices)->slice.node);
+    while ((node = list_first(&all))) {
+        struct nvt_io *io = slices_io_of(node);
+        list_remove(node);
+        if (io->given_up && io->given_up(io))
+            run_slice(slices, io);
+        else
+            enqueue_io(slices, io); /* in the order of turns, which stays so */
+    }
 }

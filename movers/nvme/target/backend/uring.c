@@ -213,6 +213,13 @@ static bool reap_ring(struct nvt_ring *ring, uint64_t *moved_bytes)
     return count > 0;
 }
 
+void nvt_uring_end_unwanted(struct nvt_uring *uring)
+{
+    nvt_lines_end_unwanted(&uring->parts.lines);
+    nvt_lines_end_unwanted(&uring->moves);
+    nvt_lines_end_unwanted(&uring->chores);
+}
+
 uint32_t nvt_uring_under_way(const struct nvt_uring *uring)
 {
     return uring->calls.under_way + uring->commands.under_way;

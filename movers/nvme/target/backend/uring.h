@@ -58,6 +58,9 @@ void nvt_uring_register(struct nvt_uring *uring, const struct iovec *buffers, un
 /* An entry to be filled in, whose completion `op` gets. Never NULL: submits what waits first. */
 struct io_uring_sqe *nvt_uring_entry(struct nvt_uring *uring, struct nvt_uring_op *op);
 
+/* What waits in its lines and nobody wants any more ends. */
+void nvt_uring_end_unwanted(struct nvt_uring *uring);
+
 /* Makes commands possible. Returns 0, or a negative errno where the kernel has no such thing. */
 int nvt_uring_open_commands(struct nvt_uring *uring);
 /* A command for the NVMe device at `fd`. Its completion is the device's status, or an errno. False:

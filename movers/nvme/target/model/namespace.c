@@ -89,7 +89,9 @@ void nvt_namespace_remove(struct nvt_namespace *ns)
     nvt_target_each_ctrl(subsystem->target, note_changed, ns);
     ns->target->serial++; /* who still has it sees when the last request is over */
     if (!nvt_namespace_sum(ns).users)
-        free_namespace(ns);
+        return free_namespace(ns);
+    for (uint32_t i = 0; i < subsystem->target->thread_count; i++)
+        nvt_thread_end_unwanted(&subsystem->target->threads[i]);
 }
 
 struct nvt_tally nvt_namespace_sum(const struct nvt_namespace *ns)

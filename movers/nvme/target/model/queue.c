@@ -79,6 +79,7 @@ bool nvt_queue_gone(struct nvt_queue *queue)
     queue->is_gone = true;
     while ((request = find_waiting(queue))) /* anew each time: its end may end others */
         nvt_request_finish(request, NVME_SC_ABORT_REQ);
+    nvt_thread_end_unwanted(queue->thread);
     if (queue->ctrl)
         nvt_ctrl_lose_queue(queue->ctrl, queue);
     queue->ctrl = NULL;

@@ -7,6 +7,7 @@
 
 #include "common/time/clock.h"
 #include "nvme/target/backend/backend.h"
+#include "nvme/target/backend/uring.h"
 #include "nvme/target/model/ctrl.h"
 #include "nvme/target/model/namespace.h"
 #include "nvme/target/model/port.h"
@@ -68,6 +69,13 @@ void nvt_target_free(struct nvt_target *target)
         nvt_parts_close(&target->threads[i].compares);
     }
     pthread_mutex_destroy(&target->error_lock);
+}
+
+void nvt_thread_end_unwanted(struct nvt_thread *thread)
+{
+    nvt_lines_end_unwanted(&thread->compares.lines);
+    if (thread->uring)
+        nvt_uring_end_unwanted(thread->uring);
 }
 
 void nvt_target_each_ctrl(struct nvt_target *target,

@@ -97,6 +97,9 @@ int nvt_target_init(struct nvt_target *target, const struct nvt_transport *trans
 /* One thread more, while none serves. Returns 0 or a negative errno. */
 int nvt_target_add_thread(struct nvt_target *target, size_t pool_bytes);
 void nvt_target_free(struct nvt_target *target);
+/* Requests of the thread that wait for their turn at a disk and that nobody wants any more end. By
+ * any thread, while the others stand still. */
+void nvt_thread_end_unwanted(struct nvt_thread *thread);
 /* Time has passed: keep-alive, files that have grown. Returns when to call again at the latest. */
 uint64_t nvt_target_tick(struct nvt_target *target, uint64_t now_ns);
 /* Backends may have grown: tells hosts. `asks_far`: also where that may take long. */

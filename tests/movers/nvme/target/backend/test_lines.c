@@ -174,6 +174,33 @@ static void waiting__ends_where_nobody_wants_it(void **state)
     nvt_lines_close(&lines);
 }
 
+/* None gives its place back. Those that stay keep their turns. */
+static void waiting__that_nobody_wants_ends_at_a_disk_that_hangs(void **state)
+{
+    const int turns[] = {0, 2, 1, 4, 3};
+    (void)state;
+    nvt_lines_open(&lines, PLACES, 1);
+    for (int i = 0; i < 3; i++)
+        add(2 * i, 1, "one", false);
+    add(1, 1, "other", false);
+    add(3, 1, "other", false);
+    add(5, 2, "one", false);
+    for (int i = 6; i < 10; i++)
+        add(i, 1 + i % 2, i % 3 ? "one" : "other", false);
+    for (int i = 0; i < 6; i++)
+        ios[i].given_up = NULL;
+    is_gone = true;
+    nvt_lines_end_unwanted(&lines);
+    assert_int_equal(ends, 4);
+    assert_int_equal(begun, 2);
+    for (int i = 0; i < 5; i++) {
+        assert_non_null(had[turns[i]]);
+        give(turns[i]);
+    }
+    assert_int_equal(begun, 6);
+    nvt_lines_close(&lines);
+}
+
 static void lines__are_as_many_as_disks_at_once(void **state)
 {
     (void)state;
@@ -363,13 +390,15 @@ static void moves__that_may_hang_leave_workers_to_others(void **state)
     run_all();
 }
 
-static void chores__nobody_wants_are_not_begun(void **state)
+static void chores__nobody_wants_end_before_those_at_the_system(void **state)
 {
     (void)state;
     for (int i = 0; i < MANY; i++)
         submit(i, NVT_FLUSH, "one");
     const uint32_t at_once = at_the_system();
     is_gone = true;
+    nvt_uring_end_unwanted(&uring);
+    assert_int_equal(ends, MANY - at_once);
     run_until(MANY);
     uint32_t served = 0;
     for (int i = 0; i < MANY; i++)
@@ -405,13 +434,14 @@ int main(void)
         PURE(place__is_had_by_disks_in_turns),
         PURE(place__is_had_by_addresses_in_turns),
         PURE(waiting__ends_where_nobody_wants_it),
+        PURE(waiting__that_nobody_wants_ends_at_a_disk_that_hangs),
         PURE(lines__are_as_many_as_disks_at_once),
         CASE(chores__of_a_file_are_few_at_the_system),
         CASE(chores__of_addresses_take_turns),
         CASE(chores__that_are_long_let_others_between),
         CASE(chores__that_are_long_reach_all_of_their_range),
         CASE(moves__that_may_hang_leave_workers_to_others),
-        CASE(chores__nobody_wants_are_not_begun),
+        CASE(chores__nobody_wants_end_before_those_at_the_system),
         CASE(length__waits_with_the_chores_of_its_disk),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -449,7 +449,8 @@ static void take_parts(int count)
         nvt_parts_add(&target.threads[0].compares, 0, &takers[i], take_part);
 }
 
-/* All places for parts are taken: it waits, and ends at its turn where its host has gone. */
+/* All places for parts are taken: it waits, and ends where its host or namespace has gone, though
+ * none is given back. */
 static void compare__waits_for_its_turn(void **state)
 {
     (void)state;
@@ -467,11 +468,15 @@ static void compare__waits_for_its_turn(void **state)
     assert_int_equal(le16toh(response.status) >> 1, 0);
     take_parts(1);
     assert_int_equal(say(&far.io, &sqe), WAITS);
-    assert_false(nvt_queue_gone(&far.io));
+    assert_true(nvt_queue_gone(&far.io));
+    assert_int_equal(say(&near.io, &sqe), WAITS);
+    assert_int_equal(answers, before + 1);
+    nvt_namespace_remove(subsystem->namespaces[1]);
+    assert_int_equal(answers, before + 2);
+    assert_int_equal(le16toh(response.status) >> 1, NVME_SC_INVALID_NS | NVME_SC_DNR);
     for (int i = 0; i < NVT_PARTS_OF_ONE; i++)
         nvt_parts_give(compares, places[i]);
-    assert_int_equal(answers, before + 1);
-    assert_int_equal(far.io.under_way, 0);
+    assert_int_equal(answers, before + 2);
     for (int i = 0; i < 3; i++)
         nvt_pool_give(&target.threads[0].pool, rest[i]);
 }
