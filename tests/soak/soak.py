@@ -23,6 +23,7 @@ import world as worlds
 MOVED = 'SIDEWIRE_SOAK_MOVED'
 SAMPLE_S = 2
 SETTLE_S = 180  # until what was held for the dead is let go
+IDLE_S = 15  # until sockets of streams that have ended are closed
 STEADY = 5  # samples that are alike, a second apart
 # Rings and buffers are taken as far as they are used, and reused from then on: by so many visits of
 # each peer and connects, which shorter runs have fewer of.
@@ -72,6 +73,8 @@ class Sampler(threading.Thread):
 def settle(world, base=None):
     """Waits until each server holds no more than it did, or until that stands still: within what is
     allowed, if there is a base. Returns what each holds, by name."""
+    if base is None:
+        time.sleep(IDLE_S)
     limit = time.monotonic() + SETTLE_S
     seen = []
     while time.monotonic() < limit:
