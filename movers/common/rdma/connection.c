@@ -3,20 +3,12 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/epoll.h>
+
+#include "common/rdma/watch.h"
 
 enum { RESOLVE_MS = 2000 };
-
-static bool common_watch_fd(struct mover_connection *c, int fd)
-{
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = c->epoll_data};
-    const int flags = fcntl(fd, F_GETFL);
-    return flags >= 0 && !fcntl(fd, F_SETFL, flags | O_NONBLOCK) &&
-           !epoll_ctl(c->epoll_fd, EPOLL_CTL_ADD, fd, &event);
-}
 
 static enum mover_event note_errno(struct mover_connection *c, enum mover_event event)
 {
@@ -31,7 +23,8 @@ enum mover_event mover_connection_start(struct mover_connection *c, int epoll_fd
     c->events = rdma_create_event_channel();
     if (!c->events)
         return note_errno(c, MOVER_NO_RDMA);
-    if (!common_watch_fd(c, c->events->fd) || rdma_create_id(c->events, &c->id, NULL, RDMA_PS_TCP))
+    if (!mover_watch(epoll_fd, c->events->fd, epoll_data) ||
+        rdma_create_id(c->events, &c->id, NULL, RDMA_PS_TCP))
         return note_errno(c, MOVER_FAULT);
     if (rdma_resolve_addr(c->id, (struct sockaddr *)source, (struct sockaddr *)to, RESOLVE_MS))
         return note_errno(c, MOVER_NO_DEVICE);
@@ -43,7 +36,8 @@ int mover_connection_take(struct mover_connection *c, int epoll_fd, void *epoll_
 {
     *c = (struct mover_connection){.epoll_fd = epoll_fd, .epoll_data = epoll_data};
     c->events = rdma_create_event_channel();
-    if (!c->events || !common_watch_fd(c, c->events->fd) || rdma_migrate_id(id, c->events)) {
+    if (!c->events || !mover_watch(epoll_fd, c->events->fd, epoll_data) ||
+        rdma_migrate_id(id, c->events)) {
         const int why = -errno;
         mover_connection_destroy(c); /* without the id */
         return why;
@@ -54,8 +48,8 @@ int mover_connection_take(struct mover_connection *c, int epoll_fd, void *epoll_
 
 bool mover_connection_queue(struct mover_connection *c, uint32_t entries)
 {
-    c->channel = ibv_create_comp_channel(c->id->verbs);
-    if (!c->channel || !common_watch_fd(c, c->channel->fd))
+    c->channel = mover_watched_channel(c->id->verbs, c->epoll_fd, c->epoll_data);
+    if (!c->channel)
         return false;
     c->cq = ibv_create_cq(c->id->verbs, (int)entries, c, c->channel, 0);
     return c->cq && !ibv_req_notify_cq(c->cq, 0);

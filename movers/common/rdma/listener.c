@@ -2,7 +2,6 @@
 #include "common/rdma/listener.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -10,6 +9,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "common/rdma/watch.h"
 #include "common/time/clock.h"
 
 enum { FIRST_WAIT_MS = 100, LONGEST_WAIT_MS = 5000 };
@@ -17,7 +17,7 @@ enum { FIRST_WAIT_MS = 100, LONGEST_WAIT_MS = 5000 };
 struct rdma_event_channel *mover_listener_events(void)
 {
     struct rdma_event_channel *events = rdma_create_event_channel();
-    if (events && fcntl(events->fd, F_SETFL, fcntl(events->fd, F_GETFL) | O_NONBLOCK)) {
+    if (events && !mover_no_wait(events->fd)) {
         rdma_destroy_event_channel(events);
         return NULL;
     }
@@ -53,6 +53,13 @@ bool mover_listener_next(struct rdma_event_channel *events, struct mover_arrival
     }
     rdma_ack_cm_event(event);
     return true;
+}
+
+void *mover_arrival_ended(const struct mover_arrival *arrival)
+{
+    const bool goes_on =
+        arrival->type == RDMA_CM_EVENT_ESTABLISHED || arrival->type == RDMA_CM_EVENT_ADDR_CHANGE;
+    return goes_on ? NULL : arrival->id->context;
 }
 
 /* The timer goes off no later than that. Other listeners may have set it already. */

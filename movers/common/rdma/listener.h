@@ -49,6 +49,9 @@ int mover_listener_timer(void);
 bool mover_listener_is_due(int timer_fd);
 /* The next that has come. False: none for now. */
 bool mover_listener_next(struct rdma_event_channel *events, struct mover_arrival *arrival);
+/* The context of an id whose connection is over, by what has come for it. NULL: it goes on, or its
+ * owner, who has cleared the context, knows. Not of a request, nor of a listener. */
+void *mover_arrival_ended(const struct mover_arrival *arrival);
 /* Listens. `events`, `timer_fd`, `backlog`, owner and changed() are set; where the address names no
  * port, it gets the one that was found. 0, or a negative errno: then there is nothing to close. */
 int mover_listener_open(struct mover_listener *listener, const struct sockaddr *address);

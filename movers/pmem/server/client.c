@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* A client's connection: its queue pair lies in the domain of its rights. */
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 
+#include "common/rdma/watch.h"
 #include "common/serve/origin.h"
 #include "common/time/clock.h"
 #include "pmem/server/server.h"
@@ -36,13 +35,8 @@ static bool client_post_receive(struct pms_client *client, uint32_t index)
 static bool client_make_qp(struct pms_server *server, struct pms_client *client)
 {
     struct ibv_context *verbs = client->id->verbs;
-    client->channel = ibv_create_comp_channel(verbs);
+    client->channel = mover_watched_channel(verbs, server->epoll_fd, client);
     if (!client->channel)
-        return false;
-    const int fd = client->channel->fd;
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = client};
-    if (fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) ||
-        epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, fd, &event))
         return false;
     client->cq = ibv_create_cq(verbs, CQ_ENTRIES, client, client->channel, 0);
     client->mr =

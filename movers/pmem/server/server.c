@@ -69,15 +69,14 @@ int pms_server_start(struct pms_server *server, const struct sockaddr *listen, c
     return code ? server_fail_listen(server, code, error, error_bytes) : 0;
 }
 
-/* Events of a connection that is over come with no client in their context. */
 static void server_take_arrival(struct pms_server *server, const struct mover_arrival *arrival)
 {
+    struct pms_client *ended;
     if (arrival->type == RDMA_CM_EVENT_CONNECT_REQUEST)
         pms_client_request(server, arrival);
-    else if (!mover_listener_take(&server->listener, arrival) && arrival->id->context &&
-             arrival->type != RDMA_CM_EVENT_ESTABLISHED &&
-             arrival->type != RDMA_CM_EVENT_ADDR_CHANGE)
-        pms_client_end(server, arrival->id->context);
+    else if (!mover_listener_take(&server->listener, arrival) &&
+             (ended = mover_arrival_ended(arrival)))
+        pms_client_end(server, ended);
 }
 
 static void pmem_server_take_events(struct pms_server *server)

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "transfer/engine/device.h"
 
-#include <fcntl.h>
-#include <sys/epoll.h>
-
+#include "common/rdma/watch.h"
 #include "common/time/clock.h"
 #include "transfer/engine/agent.h"
 #include "transfer/engine/lane.h"
@@ -79,15 +77,12 @@ struct xfe_device *xfe_device_adopt(struct sw_xfer_agent *agent, struct ibv_cont
 /* The agent's own context: that of rdma_cm is the process's, and others may read its events. */
 void xfe_device_watch(struct xfe_device *device)
 {
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = &device->source};
     if (device->watch)
         return;
     device->watch = ibv_open_device(device->verbs->device);
     if (!device->watch)
         return;
-    const int fd = device->watch->async_fd;
-    if (!fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) &&
-        !epoll_ctl(device->agent->epoll_fd, EPOLL_CTL_ADD, fd, &event))
+    if (mover_watch(device->agent->epoll_fd, device->watch->async_fd, &device->source))
         return;
     ibv_close_device(device->watch);
     device->watch = NULL;

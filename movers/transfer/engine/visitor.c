@@ -2,11 +2,10 @@
 #include "transfer/engine/visitor.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 
+#include "common/rdma/watch.h"
 #include "common/serve/origin.h"
 #include "common/time/clock.h"
 #include "transfer/engine/agent.h"
@@ -103,13 +102,9 @@ static bool visitor_post_receive(struct xfe_visitor *visitor, uint32_t index)
 static bool visitor_make_queue(struct xfe_visitor *visitor)
 {
     struct sw_xfer_agent *agent = visitor->agent;
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = &visitor->source};
-    visitor->channel = ibv_create_comp_channel(visitor->device->verbs);
+    visitor->channel =
+        mover_watched_channel(visitor->device->verbs, agent->epoll_fd, &visitor->source);
     if (!visitor->channel)
-        return false;
-    const int fd = visitor->channel->fd;
-    if (fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) ||
-        epoll_ctl(agent->epoll_fd, EPOLL_CTL_ADD, fd, &event))
         return false;
     visitor->cq =
         ibv_create_cq(visitor->device->verbs, SENDS + XFE_CREDITS, NULL, visitor->channel, 0);
@@ -321,18 +316,16 @@ static void visitor_take_request(struct sw_xfer_agent *agent, const struct mover
     }
 }
 
-/* Events of a connection that is over come with no visitor in their context. */
 void xfe_visitors_events(struct sw_xfer_agent *agent)
 {
     struct mover_arrival arrival;
+    struct xfe_visitor *ended;
     while (agent->events && mover_listener_next(agent->events, &arrival)) {
         agent->progress++;
         if (arrival.type == RDMA_CM_EVENT_CONNECT_REQUEST)
             visitor_take_request(agent, &arrival);
-        else if (!xfe_rails_take(agent, &arrival) && arrival.id->context &&
-                 arrival.type != RDMA_CM_EVENT_ESTABLISHED &&
-                 arrival.type != RDMA_CM_EVENT_ADDR_CHANGE)
-            xfe_visitor_end(arrival.id->context);
+        else if (!xfe_rails_take(agent, &arrival) && (ended = mover_arrival_ended(&arrival)))
+            xfe_visitor_end(ended);
     }
     xfe_rails_tick(agent);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "nvme/target/server/rdma_device.h"
 
-#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdio.h>
 
+#include "common/rdma/watch.h"
 #include "nvme/target/server/rdma_receives.h"
 #include "nvme/target/server/server.h"
 #include "nvme/target/server/thread.h"
@@ -57,11 +57,6 @@ static void take_async(struct nvr_watch *watch)
     }
 }
 
-static void no_wait(int fd)
-{
-    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
-}
-
 /* `first` is the first thread's, NULL for its own. */
 static bool device_open(struct nvr_device *device, const struct nvr_device *first)
 {
@@ -76,14 +71,14 @@ static bool device_open(struct nvr_device *device, const struct nvr_device *firs
     device->cq = ibv_create_cq(device->verbs, device->cq_entries, device, device->channel, 0);
     if (!device->cq)
         return false;
-    no_wait(device->channel->fd);
+    mover_no_wait(device->channel->fd);
     device->watch = (struct nvr_watch){
         .fd = device->channel->fd, .is_own = true, .ready = acknowledge_event, .context = device};
     if (nvr_thread_watch(device->thread, &device->watch))
         return false;
     if (first)
         return true;
-    no_wait(device->verbs->async_fd);
+    mover_no_wait(device->verbs->async_fd);
     device->async_watch =
         (struct nvr_watch){.fd = device->verbs->async_fd, .ready = take_async, .context = device};
     return !nvr_thread_watch(device->thread, &device->async_watch);
