@@ -18,8 +18,9 @@ struct nvt_line; /* of a disk */
 
 struct nvt_lines {
     struct list all;
-    uint32_t places, of_one, taken; /* of one disk, at most */
-    struct nvt_line *turn;          /* whose operations begin at the moment; NULL: none do */
+    uint32_t places, taken; /* of all disks */
+    uint32_t of_one;        /* places that one disk may have, at most */
+    struct nvt_line *turn;  /* whose operations begin at the moment; NULL: none do */
 };
 
 void nvt_lines_open(struct nvt_lines *lines, uint32_t places, uint32_t of_one);
@@ -34,7 +35,8 @@ bool nvt_lines_add(struct nvt_lines *lines, dev_t disk, struct nvt_io *io,
 /* In begin(). */
 struct nvt_line *nvt_lines_take(struct nvt_lines *lines);
 void nvt_lines_give(struct nvt_lines *lines, struct nvt_line *line);
-/* Those that wait and nobody wants any more end now: at a disk that hangs they have no turn. */
+/* Operations that wait, and that nobody wants any more, end now: at a disk that hangs they have no
+ * turn. */
 void nvt_lines_end_unwanted(struct nvt_lines *lines);
 
 #endif

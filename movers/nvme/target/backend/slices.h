@@ -31,7 +31,7 @@ bool nvt_slices_any(const struct nvt_slices *slices);
 void nvt_slices_add(struct nvt_slices *slices, struct nvt_io *io, bool (*step)(struct nvt_io *io));
 /* Runs steps for so long, but one at least. False: there was none. */
 bool nvt_slices_run(struct nvt_slices *slices, uint64_t budget_ns);
-/* Those that nobody wants any more end now, instead of at their turn. */
+/* Operations that nobody wants any more end now, instead of at their turn. */
 void nvt_slices_end_unwanted(struct nvt_slices *slices);
 
 #endif

@@ -46,7 +46,8 @@ static uint32_t ask_for_workers(struct io_uring *ring, uint32_t wanted, uint32_t
     return now[0];
 }
 
-/* Each operation that has a place in a line has a worker at once. */
+/* As many places as workers: an operation that has one does not wait for a worker. Where the kernel
+ * does not say how many there are, they may be fewer. */
 static void open_lines(struct nvt_uring *uring, uint32_t entries)
 {
     const uint32_t cores = (uint32_t)sysconf(_SC_NPROCESSORS_ONLN);

@@ -20,7 +20,7 @@ struct nvt_ring {
     bool is_open;
     bool is_prompt;             /* what was submitted last had ended before the call returned */
     uint32_t queued, under_way; /* not submitted yet; not completed yet */
-    /* Those that are done, and were taken out of the kernel's queue to make room there. */
+    /* Operations that are done, taken out of the kernel's queue to make room there. */
     struct nvt_uring_op *aside, **aside_end;
 };
 
