@@ -7,9 +7,8 @@
 #define TIMEOUTS 4u
 #define MISSED_NS 200000000ull
 
-static enum sw_fallback_step fallback_begin_call(struct sw_fallback *f, bool is_known)
+static enum sw_fallback_step fallback_begin_call(struct sw_fallback *f)
 {
-    f->was_known = is_known;
     f->state = SW_FALLBACK_CALLING;
     return SW_FALLBACK_CALL;
 }
@@ -19,9 +18,8 @@ static enum sw_fallback_step miss_answer(struct sw_fallback *f, uint64_t missed_
     f->timeouts++;
     if (f->timeouts < TIMEOUTS || missed_ns < MISSED_NS)
         return SW_FALLBACK_NOTHING;
-    if (f->state == SW_FALLBACK_CALLING || f->state == SW_FALLBACK_ASKED)
-        f->was_known = false; /* it is found here, too */
-    return f->state == SW_FALLBACK_BY_PACKETS ? fallback_begin_call(f, false) : SW_FALLBACK_NOTHING;
+    f->has_missed = true;
+    return f->state == SW_FALLBACK_BY_PACKETS ? fallback_begin_call(f) : SW_FALLBACK_NOTHING;
 }
 
 static enum sw_fallback_step fallback_take_packet(struct sw_fallback *f)
@@ -54,7 +52,7 @@ enum sw_fallback_step sw_fallback_take(struct sw_fallback *f, enum sw_fallback_e
     case SW_FALLBACK_UNANSWERED:
         return miss_answer(f, missed_ns);
     case SW_FALLBACK_KNOWN:
-        return f->state == SW_FALLBACK_BY_PACKETS ? fallback_begin_call(f, true)
+        return f->state == SW_FALLBACK_BY_PACKETS ? fallback_begin_call(f)
                                                   : SW_FALLBACK_NOTHING;
     case SW_FALLBACK_REQUEST:
         if (f->state != SW_FALLBACK_CALLING)

@@ -45,7 +45,7 @@ struct sw_fallback { /* zeroed: a connection begins */
     enum sw_fallback_state state;
     bool is_heard;     /* a packet of the peer was taken: nothing will change any more */
     bool is_lower;     /* of two calls that cross, this end's counts */
-    bool was_known;    /* it calls for what is known of the host, and has found nothing itself */
+    bool has_missed;   /* answers, for so long that it calls, or would: UDP does not pass */
     uint32_t timeouts; /* since the connection began, with nothing heard */
 };
 

@@ -116,11 +116,12 @@ def is_listening(port, pid):
 
 
 class Process:
-    """One side. Its output goes to a file: a full pipe would stop it."""
+    """One side. Its output goes to a file: a full pipe would stop it. Its own writes append: it
+    shares the file's position with text(), which moves it."""
 
     def __init__(self, words):
         self.words = words
-        self.log = tempfile.TemporaryFile(mode='w+')
+        self.log = tempfile.TemporaryFile(mode='a+')
         self.child = subprocess.Popen(
             words,
             stdin=subprocess.DEVNULL,

@@ -198,7 +198,7 @@ def program(tools, two, how):
     done = subprocess.run(
         [path, how], env=env, capture_output=True, text=True, timeout=pair.PATIENCE_S
     )
-    if done.returncode or (SAID in done.stderr) != (how == 'moves'):
+    if done.returncode or (SAID in done.stderr) != (how in ('moves', 'crossed')):
         raise Failure(f'status {done.returncode}\n{done.stdout}{done.stderr}')
 
 
@@ -258,4 +258,5 @@ def cases():
         ('requests that wait', with_hosts(program, 'moves')),
         ('answers that are lost', with_hosts(program, 'answers', blocked=[(1, 'udp')])),
         ('a peer that is stopped', with_hosts(program, 'stopped', blocked=())),
+        ('calls that cross', with_hosts(program, 'crossed')),
     ]

@@ -6,6 +6,8 @@
  *   answers  only what side b sends is lost: requests are executed once, and end as on a wire
  *   stopped  UDP passes, and side b is stopped for two seconds before anything came to it: it is
  *            waited for
+ *   crossed  nothing passes by UDP, and side b is stopped until side a has given up some calls: b
+ *            takes one of these, and calls a itself
  */
 #include <arpa/inet.h>
 #include <signal.h>
@@ -21,6 +23,7 @@ enum {
     LEN_BYTES = 3000,
     PATIENCE_MS = 20000,
     STOPPED_MS = 2000,
+    CALLED_MS = 900, /* that side b is stopped for while it is called */
     CONNECTIONS = 3,
     TIMEOUT_S = 60
 };
@@ -205,33 +208,34 @@ static void lose_answers(struct side *s, int sock, bool is_a)
     vu_barrier(sock);
 }
 
-static void stop_oneself(void)
+static void stop_oneself(uint32_t for_ms)
 {
     const pid_t stopped = getpid(), waker = fork();
     VU_TRUE(waker >= 0);
     if (waker == 0) {
-        vu_sleep_ms(STOPPED_MS);
+        vu_sleep_ms(for_ms);
         kill(stopped, SIGCONT);
         _exit(0);
     }
     raise(SIGSTOP);
 }
 
-static void wait_for_stopped(struct side *s, int sock, bool is_a)
+static void wait_for_stopped(struct side *s, int sock, bool is_a, bool passes)
 {
-    conn.timeout = 17; /* else a peer of whom nothing is known would be given up */
+    if (passes)
+        conn.timeout = 17; /* else a peer of whom nothing is known would be given up */
     connect_side(s, sock, true);
     if (is_a) {
         vu_sleep_ms(200); /* it has stopped itself */
         post_add(s, 1);
         vu_expect(s->ep.scq, 1, IBV_WC_SUCCESS);
     } else {
-        stop_oneself();
+        stop_oneself(passes ? STOPPED_MS : CALLED_MS);
     }
     vu_barrier(sock);
     if (!is_a)
         VU_EQ(s->memory.word, 1);
-    VU_EQ(count_fallbacks(&s->dev), 0);
+    VU_EQ(count_fallbacks(&s->dev), passes ? 0 : 1);
     vu_barrier(sock);
 }
 
@@ -245,7 +249,7 @@ static void run_side(int sock, const char *how, bool is_a)
     else if (!strcmp(how, "answers"))
         lose_answers(s, sock, is_a);
     else
-        wait_for_stopped(s, sock, is_a);
+        wait_for_stopped(s, sock, is_a, !strcmp(how, "stopped"));
     close_side(s);
     free(s);
 }
@@ -262,7 +266,7 @@ static void side_b(int sock, void *arg)
 
 int main(int argc, char **argv)
 {
-    VU_CHECK(argc == 2, "usage: fallback moves|answers|stopped");
+    VU_CHECK(argc == 2, "usage: fallback moves|answers|stopped|crossed");
     if (!getenv("VU_HOSTS"))
         vu_skip("VU_HOSTS must name two hosts");
     return vu_run_pair(VU_PROCESSES, side_a, side_b, argv[1], TIMEOUT_S);

@@ -43,18 +43,18 @@ static void fallback__calls_after_four_timeouts_and_a_while(void **state)
     assert_int_equal(sw_fallback_take(&f, SW_FALLBACK_UNANSWERED, 150 * MS), SW_FALLBACK_NOTHING);
     assert_int_equal(sw_fallback_take(&f, SW_FALLBACK_UNANSWERED, 200 * MS), SW_FALLBACK_CALL);
     assert_int_equal(sw_fallback_take(&f, SW_FALLBACK_UNANSWERED, 300 * MS), SW_FALLBACK_NOTHING);
-    assert_false(f.was_known);
+    assert_true(f.has_missed);
 }
 
 static void fallback__what_is_known_calls_at_once(void **state)
 {
     (void)state;
     struct sw_fallback f = calling();
-    assert_true(f.was_known);
+    assert_false(f.has_missed);
     assert_int_equal(take(&f, SW_FALLBACK_KNOWN), SW_FALLBACK_NOTHING);
     for (int i = 0; i < 4; i++)
         sw_fallback_take(&f, SW_FALLBACK_UNANSWERED, 500 * MS);
-    assert_false(f.was_known); /* found once more */
+    assert_true(f.has_missed); /* found once more */
 }
 
 static void fallback__a_packet_ends_it_for_good(void **state)

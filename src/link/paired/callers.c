@@ -270,7 +270,7 @@ static enum offered offer_to_qp(struct sw_qp *qp, struct caller *caller,
     } else if (p && is_meant(p, caller, request) && !is_crossed(p) &&
                sw_paired_tell_trial(p, SW_FALLBACK_CALLED)) {
         if (p->is_trial)
-            sw_paired_take_over(p, false);
+            sw_paired_take_over(p);
         if (accept_call(p, caller, request))
             found = OFFER_TAKEN;
     }

@@ -133,7 +133,7 @@ int sw_paired_begin(struct sw_paired *p, int fd, const struct sw_iwarp_start *st
     if (!sw_paired_tell_trial(p, SW_FALLBACK_TAKEN))
         return -EBUSY;
     if (p->is_trial)
-        sw_paired_take_over(p, true);
+        sw_paired_take_over(p);
     const uint64_t patience_ns = patience_of(qp, CONNECTION_MIN_NS);
     char text[SW_ROCE_ADDRESS_TEXT];
     sw_paired_set_patience(fd, patience_ns == UINT64_MAX ? 0 : patience_ns);

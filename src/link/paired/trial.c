@@ -69,13 +69,14 @@ bool sw_paired_is_vain(const struct sw_paired *p)
     return !fallback || fallback->state == SW_FALLBACK_BY_PACKETS;
 }
 
-/* The rule has said so: TCP carries the queue pair from here on. */
-void sw_paired_take_over(struct sw_paired *p, bool has_called)
+/* The rule has said so: TCP carries the queue pair from here on. Who missed answers tells its owner,
+ * also if the peer's call came first. */
+void sw_paired_take_over(struct sw_paired *p)
 {
     struct sw_qp *qp = p->qp;
     sw_lock_assert_held(&qp->lock);
     const struct sw_fallback *fallback = sw_roce_fallback(qp);
-    if (has_called && !fallback->was_known)
+    if (fallback->has_missed)
         sw_hosts_note_found(&p->peer);
     sw_roce_let_go(qp);
     p->is_trial = false;
