@@ -2,6 +2,7 @@
 #include "common/command/command.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -21,6 +22,15 @@ uint32_t mover_parse_count(struct argp_state *state, const char *text)
     if (value > UINT32_MAX)
         argp_error(state, "\"%s\" is too many", text);
     return (uint32_t)value;
+}
+
+uint64_t mover_parse_seconds_ms(struct argp_state *state, const char *text)
+{
+    char *end;
+    const double seconds = strtod(text, &end);
+    if (*end || end == text || !(seconds >= 0 && seconds <= 1e6))
+        argp_error(state, "\"%s\" is not a time in seconds", text);
+    return (uint64_t)(seconds * 1000);
 }
 
 bool mover_parse_format(struct argp_state *state, const char *text)

@@ -14,6 +14,8 @@
 uint64_t mover_parse_bytes(struct argp_state *state, const char *text);
 /* The same, of 32 bits. */
 uint32_t mover_parse_count(struct argp_state *state, const char *text);
+/* Seconds, "0.5" too; as milliseconds. */
+uint64_t mover_parse_seconds_ms(struct argp_state *state, const char *text);
 /* "normal" or "json". Whether it is json. */
 bool mover_parse_format(struct argp_state *state, const char *text);
 

@@ -55,15 +55,6 @@ static uint32_t bench_parse_list(struct argp_state *state, char *text, uint64_t 
     return count;
 }
 
-static uint64_t parse_ms(struct argp_state *state, const char *text)
-{
-    char *end;
-    const double seconds = strtod(text, &end);
-    if (*end || end == text || !(seconds >= 0 && seconds <= 1e6))
-        argp_error(state, "\"%s\" is not a time in seconds", text);
-    return (uint64_t)(seconds * 1000);
-}
-
 static void parse_rw(struct argp_state *state, struct nv_bench *bench, const char *text)
 {
     const char *kind = text;
@@ -140,11 +131,11 @@ static error_t nvme_parse_bench(int key, char *arg, struct argp_state *state)
         bench->depths_count = bench_parse_list(state, arg, 1023, bench->depths);
         return 0;
     case KEY_RUNTIME:
-        bench->runtime_ms = parse_ms(state, arg);
+        bench->runtime_ms = mover_parse_seconds_ms(state, arg);
         bench->has_runtime = true;
         return 0;
     case KEY_RAMP:
-        bench->ramp_ms = parse_ms(state, arg);
+        bench->ramp_ms = mover_parse_seconds_ms(state, arg);
         return 0;
     case KEY_SLEEP:
         bench->polls = false;

@@ -8,8 +8,8 @@
 #include "common/time/clock.h"
 #include "pmem/command/samples.h"
 
-enum { KEY_BS = 0x2000, KEY_COUNT, KEY_RW, KEY_RATE };
-enum { PATIENCE_MS = 20000, BYTES_MAX = 1 << 26, COUNT_MAX = 10000000 };
+enum { KEY_BS = 0x2000, KEY_COUNT, KEY_RUNTIME, KEY_RW, KEY_RATE };
+enum { PATIENCE_MS = 20000, BYTES_MAX = 1 << 26 };
 
 enum kind { PERSISTENT, VISIBLE, WRITE, READ };
 static const char *const kinds[] = {"persistent", "visible", "write", "read"};
@@ -30,6 +30,8 @@ static const struct argp_option options[] = {
     {NULL, 'B', NULL, MOVER_OLD, NULL, 0},
     {"count", KEY_COUNT, "N", 0, "How many requests (10000)", 1},
     {NULL, 'c', NULL, MOVER_OLD, NULL, 0},
+    {"runtime", KEY_RUNTIME, "S", 0,
+     "Ends after so many seconds, too (10; with --count alone it does not)", 1},
     {"rw", KEY_RW, "KIND", 0,
      "persistent (a write and its flush), visible, write (no flush) or read", 1},
     {NULL, 'w', NULL, MOVER_OLD, NULL, 0},
@@ -51,9 +53,10 @@ static error_t pmem_parse_bench(int key, char *value, struct argp_state *state)
             argp_error(state, "a request has 1 to %d bytes", BYTES_MAX);
         return 0;
     case KEY_COUNT:
-        bench->samples.count = mover_parse_bytes(state, value);
-        if (!bench->samples.count || bench->samples.count > COUNT_MAX)
-            argp_error(state, "there are 1 to %d requests", COUNT_MAX);
+        pm_samples_parse_count(state, value, &bench->samples);
+        return 0;
+    case KEY_RUNTIME:
+        pm_samples_parse_runtime(state, value, &bench->samples);
         return 0;
     case KEY_RW:
         for (bench->kind = 0; bench->kind <= READ; bench->kind++)
@@ -121,9 +124,9 @@ static uint64_t pace_ns(const struct bench *bench, uint64_t last_ns)
 
 static int measure_bench(struct bench *bench)
 {
-    uint64_t start = 0;
+    uint64_t start = 0, i = 0;
     const uint64_t places = (bench->info.bytes - bench->offset) / bench->bytes;
-    for (uint64_t i = 0; i < bench->samples.count; i++) {
+    for (; !pm_samples_are_over(&bench->samples, i); i++) {
         start = pace_ns(bench, start);
         const enum sw_pmem_status status =
             request_one(bench, bench->offset + i % places * bench->bytes);
@@ -133,6 +136,7 @@ static int measure_bench(struct bench *bench)
         pm_samples_put(&bench->samples, i, took);
         pm_progress(&bench->remote, (i + 1) * bench->bytes, bench->samples.count * bench->bytes);
     }
+    bench->samples.count = i;
     return report_bench(bench);
 }
 
@@ -144,17 +148,16 @@ int pm_bench(int argc, char **argv)
         .doc = "Measures requests one after another.",
         .children = children,
     };
-    struct bench bench = {.bytes = 4096, .samples = {.count = 10000}};
+    struct bench bench = {.bytes = 4096, .samples = {.runtime_ms = PM_RUNTIME_MS}};
     pm_remote_parse("bench", &argp, argc, argv, &bench.remote);
     int code = pm_remote_open(&bench.remote);
     if (code)
         return code;
     sw_pmem_info_of(bench.remote.pmem, &bench.info);
     bench.buffer = calloc(1, bench.bytes);
-    bench.samples.ns = calloc(bench.samples.count, sizeof(*bench.samples.ns));
     if (bench.offset >= bench.info.bytes || bench.bytes > bench.info.bytes - bench.offset)
         code = pm_fail(&bench.remote, "the region has no room for such a request");
-    else if (!bench.buffer || !bench.samples.ns ||
+    else if (!bench.buffer || !pm_samples_begin(&bench.samples) ||
              sw_pmem_mem_register(bench.remote.pmem, bench.buffer, bench.bytes, &bench.mem))
         code = pm_fail(&bench.remote, "there is no memory for the buffer");
     if (!code)

@@ -17,6 +17,7 @@ enum {
     KEY_VISIBLE,
     KEY_WAIT,
     KEY_COUNT,
+    KEY_RUNTIME,
     KEY_NEW,
     KEY_NO_FOLLOW,
     KEY_COPY,
@@ -25,8 +26,7 @@ enum {
     KEY_BEFORE,
     PLACE_MAX = 128,
     FOLLOW_MS = 1000,
-    RETRY_MS = 20,
-    COUNT_MAX = 10000000
+    RETRY_MS = 20
 };
 
 /* Where a copy is: "ADDR", "ADDR:PORT", "[ADDR]:PORT", each with "/REGION" behind it or not. */
@@ -60,6 +60,8 @@ static const struct argp_option options[] = {
     {"record", KEY_RECORD, "BYTES", 0, "create: the longest record (4096)", 2},
     {NULL, 'b', NULL, MOVER_OLD, NULL, 0},
     {"count", KEY_COUNT, "N", 0, "bench: how many records of 64 bytes are appended (10000)", 2},
+    {"runtime", KEY_RUNTIME, "S", 0,
+     "bench: ends after so many seconds, too (10; with --count alone it does not)", 2},
     {"replace", KEY_REPLACE, NULL, 0, "create: also where there is a log", 2},
     {"before", KEY_BEFORE, "NUMBER", 0, "trim: records with lower numbers are forgotten", 2},
     {NULL, 'n', NULL, MOVER_OLD, NULL, 0},
@@ -121,9 +123,10 @@ static error_t parse_log(int key, char *value, struct argp_state *state)
         args->geometry.record_bytes = mover_parse_count(state, value);
         return 0;
     case KEY_COUNT:
-        args->samples.count = mover_parse_bytes(state, value);
-        if (!args->samples.count || args->samples.count > COUNT_MAX)
-            argp_error(state, "there are 1 to %d records", COUNT_MAX);
+        pm_samples_parse_count(state, value, &args->samples);
+        return 0;
+    case KEY_RUNTIME:
+        pm_samples_parse_runtime(state, value, &args->samples);
         return 0;
     case KEY_REPLACE:
         args->replaces = true;
@@ -315,19 +318,20 @@ static int bench_log(struct log_args *args)
 {
     static const char record[64] = "a record of the benchmark";
     struct sw_pmem_log_mark mark = {0};
-    args->samples.ns = calloc(args->samples.count, sizeof(*args->samples.ns));
-    if (!args->samples.ns)
+    uint64_t taken = 0;
+    if (!pm_samples_begin(&args->samples))
         return log_fail_command(args, "", SW_PMEM_LOG_NO_MEMORY);
     enum sw_pmem_log_status status = SW_PMEM_LOG_OK;
-    for (uint64_t i = 0; i < args->samples.count && !status;) {
+    while (!status && !pm_samples_are_over(&args->samples, taken)) {
         const uint64_t start = mover_now_ns();
         status = sw_pmem_log_append(args->log, record, sizeof(record),
                                     sw_pmem_deadline_ms(args->wait_ms), &mark);
         if (status == SW_PMEM_LOG_FULL && mark.position)
             status = sw_pmem_log_trim(args->log, &mark);
         else if (!status)
-            pm_samples_put(&args->samples, i++, mover_now_ns() - start);
+            pm_samples_put(&args->samples, taken++, mover_now_ns() - start);
     }
+    args->samples.count = taken;
     const int code = status ? log_fail_command(args, "", status)
                             : pm_samples_print(args->is_json, json_object(), "append",
                                                sizeof(record), &args->samples);
@@ -481,7 +485,7 @@ int pm_log(int argc, char **argv)
                "  journalctl -f | sidewire pmem log append $C\n"
                "  sidewire pmem log read $C\n"};
     struct log_args args = {
-        .wait_ms = 30000, .geometry = {1 << 20, 4096}, .samples = {.count = 10000}};
+        .wait_ms = 30000, .geometry = {1 << 20, 4096}, .samples = {.runtime_ms = PM_RUNTIME_MS}};
     static char name[64];
     sw_pmem_log_options_init(&args.options);
     args.options.copies = args.copies;

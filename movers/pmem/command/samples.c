@@ -5,9 +5,44 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "common/time/clock.h"
+
+enum { COUNT_MAX = 10000000 };
+
 struct sample_figures {
     double mean_us, p50_us, p99_us, max_us;
 };
+
+void pm_samples_parse_count(struct argp_state *state, const char *text, struct pm_samples *samples)
+{
+    samples->count = mover_parse_bytes(state, text);
+    samples->has_count = true;
+    if (!samples->count || samples->count > COUNT_MAX)
+        argp_error(state, "a bench measures 1 to %d times", COUNT_MAX);
+}
+
+void pm_samples_parse_runtime(struct argp_state *state, const char *text,
+                              struct pm_samples *samples)
+{
+    samples->runtime_ms = mover_parse_seconds_ms(state, text);
+    samples->has_runtime = true;
+}
+
+bool pm_samples_begin(struct pm_samples *samples)
+{
+    if (!samples->has_count)
+        samples->count = samples->has_runtime ? COUNT_MAX : PM_COUNT;
+    samples->until_ns = samples->has_count && !samples->has_runtime
+                            ? UINT64_MAX
+                            : mover_now_ns() + samples->runtime_ms * NS_PER_MS;
+    samples->ns = calloc(samples->count, sizeof(*samples->ns));
+    return samples->ns;
+}
+
+bool pm_samples_are_over(const struct pm_samples *samples, uint64_t taken)
+{
+    return taken >= samples->count || (taken && mover_now_ns() >= samples->until_ns);
+}
 
 void pm_samples_put(struct pm_samples *samples, uint64_t index, uint64_t took_ns)
 {

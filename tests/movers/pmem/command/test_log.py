@@ -340,6 +340,11 @@ class Log(unittest.TestCase):
         self.assertGreaterEqual(status['next_record'], 30)
         self.assertTrue(log('read')[1].startswith('20 record 20\n'))
 
+    def test_bench__ends_after_its_time(self):
+        done = log('bench', '--runtime', '0', '-o', 'json')
+        self.assertEqual(done[0], 0, done)
+        self.assertEqual(json.loads(done[1])['requests'], 1)
+
     def test_wrong__is_said(self):
         status, _, said = log('create', '--ring', '256K')
         self.assertEqual(status, 1)

@@ -380,6 +380,8 @@ class Pmem(unittest.TestCase):
         self.assertEqual((told['rw'], told['request_bytes'], told['requests']), ('read', 8192, 10))
         self.assertGreater(told['p50_us'], 0)
         self.assertEqual((told['bs'], told['count']), (8192, 10))  # the old keys
+        words = '--runtime 0 --rw read -o json'.split()
+        self.assertEqual(json.loads(client('bench', *words).stdout)['requests'], 1)
         done = client_of_log('create', '--ring', '256K', '--record', '128')
         self.assertEqual(
             (done.returncode, b'persistent FLUSH' in done.stderr),
