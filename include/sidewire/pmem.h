@@ -142,8 +142,8 @@ SW_PMEM_PUBLIC enum sw_pmem_status sw_pmem_start(const struct sw_pmem_options *o
 /* Starts, and waits until the region is open or `connect_timeout_ms` has passed. */
 SW_PMEM_PUBLIC enum sw_pmem_status sw_pmem_open(const struct sw_pmem_options *options,
                                                 struct sw_pmem_error *error, struct sw_pmem **pmem);
-/* Ends what is under way (NOT_DONE or MAYBE_DONE, by callbacks) and frees the handle. Memory that
- * is registered with it stays the caller's, but sw_pmem_mem_release() has to come first. */
+/* Ends what is under way (NOT_DONE or MAYBE_DONE, by callbacks), releases the memory that is still
+ * registered with it, and frees the handle. That memory is the caller's alone from then on. */
 SW_PMEM_PUBLIC void sw_pmem_close(struct sw_pmem *pmem);
 SW_PMEM_PUBLIC enum sw_pmem_state sw_pmem_state_of(const struct sw_pmem *pmem);
 /* Sleeps until the region is open (OK), given up (the reason) or the deadline passes. */
@@ -202,7 +202,7 @@ SW_PMEM_PUBLIC enum sw_pmem_status sw_pmem_server(const struct sw_pmem_options *
  * needs a handle that was live once. */
 SW_PMEM_PUBLIC enum sw_pmem_status sw_pmem_mem_register(struct sw_pmem *pmem, void *data,
                                                         size_t bytes, struct sw_pmem_mem **mem);
-/* No chain may be using it. */
+/* No chain may be using it: sw_pmem_close() releases what one may use that never ends. */
 SW_PMEM_PUBLIC void sw_pmem_mem_release(struct sw_pmem_mem *mem);
 
 /* ---- chains ---- */

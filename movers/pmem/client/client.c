@@ -188,6 +188,8 @@ void sw_pmem_close(struct sw_pmem *p)
     pmc_fail(&p->error, SW_PMEM_CLOSED, "closed");
     if (p->slots && p->results)
         pmc_dead(p);
+    while (c->mems)
+        sw_pmem_mem_release(c->mems);
     if (c->scratch_mr)
         ibv_dereg_mr(c->scratch_mr);
     if (c->pd)

@@ -30,6 +30,7 @@ struct pmc_client {
     struct ibv_context *verbs;
     struct ibv_pd *pd;
     struct ibv_mr *scratch_mr;
+    struct sw_pmem_mem *mems; /* that the caller has not released */
     struct pmc_scratch *scratch;
     size_t scratch_bytes;
     uint32_t polls;

@@ -91,6 +91,7 @@ struct sw_pmem {
 };
 
 struct sw_pmem_mem {
+    struct sw_pmem_mem *next, **at; /* of its handle's; what leads to it */
     struct ibv_mr *mr;
     char *data;
     size_t bytes;

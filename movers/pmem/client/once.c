@@ -8,13 +8,14 @@
 enum sw_pmem_status sw_pmem_mem_register(struct sw_pmem *p, void *data, size_t bytes,
                                          struct sw_pmem_mem **mem)
 {
-    struct ibv_pd *pd = pmc_client_of(p)->pd;
+    struct pmc_client *c = pmc_client_of(p);
+    struct ibv_pd *pd = c->pd;
     if (!pd || !bytes)
         return SW_PMEM_INVALID;
     struct sw_pmem_mem *made = calloc(1, sizeof(*made));
     if (!made)
         return SW_PMEM_NO_MEMORY;
-    *made = (struct sw_pmem_mem){.data = data, .bytes = bytes};
+    *made = (struct sw_pmem_mem){.next = c->mems, .at = &c->mems, .data = data, .bytes = bytes};
     made->mr = ibv_reg_mr(pd, data, bytes, IBV_ACCESS_LOCAL_WRITE);
     if (!made->mr) /* memory that can only be read */
         made->mr = ibv_reg_mr(pd, data, bytes, 0);
@@ -22,7 +23,9 @@ enum sw_pmem_status sw_pmem_mem_register(struct sw_pmem *p, void *data, size_t b
         free(made);
         return errno == ENOMEM ? SW_PMEM_NO_MEMORY : SW_PMEM_SYSTEM;
     }
-    *mem = made;
+    if (made->next)
+        made->next->at = &made->next;
+    c->mems = *mem = made;
     return SW_PMEM_OK;
 }
 
@@ -30,6 +33,9 @@ void sw_pmem_mem_release(struct sw_pmem_mem *mem)
 {
     if (!mem)
         return;
+    *mem->at = mem->next;
+    if (mem->next)
+        mem->next->at = mem->at;
     ibv_dereg_mr(mem->mr);
     free(mem);
 }

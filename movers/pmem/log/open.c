@@ -172,12 +172,8 @@ void sw_pmem_log_close(struct sw_pmem_log *log)
         link->is_failing = true; /* results that come now are nobody's */
         while (link->under_way && !pml_is_over(deadline_ns))
             sw_pmem_wait(link->pmem, deadline_ns);
-        if (link->mem && !link->under_way) {
-            sw_pmem_mem_release(link->mem);
-            link->mem = NULL;
-        }
         if (link->pmem)
-            sw_pmem_close(link->pmem);
+            sw_pmem_close(link->pmem); /* and the memory that a chain still uses */
     }
     free(log->memory);
     free(log);

@@ -7,6 +7,7 @@
 
 #include <arpa/inet.h>
 #include <cmocka.h>
+#include <dlfcn.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -364,6 +365,38 @@ static void loss__another_region_in_its_place(void **state)
     assert_int_equal(post_write(w, &tally, 0, 0), SW_PMEM_OTHER_REGION);
 }
 
+/* A domain of the device cannot be freed before all that was made in it. */
+static uint32_t domains_in_use;
+
+int ibv_dealloc_pd(struct ibv_pd *pd)
+{
+    int (*const next)(struct ibv_pd *) = (int (*)(struct ibv_pd *))dlsym(RTLD_NEXT, __func__);
+    const int rc = next(pd);
+    domains_in_use += rc != 0;
+    return rc;
+}
+
+/* The chain is not over, so its memory cannot be released before. */
+static void close__leaves_no_memory_behind(void **state)
+{
+    struct world *w = *state;
+    struct tally tally = {.sum = 0};
+    struct sw_pmem_mem *others[2];
+    connect_client(w);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(sw_pmem_mem_register(w->pmem, w->local, LOCAL, &others[i]), SW_PMEM_OK);
+    sw_pmem_mem_release(others[0]);
+    end(w);
+    await_state(w, SW_PMEM_LOST);
+    assert_int_equal(post_write(w, &tally, 0, 0), SW_PMEM_OK);
+    domains_in_use = 0;
+    sw_pmem_close(w->pmem);
+    w->pmem = NULL;
+    w->mem = NULL;
+    assert_int_equal(tally.of[SW_PMEM_NOT_DONE], 1);
+    assert_int_equal(domains_in_use, 0);
+}
+
 static void close__gives_each_its_result(void **state)
 {
     struct world *w = *state;
@@ -465,6 +498,7 @@ int main(void)
         CASE(loss__given_up),
         CASE(loss__another_region_in_its_place),
         CASE(close__gives_each_its_result),
+        CASE(close__leaves_no_memory_behind),
         CASE(callbacks__may_post),
         CASE(descriptor__wakes),
         CASE(results__are_taken_in_order),
