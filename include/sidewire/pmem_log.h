@@ -151,7 +151,8 @@ sw_pmem_log_reader_open(const struct sw_pmem_log_options *options, uint64_t dead
 SW_PMEM_PUBLIC void sw_pmem_log_reader_close(struct sw_pmem_log_reader *reader);
 /* The longest record that the log can have. */
 SW_PMEM_PUBLIC uint32_t sw_pmem_log_reader_record_bytes(const struct sw_pmem_log_reader *reader);
-/* Where the oldest record starts that is there. */
+/* Where the oldest record starts that is there. DAMAGED: so many copies have answered and have none
+ * that no quorum is left. */
 SW_PMEM_PUBLIC enum sw_pmem_log_status sw_pmem_log_reader_head(struct sw_pmem_log_reader *reader,
                                                                struct sw_pmem_log_mark *mark,
                                                                uint64_t deadline_ns);
@@ -166,8 +167,9 @@ sw_pmem_log_reader_next(struct sw_pmem_log_reader *reader, struct sw_pmem_log_ma
  * and all of it is read to learn them. A copy is LIVE that the log's last writer has
  * brought up to date, BEHIND where it has not, DAMAGED if it is not of this log. Records
  * that only recovery can find are not counted: those whose tail words a power cut has
- * taken. TIMEOUT: too few copies could be asked, or a writer died in its recovery; the
- * states are set all the same. A copy that does not answer is waited for a second. */
+ * taken. TIMEOUT: too few copies could be asked, or a writer died in its recovery.
+ * DAMAGED: too many are. The states are set all the same. A copy that does not answer is
+ * waited for a second. */
 SW_PMEM_PUBLIC enum sw_pmem_log_status sw_pmem_log_reader_info_of(struct sw_pmem_log_reader *reader,
                                                                   struct sw_pmem_log_info *info,
                                                                   uint64_t deadline_ns);

@@ -13,6 +13,8 @@
 enum {
     NAP_MS = 5,    /* between two looks where nothing is new */
     LOOK_MS = 100, /* for copies that do not answer */
+    /* A copy that a writer is working on may look damaged for a moment. */
+    DAMAGED_MS = 1000,
     CHUNK_BYTES = 1 << 16,
 };
 
@@ -62,8 +64,8 @@ static bool await_reads(struct follow_link *link, uint64_t deadline_ns)
     return !link->is_busy && link->is_fine;
 }
 
-bool pml_follow_is_ours(const struct sw_pmem_log_reader *r, unsigned copy,
-                        const uint8_t *superblock)
+static bool follow_is_ours(const struct sw_pmem_log_reader *r, unsigned copy,
+                           const uint8_t *superblock)
 {
     struct pml_geometry geometry;
     uint16_t which = 0;
@@ -95,7 +97,7 @@ static void follow_look_around(struct sw_pmem_log_reader *r)
         }
         r->foreign &= ~(1u << i);
         pml_reader_view(&r->reader, i, look->before, pml_word_at(look->tail, 0), look->after);
-        if (pml_follow_is_ours(r, i, look->superblock))
+        if (follow_is_ours(r, i, look->superblock))
             continue;
         r->foreign |= 1u << i; /* words of another log, or of none */
         pml_reader_forget(&r->reader, i);
@@ -111,9 +113,9 @@ bool pml_follow_limit(struct sw_pmem_log_reader *r, uint64_t *limit)
 }
 
 /* So many that no quorum is left. */
-static bool is_replaced(const struct sw_pmem_log_reader *r)
+static bool are_too_many(const struct sw_pmem_log_reader *r, uint32_t copies)
 {
-    return __builtin_popcount(r->foreign) > r->geometry.copies - r->geometry.quorum;
+    return __builtin_popcount(copies) > r->geometry.copies - r->geometry.quorum;
 }
 
 bool pml_follow_ask_control(struct sw_pmem_log_reader *r, unsigned copy)
@@ -136,7 +138,7 @@ static bool follow_take_head(struct sw_pmem_log_reader *r, unsigned copy, uint64
 {
     const uint8_t *control = r->links[copy].look->control;
     pml_slot_parse(&r->geometry, control, slot);
-    bool is_fine = slot->count && pml_follow_is_ours(r, copy, control);
+    bool is_fine = slot->count && follow_is_ours(r, copy, control);
     if (is_fine && slot->head.position > limit) { /* the writer may have gone on meanwhile */
         follow_look_around(r);
         is_fine = pml_follow_limit(r, &limit) && slot->head.position <= limit;
@@ -207,15 +209,18 @@ void pml_follow_nap(struct sw_pmem_log_reader *r)
     nanosleep(&nap, NULL);
 }
 
-/* The copy has a record there, or the log ends. */
-static bool has_record_at(struct sw_pmem_log_reader *r, unsigned copy, struct pml_mark at,
-                          uint64_t limit)
+/* OK: the copy has a record there, or the log ends. DAMAGED: something else is there. */
+static enum sw_pmem_log_status look_at_record(struct sw_pmem_log_reader *r, unsigned copy,
+                                              struct pml_mark at, uint64_t limit)
 {
     struct pml_record record;
     if (at.position >= limit)
-        return true;
-    return fill_chunk(r, copy, &at, limit, sw_pmem_deadline_ms(LOOK_MS)) == SW_PMEM_LOG_OK &&
-           follow_take_record(r, &at, &record);
+        return SW_PMEM_LOG_OK;
+    const enum sw_pmem_log_status status =
+        fill_chunk(r, copy, &at, limit, sw_pmem_deadline_ms(LOOK_MS));
+    if (status == SW_PMEM_LOG_OK && !follow_take_record(r, &at, &record))
+        return SW_PMEM_LOG_DAMAGED;
+    return status;
 }
 
 /* OK: the record is in the chunk. TRIMMED: `at` has moved on. AGAIN: the copy does not answer.
@@ -229,7 +234,7 @@ static enum sw_pmem_log_status ask_copy(struct sw_pmem_log_reader *r, unsigned c
         fill_chunk(r, copy, at, limit, sw_pmem_deadline_ms(LOOK_MS));
     if (status == SW_PMEM_LOG_AGAIN ||
         (status == SW_PMEM_LOG_OK && follow_take_record(r, at, &record)) ||
-        (status == SW_PMEM_LOG_TRIMMED && has_record_at(r, copy, *at, limit)))
+        (status == SW_PMEM_LOG_TRIMMED && !look_at_record(r, copy, *at, limit)))
         return status;
     pml_reader_distrust(&r->reader, copy);
     r->len = 0;
@@ -268,7 +273,7 @@ enum sw_pmem_log_status sw_pmem_log_reader_next(struct sw_pmem_log_reader *r,
     uint64_t limit = 0;
     while (!follow_take_record(r, &at, &found)) {
         follow_look_around(r);
-        if (is_replaced(r))
+        if (are_too_many(r, r->foreign))
             return SW_PMEM_LOG_NO_LOG;
         const bool is_known = pml_follow_limit(r, &limit);
         enum sw_pmem_log_status status = SW_PMEM_LOG_AGAIN;
@@ -294,19 +299,51 @@ enum sw_pmem_log_status sw_pmem_log_reader_next(struct sw_pmem_log_reader *r,
     return SW_PMEM_LOG_OK;
 }
 
+bool pml_follow_is_spoilt(const struct sw_pmem_log_reader *r, unsigned copy)
+{
+    const uint8_t *control = r->links[copy].look->control;
+    const uint64_t tail = pml_word_at(control, PML_TAIL_OFFSET);
+    struct pml_slot slot;
+    pml_slot_parse(&r->geometry, control, &slot);
+    /* No writer can come after the greatest epoch. */
+    return !follow_is_ours(r, copy, control) || !slot.count ||
+           pml_word_at(control, PML_EPOCH_OFFSET) >= PML_NUMBER_MAX || tail > PML_NUMBER_MAX ||
+           tail % PML_LINE_BYTES != 0;
+}
+
+/* AGAIN: nothing can be said of it now. DAMAGED: it lacks what its words say. */
+static enum sw_pmem_log_status look_at_head(struct sw_pmem_log_reader *r, unsigned copy,
+                                            bool is_limit_known, uint64_t limit,
+                                            struct pml_mark *head)
+{
+    struct pml_slot slot;
+    if (r->unseen >> copy & 1 || !follow_read_control(r, copy, sw_pmem_deadline_ms(LOOK_MS)))
+        return SW_PMEM_LOG_AGAIN;
+    if (pml_follow_is_spoilt(r, copy))
+        return SW_PMEM_LOG_DAMAGED;
+    if (!is_limit_known || !pml_reader_is_current(&r->reader, copy))
+        return SW_PMEM_LOG_AGAIN;
+    if (!follow_take_head(r, copy, limit, &slot))
+        return SW_PMEM_LOG_DAMAGED;
+    *head = slot.head;
+    return look_at_record(r, copy, slot.head, limit);
+}
+
 /* The furthest of all copies that are up to date: a trim may not have come to each of them yet. */
-static bool find_head(struct sw_pmem_log_reader *r, uint64_t limit, struct pml_mark *head)
+static bool find_head(struct sw_pmem_log_reader *r, struct pml_mark *head)
 {
     bool any = false;
-    struct pml_slot slot;
+    struct pml_mark one;
+    uint64_t limit = 0;
+    const bool is_limit_known = pml_follow_limit(r, &limit);
+    r->damaged = 0;
     for (unsigned i = 0; i < r->geometry.copies; i++) {
-        if (!pml_reader_is_current(&r->reader, i) ||
-            !follow_read_control(r, i, sw_pmem_deadline_ms(LOOK_MS)) ||
-            !follow_take_head(r, i, limit, &slot) || (any && slot.head.position < head->position) ||
-            !has_record_at(r, i, slot.head, limit))
+        const enum sw_pmem_log_status status = look_at_head(r, i, is_limit_known, limit, &one);
+        r->damaged |= status == SW_PMEM_LOG_DAMAGED ? 1u << i : 0;
+        if (status || (any && one.position < head->position))
             continue;
         any = true;
-        *head = slot.head;
+        *head = one;
     }
     return any;
 }
@@ -315,15 +352,22 @@ enum sw_pmem_log_status sw_pmem_log_reader_head(struct sw_pmem_log_reader *r,
                                                 struct sw_pmem_log_mark *mark, uint64_t deadline_ns)
 {
     struct pml_mark head = {0};
-    uint64_t limit = 0;
+    uint64_t damaged_ns = 0; /* when so many of them are called damaged; 0: they are not */
     for (;;) {
         follow_look_around(r);
-        if (is_replaced(r))
+        if (are_too_many(r, r->foreign))
             return SW_PMEM_LOG_NO_LOG;
-        if (pml_follow_limit(r, &limit) && find_head(r, limit, &head)) {
+        if (find_head(r, &head)) {
+            r->damaged = 0;
             *mark = follow_mark_out(&head);
             return SW_PMEM_LOG_OK;
         }
+        if (!are_too_many(r, r->damaged))
+            damaged_ns = 0;
+        else if (!damaged_ns)
+            damaged_ns = sw_pmem_deadline_ms(DAMAGED_MS);
+        else if (pml_is_over(damaged_ns))
+            return SW_PMEM_LOG_DAMAGED;
         if (pml_is_over(deadline_ns))
             return SW_PMEM_LOG_TIMEOUT;
         pml_follow_nap(r);
@@ -474,12 +518,8 @@ void sw_pmem_log_reader_close(struct sw_pmem_log_reader *r)
     }
     for (unsigned i = 0; i < r->options.copies_count; i++) {
         struct follow_link *link = &r->links[i];
-        if (!link->is_busy) {
-            sw_pmem_mem_release(link->look_memory.mem);
-            sw_pmem_mem_release(link->chunk_memory.mem);
-        }
         if (link->pmem)
-            sw_pmem_close(link->pmem);
+            sw_pmem_close(link->pmem); /* and the memory that a READ still uses */
         free(link->look_memory.data);
         free(link->chunk_memory.data);
     }

@@ -40,6 +40,7 @@ struct sw_pmem_log_reader {
     unsigned source;    /* in which one */
     uint32_t foreign;   /* copies that are none of this log */
     uint32_t unseen;    /* copies that did not answer the last look */
+    uint32_t damaged;   /* copies that had a wrong head, where no other had a right one */
 };
 
 /* Defined in follow.c. */
@@ -50,8 +51,8 @@ enum sw_pmem_log_status pml_follow_open(const struct sw_pmem_log_options *option
                                         struct sw_pmem_log_reader **out);
 /* Posts a READ of a copy's control page; false: not now. */
 bool pml_follow_ask_control(struct sw_pmem_log_reader *r, unsigned copy);
-bool pml_follow_is_ours(const struct sw_pmem_log_reader *r, unsigned copy,
-                        const uint8_t *superblock);
+/* Its control page, which has been read, is none that a writer left. */
+bool pml_follow_is_spoilt(const struct sw_pmem_log_reader *r, unsigned copy);
 /* Up to where records are acknowledged: also by copies that have gone since. */
 bool pml_follow_limit(struct sw_pmem_log_reader *r, uint64_t *limit);
 void pml_follow_nap(struct sw_pmem_log_reader *r);

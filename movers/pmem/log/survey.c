@@ -61,13 +61,7 @@ static enum sw_pmem_log_copy_state tell_missing(struct survey *s, unsigned copy)
 
 static enum sw_pmem_log_copy_state survey_copy(const struct sw_pmem_log_reader *r, unsigned copy)
 {
-    const uint8_t *control = r->links[copy].look->control;
-    struct pml_slot slot;
-    if (!pml_follow_is_ours(r, copy, control))
-        return SW_PMEM_LOG_COPY_DAMAGED;
-    pml_slot_parse(&r->geometry, control, &slot);
-    /* No writer can come after the greatest epoch. */
-    if (!slot.count || pml_word_at(control, PML_EPOCH_OFFSET) >= PML_NUMBER_MAX)
+    if (r->damaged >> copy & 1 || pml_follow_is_spoilt(r, copy))
         return SW_PMEM_LOG_COPY_DAMAGED;
     return pml_reader_is_current(&r->reader, copy) ? SW_PMEM_LOG_COPY_LIVE
                                                    : SW_PMEM_LOG_COPY_BEHIND;

@@ -251,6 +251,40 @@ static void survey__tells_of_each_copy(void **state)
     fake_start(1);
 }
 
+/* A log of one copy, with records, that was closed. */
+static void write_lone_log(void)
+{
+    const struct sw_pmem_log_geometry geometry = {RING_BYTES, RECORD_BYTES};
+    struct sw_pmem_error error;
+    options.copies_count = 1;
+    assert_int_equal(sw_pmem_log_create(&options, &geometry, true, soon(), &error), SW_PMEM_LOG_OK);
+    struct sw_pmem_log *log = open_log();
+    for (unsigned i = 0; i < 3; i++)
+        append(log, i);
+    write_behind(log);
+    sw_pmem_log_close(log);
+}
+
+/* It does not wait for a copy that can be had, and is wrong. */
+static void reader__gives_up_a_damaged_log(void **state)
+{
+    static const struct {
+        size_t offset, bytes;
+    } wrong[] = {{PML_EPOCH_OFFSET, 8},                       /* a word beyond all writers */
+                 {PML_SLOT_OFFSET, 2 * PML_LINE_BYTES + 192}, /* no head */
+                 {PML_RING_OFFSET, PML_LINE_BYTES}};          /* no record at the head */
+    struct sw_pmem_log_info seen;
+    struct sw_pmem_error errors[FAKE_REGIONS];
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+        assert_int_equal(create_log(state), 0);
+        write_lone_log();
+        memset(fake_bytes(0) + wrong[i].offset, 0xff, wrong[i].bytes);
+        assert_int_equal(sw_pmem_log_survey(&options, soon(), &seen, errors, NULL),
+                         SW_PMEM_LOG_DAMAGED);
+        assert_int_equal(seen.states[0], SW_PMEM_LOG_COPY_DAMAGED);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -262,6 +296,7 @@ int main(void)
         cmocka_unit_test_setup(reader__ends_only_where_no_more_can_be, create_log),
         cmocka_unit_test_setup(survey__tells_of_each_copy, create_log),
         cmocka_unit_test(read__goes_on_past_a_bad_record),
+        cmocka_unit_test(reader__gives_up_a_damaged_log),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
