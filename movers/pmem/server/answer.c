@@ -148,6 +148,16 @@ static enum pmf_status count_all(const struct pms_server *server, const struct p
     return PMF_OK;
 }
 
+/* Strangers may send such as often as they like. */
+static void tell_malformed(struct pms_server *server, const struct pms_client *client)
+{
+    if (!mover_told_begin(&server->told))
+        return;
+    fprintf(stderr, "sidewire pmem serve: a malformed message of %s; its connection ends",
+            client->where);
+    mover_told_end(&server->told);
+}
+
 void pms_answer(struct pms_server *server, struct pms_client *client, const uint8_t *message,
                 size_t bytes, struct pmf_answer *answer)
 {
@@ -159,8 +169,7 @@ void pms_answer(struct pms_server *server, struct pms_client *client, const uint
     if (status) {
         client->is_over = true;
         server->malformed++;
-        fprintf(stderr, "sidewire pmem serve: a malformed message of %s; its connection ends\n",
-                client->where);
+        tell_malformed(server, client);
     } else if (request.type == PMF_OPEN) {
         status = open_region(server, client, &request, answer);
     } else if (request.type == PMF_LIST) {

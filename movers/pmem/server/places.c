@@ -5,11 +5,12 @@
  * those that have not is let go first: of the origin that has most of them, or of the newcomer's if
  * that has its share already. It has had time to ask, since clients that start together are as
  * honest as one. But an origin that has many keeps out none that has few. The share is no more than
- * three times what is free: so origins that come one by one get less each, and the next one gets
- * something still.
+ * three times what is free, to clients that may only read three times what is free to these: so
+ * origins that come one by one get less each, and the next one gets something still.
  */
 #include <string.h>
 
+#include "common/base/minmax.h"
 #include "common/time/clock.h"
 #include "pmem/server/server.h"
 
@@ -82,14 +83,15 @@ static struct pms_client *find_oldest_unproved(const struct pms_server *server,
 }
 
 /* The oldest unproved one of the origin that has most of these, and how many it has; where several
- * origins have as many, the oldest of all. */
-static struct pms_client *find_oldest_of_crowd(const struct pms_server *server, uint32_t *crowd)
+ * origins have as many, the oldest of all. `is_reader`: one that may only read. */
+static struct pms_client *find_oldest_of_crowd(const struct pms_server *server, bool is_reader,
+                                               uint32_t *crowd)
 {
     struct pms_client *oldest = NULL;
     *crowd = 0;
     for (uint32_t i = 0; i < PMS_CLIENTS_MAX; i++) {
         struct pms_client *client = server->clients[i];
-        if (!client || client->is_proved)
+        if (!client || client->is_proved || (is_reader && client->may_write))
             continue;
         const uint32_t count = count_unproved_of(server, &client->origin);
         if (count > *crowd || (count == *crowd && client->since_ns < oldest->since_ns)) {
@@ -103,10 +105,10 @@ static struct pms_client *find_oldest_of_crowd(const struct pms_server *server, 
 /* The client that is to leave for one of an origin that has `own` unproved ones. It may be a young
  * one if its origin still has as many then. */
 static struct pms_client *places_in_the_way(const struct pms_server *server, uint32_t own,
-                                            bool *may_be_young)
+                                            bool is_reader, bool *may_be_young)
 {
     uint32_t crowd;
-    struct pms_client *oldest = find_oldest_of_crowd(server, &crowd);
+    struct pms_client *oldest = find_oldest_of_crowd(server, is_reader, &crowd);
     *may_be_young = own == 0 || crowd > own + 1;
     return oldest;
 }
@@ -127,12 +129,19 @@ static bool places_end_oldest(struct pms_server *server, struct pms_client *olde
     return true;
 }
 
-/* Whether one more is within what its origin may have. */
+/* For such a client. */
+static uint32_t places_left(const struct places_taken *taken, bool may_write)
+{
+    const uint32_t left = PMS_CLIENTS_MAX - taken->all;
+    return may_write ? left : mover_min_u32(left, PMS_READERS_MAX - taken->readers);
+}
+
+/* Whether one more is more than what its origin may have. */
 static bool has_its_share(const struct pms_limits *limits, const struct places_taken *taken,
                           bool may_write)
 {
     const uint32_t most = may_write ? limits->of_one : limits->of_one / 2;
-    const uint32_t free_then = taken->all < PMS_CLIENTS_MAX ? PMS_CLIENTS_MAX - taken->all - 1 : 0;
+    const uint32_t left = places_left(taken, may_write), free_then = left ? left - 1 : 0;
     return taken->of_origin >= most || taken->unproved_of_origin >= limits->unproved_of_one ||
            (taken->of_origin && taken->of_origin + 1 > TIMES_FREE * free_then);
 }
@@ -144,13 +153,13 @@ bool pms_places_make_room(struct pms_server *server, const struct in6_addr *orig
         const struct places_taken taken = count_places(server, origin);
         const uint32_t own = taken.unproved_of_origin;
         const bool has_share = has_its_share(limits, &taken, may_write);
-        if (!has_share && !may_write && taken.readers >= PMS_READERS_MAX)
-            return false;
-        if (!has_share && taken.all < PMS_CLIENTS_MAX && taken.unproved < PMS_UNPROVED_MAX)
+        const bool is_reader = !may_write && taken.readers >= PMS_READERS_MAX;
+        if (!has_share && places_left(&taken, may_write) && taken.unproved < PMS_UNPROVED_MAX)
             return true;
         bool may_be_young = false;
-        struct pms_client *oldest = has_share ? find_oldest_unproved(server, origin)
-                                              : places_in_the_way(server, own, &may_be_young);
+        struct pms_client *oldest = has_share
+                                        ? find_oldest_unproved(server, origin)
+                                        : places_in_the_way(server, own, is_reader, &may_be_young);
         if (!oldest || !places_end_oldest(server, oldest, may_be_young))
             return false;
     }

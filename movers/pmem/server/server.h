@@ -94,7 +94,7 @@ struct pms_server {
     uint64_t connections, refused, ended, malformed;
     uint64_t let_go; /* for their silence, or for another one that is unproved, too */
     uint64_t probes;
-    struct mover_told told;   /* of refusals */
+    struct mover_told told;   /* of refusals, and of malformed messages */
     struct pms_limits limits; /* of the caller; what is 0 becomes the usual */
     bool is_verbose;
     bool is_shared; /* others serve the regions, too: nobody is alone here */

@@ -43,7 +43,7 @@ static void *serve(void *arg)
     return NULL;
 }
 
-static void begin(const char *rule, const struct pms_limits *limits)
+static void prepare(const char *rule, const struct pms_limits *limits)
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     char error[256] = "";
@@ -57,7 +57,17 @@ static void begin(const char *rule, const struct pms_limits *limits)
         fail_msg("%s", error);
     snprintf(world.port, sizeof(world.port), "%u", mover_listener_port(&world.server.listener));
     world.stop_fd = eventfd(0, EFD_CLOEXEC);
+}
+
+static void run(void)
+{
     assert_int_equal(pthread_create(&world.thread, NULL, serve, NULL), 0);
+}
+
+static void begin(const char *rule, const struct pms_limits *limits)
+{
+    prepare(rule, limits);
+    run();
 }
 
 /* Its thread has ended: what it counted can be looked at. */
@@ -258,19 +268,27 @@ static void places__of_one_address(void **state)
     pms_server_end(&world.server);
 }
 
-static uint32_t fill_places(struct pms_server *server, uint32_t host)
+static uint32_t fill_places(struct pms_server *server, uint32_t host, bool may_write)
 {
     struct in6_addr origin = {.s6_addr = {0x20, 1, 0xd, 0xb8, [7] = (uint8_t)host}};
     uint32_t had = 0, slot = 0;
-    while (pms_places_make_room(server, &origin, true)) {
+    while (pms_places_make_room(server, &origin, may_write)) {
         while (server->clients[slot])
             slot++;
         server->clients[slot] = calloc(1, sizeof(struct pms_client));
         assert_non_null(server->clients[slot]);
-        *server->clients[slot] = (struct pms_client){.origin = origin, .is_proved = true};
+        *server->clients[slot] =
+            (struct pms_client){.origin = origin, .is_proved = true, .may_write = may_write};
         had++;
     }
     return had;
+}
+
+static void free_places(struct pms_server *server)
+{
+    for (uint32_t i = 0; i < PMS_CLIENTS_MAX; i++)
+        free(server->clients[i]);
+    memset(server->clients, 0, sizeof(server->clients));
 }
 
 /* Each takes what it gets, and nobody leaves. */
@@ -279,11 +297,52 @@ static void places__of_some_addresses_leave_some_to_others(void **state)
     static struct pms_server server;
     (void)state;
     pms_limits_init(&server.limits);
-    assert_int_equal(fill_places(&server, 1), PMS_CLIENTS_MAX / 2);
+    assert_int_equal(fill_places(&server, 1, true), PMS_CLIENTS_MAX / 2);
     for (uint32_t host = 2; host < 6; host++)
-        assert_true(fill_places(&server, host));
-    for (uint32_t i = 0; i < PMS_CLIENTS_MAX; i++)
-        free(server.clients[i]);
+        assert_true(fill_places(&server, host, true));
+    free_places(&server);
+}
+
+static void places__of_some_readers_leave_some_to_others(void **state)
+{
+    static struct pms_server server;
+    (void)state;
+    pms_limits_init(&server.limits);
+    for (uint32_t host = 1; host < 6; host++)
+        assert_true(fill_places(&server, host, false));
+    assert_true(fill_places(&server, 6, true));
+    free_places(&server);
+}
+
+/* Readers have all their places, some of them in silence. */
+static void silent__readers_keep_out_no_other(void **state)
+{
+    (void)state;
+    enum { PROVED = PMS_READERS_MAX - 2 };
+    const struct pms_limits limits = {
+        .young_ns = HOUR_NS, .prove_ns = HOUR_NS, .probe_ns = HOUR_NS};
+    static struct pms_client proved[PROVED];
+    struct rdma_cm_id *ids[2];
+    struct sw_pmem_error error;
+    struct sw_pmem *pmem;
+    prepare("*:*:r", &limits);
+    for (uint32_t i = 0; i < PROVED; i++) {
+        proved[i] = (struct pms_client){.is_proved = true, .probed_ns = mover_now_ns()};
+        proved[i].origin = (struct in6_addr){.s6_addr = {0x20, 1, [7] = (uint8_t)i}};
+        world.server.clients[i] = &proved[i];
+    }
+    run();
+    ids[0] = call_silently_from("127.0.0.2");
+    ids[1] = call_silently_from("127.0.0.3");
+    if (open_region(&pmem, &error))
+        fail_msg("%s", error.text);
+    stop();
+    memset(world.server.clients, 0, PROVED * sizeof(*world.server.clients));
+    assert_int_equal(world.server.let_go, 1);
+    sw_pmem_close(pmem);
+    for (uint32_t i = 0; i < 2; i++)
+        rdma_destroy_ep(ids[i]);
+    pms_server_end(&world.server);
 }
 
 static uint32_t count_lines(FILE *file)
@@ -295,27 +354,60 @@ static uint32_t count_lines(FILE *file)
     return lines;
 }
 
-static void refusals__are_told_of_once_in_a_second(void **state)
+/* What a server with this rule writes while somebody tries it several times. */
+static void expect_few_lines(const char *rule, void (*try_it)(void))
 {
-    (void)state;
     const struct pms_limits limits = {0};
     const int before = dup(STDERR_FILENO);
     FILE *said = tmpfile();
-    struct sw_pmem_error error;
-    struct sw_pmem *pmem;
     assert_non_null(said);
-    begin("192.0.2.1:*:rw", &limits);
+    begin(rule, &limits);
     const uint64_t since_ns = mover_now_ns();
     dup2(fileno(said), STDERR_FILENO);
     for (uint32_t i = 0; i < TOGETHER; i++)
-        assert_int_equal(open_region(&pmem, &error), SW_PMEM_REFUSED);
+        try_it();
     stop();
     dup2(before, STDERR_FILENO);
     close(before);
     const uint32_t lines = count_lines(said);
     fclose(said);
-    assert_int_equal(world.server.refused, TOGETHER);
     assert_in_range(lines, 1, 1 + (mover_now_ns() - since_ns) / NS_PER_S);
+}
+
+static void be_refused(void)
+{
+    struct sw_pmem_error error;
+    struct sw_pmem *pmem;
+    assert_int_equal(open_region(&pmem, &error), SW_PMEM_REFUSED);
+}
+
+static void refusals__are_told_of_once_in_a_second(void **state)
+{
+    (void)state;
+    expect_few_lines("192.0.2.1:*:rw", be_refused);
+    assert_int_equal(world.server.refused, TOGETHER);
+    pms_server_end(&world.server);
+}
+
+/* Until its connection has ended for that. */
+static void send_nonsense(void)
+{
+    static uint8_t nonsense[PMF_REQUEST_MAX];
+    struct rdma_cm_id *id = call_silently();
+    struct ibv_mr *mr = rdma_reg_msgs(id, nonsense, sizeof(nonsense));
+    struct pollfd fd = {.fd = id->channel->fd, .events = POLLIN};
+    assert_non_null(mr);
+    assert_int_equal(rdma_post_send(id, NULL, nonsense, sizeof(nonsense), mr, 0), 0);
+    assert_int_equal(poll(&fd, 1, PATIENCE_MS), 1);
+    rdma_dereg_mr(mr);
+    rdma_destroy_ep(id);
+}
+
+static void malformed__are_told_of_once_in_a_second(void **state)
+{
+    (void)state;
+    expect_few_lines("*:*:rw", send_nonsense);
+    assert_int_equal(world.server.malformed, TOGETHER);
     pms_server_end(&world.server);
 }
 
@@ -361,6 +453,9 @@ int main(void)
         cmocka_unit_test(silent__leave_after_a_while),
         cmocka_unit_test(places__of_one_address),
         cmocka_unit_test(places__of_some_addresses_leave_some_to_others),
+        cmocka_unit_test(places__of_some_readers_leave_some_to_others),
+        cmocka_unit_test(silent__readers_keep_out_no_other),
+        cmocka_unit_test(malformed__are_told_of_once_in_a_second),
         cmocka_unit_test(refusals__are_told_of_once_in_a_second),
         cmocka_unit_test(probes__disturb_nobody),
         cmocka_unit_test(server__that_nothing_could_end_does_not_run),
