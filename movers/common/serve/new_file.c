@@ -25,10 +25,20 @@ static bool is_to_fill(int fd, int flags, const struct mover_serving *how, bool 
 }
 
 /* Under the lock: nobody else serves it meanwhile. Blocks of the disk now: a full disk found later
- * would be a SIGBUS. */
+ * would be a SIGBUS. It gets its size at once: a server that is killed meanwhile leaves an empty
+ * file or, where the file system leaves blocks to the writers, one with holes, and the next server
+ * fills both. */
 static int new_file_fill(int fd, uint64_t bytes)
 {
-    const int code = posix_fallocate(fd, 0, (off_t)bytes);
+    int code;
+    do
+        code = fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)bytes) ? errno : 0;
+    while (code == EINTR);
+    if (code && code != EOPNOTSUPP && code != ENOSYS)
+        return -code;
+    if (ftruncate(fd, (off_t)bytes))
+        return -errno;
+    code = posix_fallocate(fd, 0, (off_t)bytes);
     return code || !fsync(fd) ? -code : -errno;
 }
 

@@ -347,9 +347,13 @@ static int open_shared_device(const char *path, int flags)
 static int open_to_serve(const char *path, int flags, const struct mover_serving *how, char *error,
                          size_t error_bytes)
 {
-    struct stat st;
+    struct stat st = {.st_mode = 0};
     int fd;
     const bool is_block = !stat(path, &st) && S_ISBLK(st.st_mode);
+    if (S_ISFIFO(st.st_mode)) { /* opening one waits for a writer, and for no signal of ours */
+        snprintf(error, error_bytes, "%.150s: is a pipe: only files and devices are served", path);
+        return -EINVAL;
+    }
     if (!is_block) {
         fd = open(path, flags | O_CLOEXEC);
         fd = fd < 0 ? -errno : fd;
