@@ -172,7 +172,8 @@ static int serve_add_memory(struct serve *serve)
     return add_region(serve, memory, "memory");
 }
 
-/* As a whole or not at all: a program that waits for the file finds a card in it. */
+/* As a whole or not at all: a program that waits for the file finds a card in it. Nobody else has
+ * made the file that is written, or has it open: the card is what gives access. */
 static int serve_write_card(const struct serve *serve)
 {
     static char path[4096];
@@ -183,7 +184,8 @@ static int serve_write_card(const struct serve *serve)
         return transfer_fail_command(serve->card_path, "no card can be made");
     if (snprintf(path, sizeof(path), "%s.new", serve->card_path) >= (int)sizeof(path))
         return transfer_fail_command(serve->card_path, "the path is too long");
-    const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    unlink(path); /* of a server that was killed */
+    const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     const bool is_written = fd >= 0 && write(fd, card, bytes) == (ssize_t)bytes;
     const bool is_there = is_written && !rename(path, serve->card_path);
     const int why = errno;

@@ -159,6 +159,14 @@ class Transfer(unittest.TestCase):
             self.assertEqual(done.returncode, 1)
             self.assertIn(why, done.stderr)
 
+    def test_serve__nobody_has_the_card_before_it_is_there(self):
+        """Another user may have made the file that is renamed, and have it open."""
+        with open(self.file('card.new', b''), 'rb') as trap:
+            os.chmod(self.path('card.new'), 0o666)
+            self.serve('--memory', '1M')
+            self.assertEqual(trap.read(), b'')
+        self.assertEqual(os.stat(self.card).st_mode & 0o777, 0o600)
+
     def test_serve__an_address_that_no_card_can_lead_to(self):
         for address in '0.0.0.0', '[::]':
             done = self.peer('serve', '-l', address, '-m', '1M')
