@@ -37,7 +37,7 @@ enum nvt_io_kind {
  * submitted it. */
 struct nvt_io {
     enum nvt_io_kind kind;
-    bool is_durable;  /* a write that is on stable storage when done() is called (FUA) */
+    bool is_durable;  /* writes and zeroes are on stable storage when done() is called (FUA) */
     bool deallocates; /* WRITE_ZEROES: the blocks may become holes */
     uint64_t offset, len_bytes;
     uint8_t *data;             /* [len_bytes] of READ and WRITE */

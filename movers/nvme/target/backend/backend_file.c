@@ -45,6 +45,7 @@ struct file_op {
     uint8_t *place;        /* of parts.h, for VERIFY */
     struct nvt_line *line; /* it has a place there; NULL: the system may not wait for it */
     bool would_wait;       /* as the system has said */
+    bool is_flushing;      /* the zeroes are written, and are to last */
 };
 
 static struct file_op *take_op(struct file *file, struct nvt_io *io)
@@ -92,9 +93,14 @@ static struct nvt_lines *file_lines_of(const struct nvt_io *io)
     return is_move(io) ? &io->uring->moves : &io->uring->chores;
 }
 
-static bool is_to_last(const struct nvt_io *io)
+static bool is_flush(const struct file_op *op)
 {
-    return io->kind == NVT_FLUSH || (io->kind == NVT_WRITE && io->is_durable);
+    return op->io->kind == NVT_FLUSH || op->is_flushing;
+}
+
+static bool is_durable_write(const struct nvt_io *io)
+{
+    return io->kind == NVT_WRITE && io->is_durable;
 }
 
 /* The next piece of WRITE_ZEROES or DEALLOCATE. It ends where a block of the file system does. */
@@ -106,7 +112,8 @@ static uint64_t piece_bytes(const struct nvt_io *io)
 
 static void end_durable(struct file_op *op, int result)
 {
-    finish_op(op, nvt_disk_end_flush(op->file->backend.watched, op->io->kind, result));
+    const enum nvt_io_kind kind = is_flush(op) ? NVT_FLUSH : op->io->kind;
+    finish_op(op, nvt_disk_end_flush(op->file->backend.watched, kind, result));
 }
 
 static bool is_write(const struct nvt_io *io)
@@ -114,12 +121,13 @@ static bool is_write(const struct nvt_io *io)
     return io->kind != NVT_READ && io->kind != NVT_VERIFY;
 }
 
-/* The next one waits in line again. */
+/* The next one waits in line again, and so does the flush behind the last one. */
 static void end_piece(struct file_op *op)
 {
     struct nvt_io *io = op->io;
     io->moved += piece_bytes(io);
-    if (io->moved == io->len_bytes)
+    op->is_flushing = io->moved == io->len_bytes && io->kind == NVT_WRITE_ZEROES && io->is_durable;
+    if (io->moved == io->len_bytes && !op->is_flushing)
         return finish_op(op, 0);
     backend_file_go_on(op);
 }
@@ -140,12 +148,13 @@ static void backend_file_complete_op(struct nvt_uring_op *base, int result)
         op->file->lacks_nowait = true;
         return backend_file_go_on(op);
     }
-    if (result == -EOPNOTSUPP && io->kind == NVT_WRITE_ZEROES && !io->deallocates) {
+    if (result == -EOPNOTSUPP && io->kind == NVT_WRITE_ZEROES && !io->deallocates &&
+        !is_flush(op)) {
         io->deallocates = true; /* a file system without ZERO_RANGE: a hole reads as zeroes, too */
         return backend_file_go_on(op);
     }
-    if (is_to_last(io) &&
-        (result < 0 || io->kind == NVT_FLUSH || io->moved + (uint64_t)result == io->len_bytes))
+    if (is_flush(op) ||
+        (is_durable_write(io) && (result < 0 || io->moved + (uint64_t)result == io->len_bytes)))
         return end_durable(op, result);
     if (result < 0)
         return finish_op(op, nvt_backend_status(-result, is_write(io)));
@@ -175,7 +184,7 @@ static uint64_t ask_for(struct file *file, uint64_t left)
  * worker at once where the system would wait in this thread, or has said that it would. */
 static void flag_move(const struct file_op *op, struct io_uring_sqe *sqe)
 {
-    const bool is_durable = op->io->kind == NVT_WRITE && op->io->is_durable;
+    const bool is_durable = is_durable_write(op->io);
     sqe->rw_flags = (is_durable ? RWF_DSYNC : 0) | (op->line ? 0 : RWF_NOWAIT);
     if (op->line && (op->would_wait || (is_durable && !op->file->is_direct)))
         io_uring_sqe_set_flags(sqe, IOSQE_ASYNC);
@@ -211,14 +220,15 @@ static void file_send_op(struct file_op *op)
     struct nvt_io *io = op->io;
     op->op.complete = backend_file_complete_op;
     struct io_uring_sqe *sqe = nvt_uring_entry(io->uring, &op->op);
+    if (is_flush(op)) {
+        io_uring_prep_fsync(sqe, file->fd, IORING_FSYNC_DATASYNC);
+        return;
+    }
     switch (io->kind) {
     case NVT_READ:
     case NVT_WRITE:
     case NVT_VERIFY:
         prepare_move(op, sqe);
-        return;
-    case NVT_FLUSH:
-        io_uring_prep_fsync(sqe, file->fd, IORING_FSYNC_DATASYNC);
         return;
     case NVT_WRITE_ZEROES:
         io_uring_prep_fallocate(sqe, file->fd,
@@ -229,6 +239,8 @@ static void file_send_op(struct file_op *op)
     case NVT_DEALLOCATE:
         io_uring_prep_fallocate(sqe, file->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                                 (off_t)(io->offset + io->moved), (off_t)piece_bytes(io));
+        return;
+    case NVT_FLUSH:
         return;
     }
 }

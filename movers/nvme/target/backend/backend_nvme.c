@@ -164,12 +164,13 @@ static bool backend_nvme_send_piece(struct device *device, struct transfer *tran
 {
     const struct nvt_io *io = transfer->io;
     const uint64_t offset = io->offset + done;
+    const uint32_t durable = io->is_durable ? CDW12_FUA : 0;
     switch (io->kind) {
     case NVT_READ:
         return send_blocks(device, transfer, nvme_cmd_read, offset, len_bytes, io->data + done, 0);
     case NVT_WRITE:
         return send_blocks(device, transfer, nvme_cmd_write, offset, len_bytes, io->data + done,
-                           io->is_durable ? CDW12_FUA : 0);
+                           durable);
     case NVT_VERIFY:
         if (device->has_verify)
             return send_blocks(device, transfer, nvme_cmd_verify, offset, len_bytes, NULL, 0);
@@ -177,8 +178,9 @@ static bool backend_nvme_send_piece(struct device *device, struct transfer *tran
     case NVT_WRITE_ZEROES:
         if (device->has_write_zeroes)
             return send_blocks(device, transfer, nvme_cmd_write_zeroes, offset, len_bytes, NULL,
-                               io->deallocates ? CDW12_DEAC : 0);
-        return send_blocks(device, transfer, nvme_cmd_write, offset, len_bytes, device->zeroes, 0);
+                               durable | (io->deallocates ? CDW12_DEAC : 0));
+        return send_blocks(device, transfer, nvme_cmd_write, offset, len_bytes, device->zeroes,
+                           durable);
     case NVT_DEALLOCATE:
         return send_range(device, transfer, offset, len_bytes);
     case NVT_FLUSH:

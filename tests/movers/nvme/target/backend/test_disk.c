@@ -147,6 +147,26 @@ static void file__fails_each_durable_write_too(void **state)
     expect_failed_until_opened_again("file", true);
 }
 
+/* How many calls of the system it takes. */
+static unsigned count_calls(enum nvt_io_kind kind, bool is_durable)
+{
+    const unsigned before = uring.calls.ring.sq.sqe_tail;
+    assert_int_equal(do_io(kind, is_durable), 0);
+    return uring.calls.ring.sq.sqe_tail - before;
+}
+
+static void file__flushes_durable_zeroes(void **state)
+{
+    (void)state;
+    assert_int_equal(open_backend("file"), 0);
+    const unsigned zeroes = count_calls(NVT_WRITE_ZEROES, false);
+    assert_int_equal(count_calls(NVT_WRITE_ZEROES, true), zeroes + 1);
+    untold = EIO;
+    assert_int_equal(do_io(NVT_WRITE_ZEROES, false), 0);
+    assert_int_equal(do_io(NVT_WRITE_ZEROES, true), LOST_WRITE);
+    assert_int_equal(do_io(NVT_FLUSH, false), LOST_WRITE);
+}
+
 static void nvram__fails_each_flush_after_the_first(void **state)
 {
     (void)state;
@@ -194,6 +214,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(file__fails_each_flush_after_the_first, set_up, tear_down),
         cmocka_unit_test_setup_teardown(file__fails_each_durable_write_too, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(file__flushes_durable_zeroes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(nvram__fails_each_flush_after_the_first, set_up, tear_down),
         cmocka_unit_test_setup_teardown(nvram__forgets_what_the_disk_has_not_taken, set_up,
                                         tear_down),
