@@ -43,6 +43,42 @@ static void wake_up(struct nvr_thread *thread)
     (void)eventfd_write(thread->wake_fd, 1);
 }
 
+/* ---- queues that end ---- */
+
+static bool is_due(const struct nvr_queue *queue, uint64_t now_ns)
+{
+    if (queue->is_over)
+        return !queue->queue.under_way;
+    if (queue->is_draining && !queue->is_drained && now_ns < queue->drain_by_ns)
+        return false;
+    return !queue->answers || now_ns >= queue->close_by_ns;
+}
+
+static bool any_is_due(const struct nvr_thread *thread, uint64_t now_ns)
+{
+    for (const struct list_node *node = list_first(&thread->ending); node;
+         node = list_after(&thread->ending, node))
+        if (is_due(LIST_MEMBER(node, struct nvr_queue, node), now_ns))
+            return true;
+    return false;
+}
+
+/* One that has ended, and waits for a disk: the disk wakes the thread. */
+static bool any_keeps_awake(const struct nvr_thread *thread)
+{
+    for (const struct list_node *node = list_first(&thread->ending); node;
+         node = list_after(&thread->ending, node))
+        if (!LIST_MEMBER(node, struct nvr_queue, node)->is_over)
+            return true;
+    return false;
+}
+
+static bool has_more(const struct nvr_thread *thread, uint64_t now_ns)
+{
+    return thread->wants_wake || nvt_slices_any(&thread->base->slices) ||
+           any_is_due(thread, now_ns);
+}
+
 /* The change may have left answers and I/O with any of them. */
 static void let_others_go(struct nvr_thread *thread)
 {
@@ -55,7 +91,7 @@ static void let_others_go(struct nvr_thread *thread)
     if (server->thread_count == 1)
         return;
     for (uint32_t i = 0; i < server->thread_count; i++)
-        if (server->threads[i].wants_wake || nvt_slices_any(&server->threads[i].base->slices))
+        if (has_more(&server->threads[i], thread->base->now_ns))
             wake_up(&server->threads[i]);
     server->is_alone = false;
     nvt_gate_open(&server->gate);
@@ -121,24 +157,6 @@ static bool poll_once(struct nvr_thread *thread)
     return end_io(thread) || any;
 }
 
-static bool is_due(const struct nvr_queue *queue, uint64_t now_ns)
-{
-    if (queue->is_over)
-        return !queue->queue.under_way;
-    if (queue->is_draining && !queue->is_drained && now_ns < queue->drain_by_ns)
-        return false;
-    return !queue->answers || now_ns >= queue->close_by_ns;
-}
-
-static bool any_is_due(const struct nvr_thread *thread, uint64_t now_ns)
-{
-    for (const struct list_node *node = list_first(&thread->ending); node;
-         node = list_after(&thread->ending, node))
-        if (is_due(LIST_MEMBER(node, struct nvr_queue, node), now_ns))
-            return true;
-    return false;
-}
-
 static bool is_over(const struct nvr_thread *thread, uint64_t now_ns)
 {
     struct nvr_server *server = thread->server;
@@ -155,7 +173,7 @@ static bool has_later(const struct nvr_thread *thread)
 
 /* What a turn has found; all of it may be others' business as soon as it is over. */
 struct turn {
-    bool any, is_over, has_ending, wants_quiet;
+    bool any, is_over, stays_awake, wants_quiet;
     uint32_t under_way; /* requests at the disk */
     uint64_t spin_ns;
 };
@@ -171,9 +189,9 @@ static void take_turn(struct nvr_thread *thread, uint64_t now_ns, struct turn *t
             break;
     }
     turn->is_over = is_over(thread, now_ns);
-    turn->has_ending = !list_is_empty(&thread->ending);
+    turn->stays_awake = any_keeps_awake(thread);
     turn->wants_quiet =
-        has_later(thread) || (turn->has_ending && any_is_due(thread, now_ns)) ||
+        has_later(thread) || any_is_due(thread, now_ns) ||
         (is_first(thread) && (now_ns >= thread->tick_ns || nvt_worker_has_done(&server->worker)));
     turn->under_way = nvt_uring_under_way(&thread->uring);
     turn->spin_ns = nvt_pace_spin_ns(&thread->pace, turn->under_way, now_ns);
@@ -296,7 +314,7 @@ static void sleep_until(struct nvr_thread *thread, uint64_t now_ns, uint64_t unt
     const bool is_armed = arm_all(thread);
     /* An event that came before the request to be woken keeps it awake. */
     const bool may_sleep =
-        is_armed && !poll_once(thread) && !has_later(thread) && list_is_empty(&thread->ending);
+        is_armed && !poll_once(thread) && !has_later(thread) && !any_keeps_awake(thread);
     end_turn(thread);
     if (may_sleep)
         thread_look_around(thread, mover_ms_until(until_ns, now_ns, INT_MAX));
@@ -319,7 +337,7 @@ void nvr_thread_run(struct nvr_thread *thread)
         if (turn.wants_quiet)
             work_quietly(thread, now_ns);
         const bool is_idle = !turn.any && now_ns - busy_ns >= turn.spin_ns;
-        if (is_idle && !turn.has_ending) {
+        if (is_idle && !turn.stays_awake) {
             sleep_until(thread, now_ns,
                         is_first(thread) ? thread->tick_ns : now_ns + OTHERS_SLEEP_MS * NS_PER_MS);
         } else if (is_idle || now_ns >= look_ns) {

@@ -5,6 +5,7 @@ read, write and flush what lies on another disk meanwhile.
 
 usage: test_frozen.py SIDEWIRE
 """
+import json
 import os
 import shutil
 import subprocess
@@ -55,6 +56,48 @@ def hung_workers(target):
     return count
 
 
+def write(sidewire, depth):
+    words = f'nvme bench -a 127.0.0.1 -s {PORT} -n {NQN} --namespace 1 --destroy-data --rw write'
+    return subprocess.Popen(
+        [sidewire, *words.split(), '--bs', '4k', '--iodepth', str(depth), '--runtime', '1'],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def awaits(is_so):
+    end = time.monotonic() + 20
+    while not is_so() and time.monotonic() < end:
+        time.sleep(0.1)
+    return is_so()
+
+
+def has_hosts(sidewire, control):
+    said = run(sidewire, 'nvme', 'target', 'status', '--control', control, '--output', 'json')
+    return said.returncode or any(s['controllers'] for s in json.loads(said.stdout)['subsystems'])
+
+
+def sleeps(target):
+    """Its thread waits in the kernel, whenever it is looked at."""
+    for _ in range(10):
+        with open(f'/proc/{target.process.pid}/stat', encoding='ascii') as file:
+            if file.read().rsplit(')', 1)[1].split()[0] != 'S':
+                return False
+        time.sleep(0.01)
+    return True
+
+
+def check_killed(sidewire, target, control):
+    """A host that is gone has writes in the frozen file system: nobody polls for them."""
+    writer = write(sidewire, 4)
+    good = say(awaits(lambda: hung_workers(target) >= 4), 'writes of a host hang')
+    writer.kill()
+    writer.communicate()
+    good = say(awaits(lambda: not has_hosts(sidewire, control)), 'the host is gone') and good
+    return say(awaits(lambda: sleeps(target)), 'the target sleeps meanwhile') and good
+
+
 def is_served(sidewire, line):
     try:
         return host(sidewire, line, seconds=30)
@@ -69,20 +112,14 @@ def check(sidewire, folder):
     block = os.path.join(folder, 'block')
     with open(block, 'wb') as file:
         file.write(bytes(4096))
-    target = Target(sidewire, f'file:{frozen}', f'file:{other}')
-    words = f'nvme bench -a 127.0.0.1 -s {PORT} -n {NQN} --namespace 1 --destroy-data --rw write'
+    control = os.path.join(folder, 'control')
+    target = Target(sidewire, f'file:{frozen}', f'file:{other}', options=('--control', control))
     run('fsfreeze', '-f', os.path.dirname(frozen))
-    writer = subprocess.Popen(
-        [sidewire, *words.split(), '--bs', '4k', '--iodepth', '64', '--runtime', '1'],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
     try:
-        end = time.monotonic() + 20
-        while hung_workers(target) < 8 and time.monotonic() < end:
-            time.sleep(0.1)
-        good = say(hung_workers(target) >= 8, 'writes to the frozen file system hang')
+        good = check_killed(sidewire, target, control)
+        writer = write(sidewire, 64)
+        many = awaits(lambda: hung_workers(target) >= 12)
+        good = say(many, 'writes to the frozen file system hang') and good
         work = f'write -n {NQN} -N 2 --start-block 0 --data {block}'
         status, text = is_served(sidewire, work)
         good = say(status == 0, 'another disk is written to and flushed', text) and good
