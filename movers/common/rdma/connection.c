@@ -48,11 +48,7 @@ int mover_connection_take(struct mover_connection *c, int epoll_fd, void *epoll_
 
 bool mover_connection_queue(struct mover_connection *c, uint32_t entries)
 {
-    c->channel = mover_watched_channel(c->id->verbs, c->epoll_fd, c->epoll_data);
-    if (!c->channel)
-        return false;
-    c->cq = ibv_create_cq(c->id->verbs, (int)entries, c, c->channel, 0);
-    return c->cq && !ibv_req_notify_cq(c->cq, 0);
+    return mover_queue_open(&c->queue, c->id->verbs, entries, c->epoll_fd, c->epoll_data);
 }
 
 static enum mover_event say_event(struct mover_connection *c, enum rdma_cm_event_type type)
@@ -158,28 +154,13 @@ void mover_connection_say(const struct mover_connection *c, enum mover_event eve
         snprintf(text, BYTES, "the RDMA device is gone");
 }
 
-void mover_connection_drain(struct mover_connection *c)
-{
-    struct ibv_cq *cq;
-    void *context;
-    while (c->channel && !ibv_get_cq_event(c->channel, &cq, &context))
-        c->channel_events++;
-}
-
 void mover_connection_destroy(struct mover_connection *c)
 {
     if (c->id && c->was_up)
         rdma_disconnect(c->id);
     if (c->id && c->id->qp)
         rdma_destroy_qp(c->id);
-    if (c->cq) {
-        mover_connection_drain(c);
-        if (c->channel_events)
-            ibv_ack_cq_events(c->cq, c->channel_events);
-        ibv_destroy_cq(c->cq);
-    }
-    if (c->channel)
-        ibv_destroy_comp_channel(c->channel);
+    mover_queue_close(&c->queue);
     if (c->id)
         rdma_destroy_id(c->id);
     if (c->events)

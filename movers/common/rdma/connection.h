@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/rdma/queue.h"
+
 enum mover_event {
     MOVER_NOTHING,
     MOVER_ROUTED,    /* the device is known: make a queue pair and connect */
@@ -29,9 +31,7 @@ struct mover_connection {
     void *epoll_data;
     struct rdma_event_channel *events;
     struct rdma_cm_id *id;
-    struct ibv_comp_channel *channel;
-    struct ibv_cq *cq;
-    unsigned channel_events; /* not yet acknowledged */
+    struct mover_queue queue;
     bool has_address, was_up;
     int status; /* of the newest event: a negative errno, or rdma_cm's reason of a rejection */
     uint8_t private_data[256]; /* of the newest event */
@@ -49,7 +49,7 @@ enum mover_event mover_connection_start(struct mover_connection *connection, int
  * the id is still the caller's. UP comes once it was accepted. */
 int mover_connection_take(struct mover_connection *connection, int epoll_fd, void *epoll_data,
                           struct rdma_cm_id *id);
-/* A completion queue that wakes the owner. Once the route is known. */
+/* Opens the queue, which wakes the owner, too. Once the route is known. */
 bool mover_connection_queue(struct mover_connection *connection, uint32_t entries);
 /* The next event, its private data copied. NOTHING: none for now. */
 enum mover_event mover_connection_next(struct mover_connection *connection);
@@ -57,8 +57,6 @@ enum mover_event mover_connection_next(struct mover_connection *connection);
  * events behind it means, when it has just come. `where` is the other side. */
 void mover_connection_say(const struct mover_connection *connection, enum mover_event event,
                           const char *where, char text[MOVER_CONNECTION_SAID]);
-/* Takes what woke the owner. */
-void mover_connection_drain(struct mover_connection *connection);
 /* Disconnects if it was up, then frees everything, the queue pair too. */
 void mover_connection_destroy(struct mover_connection *connection);
 

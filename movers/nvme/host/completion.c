@@ -139,7 +139,7 @@ uint32_t nvh_queue_drain(struct sw_nvme_queue *queue)
 {
     struct ibv_wc wcs[NVH_BATCH];
     const uint32_t before = queue->finished;
-    const int count = ibv_poll_cq(queue->connection.cq, NVH_BATCH, wcs);
+    const int count = ibv_poll_cq(queue->connection.queue.cq, NVH_BATCH, wcs);
     if (!count)
         return 0;
     if (count < 0)
@@ -169,10 +169,10 @@ uint32_t sw_nvme_queue_poll(struct sw_nvme_queue *queue)
 
 bool nvh_queue_arm(struct sw_nvme_queue *queue)
 {
-    struct ibv_cq *cq = queue->connection.cq;
+    struct ibv_cq *cq = queue->connection.queue.cq;
     if (!cq || queue->is_broken)
         return !queue->is_broken;
-    mover_connection_drain(&queue->connection);
+    mover_queue_drain(&queue->connection.queue);
     if (ibv_req_notify_cq(cq, 0)) {
         nvh_queue_break(queue, SW_NVME_SYSTEM, "no event can be asked for");
         return false;

@@ -39,8 +39,8 @@ static bool connection_make_qp(struct sw_nvme_queue *queue)
     if (!mover_connection_queue(connection, queue->sends_max + queue->receives_max))
         return false;
     struct ibv_qp_init_attr attr = {
-        .send_cq = connection->cq,
-        .recv_cq = connection->cq,
+        .send_cq = connection->queue.cq,
+        .recv_cq = connection->queue.cq,
         .cap = {.max_send_wr = queue->sends_max,
                 .max_recv_wr = queue->receives_max,
                 .max_send_sge = 2,

@@ -217,7 +217,7 @@ static void client_poll_queue(struct pmc_client *c)
         wc = c->link.stash;
         client_take_completion(c, &wc);
     }
-    while (c->link.connection.cq && ibv_poll_cq(c->link.connection.cq, 1, &wc) > 0)
+    while (c->link.connection.queue.cq && ibv_poll_cq(c->link.connection.queue.cq, 1, &wc) > 0)
         client_take_completion(c, &wc);
 }
 
@@ -237,10 +237,10 @@ uint32_t sw_pmem_poll(struct sw_pmem *p)
 bool sw_pmem_arm(struct sw_pmem *p)
 {
     struct pmc_link *link = &pmc_client_of(p)->link;
-    struct ibv_cq *cq = link->connection.cq;
+    struct ibv_cq *cq = link->connection.queue.cq;
     if (!cq)
         return p->state != SW_PMEM_DEAD;
-    mover_connection_drain(&link->connection);
+    mover_queue_drain(&link->connection.queue);
     if (link->has_stash || ibv_req_notify_cq(cq, 0))
         return false;
     link->has_stash = ibv_poll_cq(cq, 1, &link->stash) > 0;

@@ -35,8 +35,8 @@ static bool link_create_qp(struct pmc_client *c)
         if (!c->pmem.has_flush && !c->pmem.has_atomic)
             continue;
         struct ibv_qp_init_attr_ex attr = {
-            .send_cq = link->connection.cq,
-            .recv_cq = link->connection.cq,
+            .send_cq = link->connection.queue.cq,
+            .recv_cq = link->connection.queue.cq,
             .cap = cap,
             .qp_type = IBV_QPT_RC,
             .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
@@ -52,8 +52,8 @@ static bool link_create_qp(struct pmc_client *c)
         }
     }
     c->pmem.has_flush = c->pmem.has_atomic = false;
-    struct ibv_qp_init_attr plain = {.send_cq = link->connection.cq,
-                                     .recv_cq = link->connection.cq,
+    struct ibv_qp_init_attr plain = {.send_cq = link->connection.queue.cq,
+                                     .recv_cq = link->connection.queue.cq,
                                      .cap = cap,
                                      .qp_type = IBV_QPT_RC};
     return !rdma_create_qp(link->connection.id, c->pd, &plain);

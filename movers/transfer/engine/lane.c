@@ -148,7 +148,7 @@ static bool lane_make_queue(struct xfe_lane *lane)
     if (!register_scratch(lane) ||
         !mover_connection_queue(connection, agent->options.queue_depth + XFE_CREDITS))
         return false;
-    attr.send_cq = attr.recv_cq = connection->cq;
+    attr.send_cq = attr.recv_cq = connection->queue.cq;
     return !rdma_create_qp(connection->id, lane->device->pd, &attr) && xfe_send_post_receives(lane);
 }
 
@@ -248,7 +248,7 @@ static void lane_take_event(struct xfe_lane *lane, enum mover_event event)
 void xfe_lane_events(struct xfe_lane *lane)
 {
     enum mover_event event;
-    mover_connection_drain(&lane->connection);
+    mover_queue_drain(&lane->connection.queue);
     while (lane->connection.events &&
            (event = mover_connection_next(&lane->connection)) != MOVER_NOTHING) {
         /* Requests that were answered before the end count: look for their answers first. */

@@ -271,7 +271,7 @@ static bool send_take_completion(struct xfe_lane *lane, const struct ibv_wc *wc)
     }
     if (wc->wr_id & ACK_WR) {
         send_take_answer(lane, wc);
-        return lane->connection.cq;
+        return lane->connection.queue.cq;
     }
     lane->progress_ns = mover_now_ns();
     xfc_flow_confirm(&lane->peer->flow, lane->index, wc->wr_id, lane->progress_ns);
@@ -281,7 +281,7 @@ static bool send_take_completion(struct xfe_lane *lane, const struct ibv_wc *wc)
 void xfe_send_poll(struct xfe_lane *lane)
 {
     struct ibv_wc wcs[POLLED_MAX];
-    if (!lane->connection.cq)
+    if (!lane->connection.queue.cq)
         return;
     if (lane->has_stash) {
         lane->has_stash = false;
@@ -289,7 +289,7 @@ void xfe_send_poll(struct xfe_lane *lane)
         if (!send_take_completion(lane, &wcs[0]))
             return;
     }
-    const int count = ibv_poll_cq(lane->connection.cq, POLLED_MAX, wcs);
+    const int count = ibv_poll_cq(lane->connection.queue.cq, POLLED_MAX, wcs);
     for (int i = 0; i < count; i++)
         if (!send_take_completion(lane, &wcs[i]))
             return;

@@ -78,10 +78,10 @@ int sw_xfer_fd(const struct sw_xfer_agent *agent)
 /* False: it has something to do already. */
 static bool arm_lane(struct xfe_lane *lane)
 {
-    struct ibv_cq *cq = lane->connection.cq;
+    struct ibv_cq *cq = lane->connection.queue.cq;
     if (!cq)
         return true;
-    mover_connection_drain(&lane->connection);
+    mover_queue_drain(&lane->connection.queue);
     if (lane->has_stash || ibv_req_notify_cq(cq, 0))
         return false;
     lane->has_stash = ibv_poll_cq(cq, 1, &lane->stash) > 0;

@@ -90,8 +90,8 @@ static bool meet_make_queue(struct sw_pipe *pipe)
     if (!pipe->inbox_mr || !pipe->outbox_mr ||
         !mover_connection_queue(&pipe->connection, PIPE_SENDS + PIPE_RECEIVES))
         return false;
-    struct ibv_qp_init_attr attr = {.send_cq = pipe->connection.cq,
-                                    .recv_cq = pipe->connection.cq,
+    struct ibv_qp_init_attr attr = {.send_cq = pipe->connection.queue.cq,
+                                    .recv_cq = pipe->connection.queue.cq,
                                     .cap = {.max_send_wr = PIPE_SENDS,
                                             .max_recv_wr = PIPE_RECEIVES,
                                             .max_send_sge = 1,

@@ -160,7 +160,7 @@ static bool pipe_poll_queue(struct sw_pipe *pipe)
 {
     struct ibv_wc wc;
     bool has_come = false;
-    while (!pipe->status && ibv_poll_cq(pipe->connection.cq, 1, &wc) > 0) {
+    while (!pipe->status && ibv_poll_cq(pipe->connection.queue.cq, 1, &wc) > 0) {
         has_come = true;
         if (wc.status)
             break_pipe(pipe, SW_XFER_PEER_GONE);
@@ -177,7 +177,7 @@ static bool pipe_poll_queue(struct sw_pipe *pipe)
 static void pipe_take_events(struct sw_pipe *pipe)
 {
     enum mover_event event;
-    mover_connection_drain(&pipe->connection);
+    mover_queue_drain(&pipe->connection.queue);
     while ((event = mover_connection_next(&pipe->connection)) != MOVER_NOTHING)
         if (event == MOVER_ENDED || event == MOVER_DEVICE_GONE)
             break_pipe(pipe, SW_XFER_PEER_GONE);
@@ -235,7 +235,7 @@ static void go_to_sleep(struct sw_pipe *pipe, bool is_sending, uint64_t deadline
 {
     if (pipe->stage == PIPE_AWAKE && pipe_has_room(pipe, 3))
         tell_peer(pipe);
-    if (ibv_req_notify_cq(pipe->connection.cq, 0))
+    if (ibv_req_notify_cq(pipe->connection.queue.cq, 0))
         break_pipe(pipe, SW_XFER_SYSTEM);
     const enum pipe_stage stage = pipe->stage;
     const bool has_come = pipe_poll_queue(pipe);
@@ -404,7 +404,7 @@ enum sw_xfer_status sw_pipe_flush(struct sw_pipe *pipe, uint64_t deadline_ns)
     while (pipe_poll_queue(pipe), !pipe->status && pipe->posted != pipe->done) {
         if (mover_now_ns() >= deadline_ns)
             return SW_XFER_TIMEOUT;
-        if (ibv_req_notify_cq(pipe->connection.cq, 0))
+        if (ibv_req_notify_cq(pipe->connection.queue.cq, 0))
             break_pipe(pipe, SW_XFER_SYSTEM);
         else if (!pipe_poll_queue(pipe))
             pipe_sleep_for(pipe, deadline_ns);
