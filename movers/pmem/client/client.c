@@ -212,12 +212,7 @@ static void client_take_completion(struct pmc_client *c, const struct ibv_wc *wc
 static void client_poll_queue(struct pmc_client *c)
 {
     struct ibv_wc wc;
-    if (c->link.has_stash) {
-        c->link.has_stash = false;
-        wc = c->link.stash;
-        client_take_completion(c, &wc);
-    }
-    while (c->link.connection.queue.cq && ibv_poll_cq(c->link.connection.queue.cq, 1, &wc) > 0)
+    while (mover_queue_poll(&c->link.connection.queue, 1, &wc) > 0)
         client_take_completion(c, &wc);
 }
 
@@ -236,15 +231,7 @@ uint32_t sw_pmem_poll(struct sw_pmem *p)
 
 bool sw_pmem_arm(struct sw_pmem *p)
 {
-    struct pmc_link *link = &pmc_client_of(p)->link;
-    struct ibv_cq *cq = link->connection.queue.cq;
-    if (!cq)
-        return p->state != SW_PMEM_DEAD;
-    mover_queue_drain(&link->connection.queue);
-    if (link->has_stash || ibv_req_notify_cq(cq, 0))
-        return false;
-    link->has_stash = ibv_poll_cq(cq, 1, &link->stash) > 0;
-    return !link->has_stash;
+    return p->state != SW_PMEM_DEAD && mover_queue_arm(&pmc_client_of(p)->link.connection.queue);
 }
 
 static void nap_until(struct sw_pmem *p, uint64_t deadline_ns)

@@ -9,8 +9,6 @@
 struct pmc_link {
     struct mover_connection connection;
     struct ibv_qp_ex *qpx; /* NULL: of the plain kind */
-    struct ibv_wc stash;   /* seen by arm, for poll */
-    bool has_stash;
 };
 
 /* Memory that the device reads and writes for the library itself. */

@@ -52,11 +52,8 @@ static bool link_create_qp(struct pmc_client *c)
         }
     }
     c->pmem.has_flush = c->pmem.has_atomic = false;
-    struct ibv_qp_init_attr plain = {.send_cq = link->connection.queue.cq,
-                                     .recv_cq = link->connection.queue.cq,
-                                     .cap = cap,
-                                     .qp_type = IBV_QPT_RC};
-    return !rdma_create_qp(link->connection.id, c->pd, &plain);
+    return mover_queue_make_qp(&link->connection.queue, link->connection.id, c->pd,
+                               &(struct ibv_qp_init_attr){.cap = cap});
 }
 
 static bool link_make_queue(struct pmc_client *c)
@@ -66,11 +63,8 @@ static bool link_make_queue(struct pmc_client *c)
         !mover_connection_queue(connection, c->pmem.options.chains * SW_PMEM_CHAIN_MAX + 4) ||
         !link_create_qp(c))
         return false;
-    struct ibv_sge sge = {.addr = (uintptr_t)c->scratch->answer,
-                          .length = PMF_ANSWER_MAX,
-                          .lkey = c->scratch_mr->lkey};
-    struct ibv_recv_wr *bad, wr = {.wr_id = PMC_CONTROL_WR, .sg_list = &sge, .num_sge = 1};
-    return !ibv_post_recv(connection->id->qp, &wr, &bad);
+    return mover_post_receive(connection->id->qp, PMC_CONTROL_WR, c->scratch->answer,
+                              PMF_ANSWER_MAX, c->scratch_mr->lkey);
 }
 
 static void link_request_connection(struct pmc_client *c)
@@ -102,15 +96,10 @@ static void ask_server(struct pmc_client *c)
         return pmc_lost(&c->pmem, SW_PMEM_PROTOCOL, "%s is no server of this protocol",
                         c->pmem.where);
     memcpy(request.name, c->region, sizeof(request.name));
-    struct ibv_sge sge = {.addr = (uintptr_t)c->scratch->request, .lkey = c->scratch_mr->lkey};
-    sge.length = (uint32_t)pmf_put_request(c->scratch->request, &request);
-    struct ibv_send_wr *bad, wr = {.wr_id = PMC_CONTROL_WR,
-                                   .sg_list = &sge,
-                                   .num_sge = 1,
-                                   .opcode = IBV_WR_SEND,
-                                   .send_flags = IBV_SEND_SIGNALED};
+    const uint32_t bytes = (uint32_t)pmf_put_request(c->scratch->request, &request);
     c->pmem.stage = PMC_OPENING;
-    if (ibv_post_send(connection->id->qp, &wr, &bad))
+    if (!mover_post_send(connection->id->qp, PMC_CONTROL_WR, c->scratch->request, bytes,
+                         c->scratch_mr->lkey, IBV_SEND_SIGNALED))
         pmc_lost(&c->pmem, SW_PMEM_SYSTEM, "the RDMA device takes no request");
 }
 
@@ -217,5 +206,4 @@ void pmc_link_end(struct sw_pmem *p)
     struct pmc_link *link = &pmc_client_of(p)->link;
     mover_connection_destroy(&link->connection);
     link->qpx = NULL;
-    link->has_stash = false;
 }

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/rdma/watch.h"
 #include "common/serve/origin.h"
 #include "common/time/clock.h"
 #include "pmem/server/server.h"
@@ -25,36 +24,23 @@ static void name_address(struct rdma_cm_id *id, char where[INET6_ADDRSTRLEN])
 
 static bool client_post_receive(struct pms_client *client, uint32_t index)
 {
-    struct ibv_sge sge = {.addr = (uintptr_t)client->requests[index],
-                          .length = PMF_REQUEST_MAX,
-                          .lkey = client->mr->lkey};
-    struct ibv_recv_wr wr = {.wr_id = index, .sg_list = &sge, .num_sge = 1}, *bad;
-    return !ibv_post_recv(client->id->qp, &wr, &bad);
+    return mover_post_receive(client->id->qp, index, client->requests[index], PMF_REQUEST_MAX,
+                              client->mr->lkey);
 }
 
 static bool client_make_qp(struct pms_server *server, struct pms_client *client)
 {
-    struct ibv_context *verbs = client->id->verbs;
-    client->channel = mover_watched_channel(verbs, server->epoll_fd, client);
-    if (!client->channel)
+    const struct ibv_qp_init_attr attr = {.cap = {.max_send_wr = PMS_RECEIVES + 1,
+                                                  .max_recv_wr = PMS_RECEIVES,
+                                                  .max_send_sge = 1,
+                                                  .max_recv_sge = 1},
+                                          .sq_sig_all = 1};
+    struct ibv_pd *pd = client->grant->pd;
+    if (!mover_queue_open(&client->queue, client->id->verbs, CQ_ENTRIES, server->epoll_fd, client))
         return false;
-    client->cq = ibv_create_cq(verbs, CQ_ENTRIES, client, client->channel, 0);
-    client->mr =
-        ibv_reg_mr(client->grant->pd, client->requests,
-                   sizeof(client->requests) + sizeof(client->answer), IBV_ACCESS_LOCAL_WRITE);
-    if (!client->cq || !client->mr || ibv_req_notify_cq(client->cq, 0))
-        return false;
-    struct ibv_qp_init_attr attr = {
-        .send_cq = client->cq,
-        .recv_cq = client->cq,
-        .cap = {.max_send_wr = PMS_RECEIVES + 1,
-                .max_recv_wr = PMS_RECEIVES,
-                .max_send_sge = 1,
-                .max_recv_sge = 1},
-        .qp_type = IBV_QPT_RC,
-        .sq_sig_all = 1,
-    };
-    if (rdma_create_qp(client->id, client->grant->pd, &attr))
+    client->mr = ibv_reg_mr(pd, client->requests, sizeof(client->requests) + sizeof(client->answer),
+                            IBV_ACCESS_LOCAL_WRITE);
+    if (!client->mr || !mover_queue_make_qp(&client->queue, client->id, pd, &attr))
         return false;
     for (uint32_t i = 0; i < PMS_RECEIVES; i++)
         if (!client_post_receive(client, i))
@@ -118,15 +104,9 @@ static void free_client(struct pms_server *server, struct pms_client *client)
 {
     if (client->id->qp)
         rdma_destroy_qp(client->id);
-    if (client->cq) {
-        if (client->events)
-            ibv_ack_cq_events(client->cq, client->events);
-        ibv_destroy_cq(client->cq);
-    }
+    mover_queue_close(&client->queue);
     if (client->mr)
         ibv_dereg_mr(client->mr);
-    if (client->channel)
-        ibv_destroy_comp_channel(client->channel);
     client->id->context = NULL;
     server->clients[client->slot] = NULL;
     free(client);
@@ -188,15 +168,12 @@ static void client_answer_request(struct pms_server *server, struct pms_client *
     static struct pmf_answer answer; /* the one thread's; too large for its stack */
     memset(&answer, 0, sizeof(answer));
     pms_answer(server, client, client->requests[wc->wr_id], wc->byte_len, &answer);
-    struct ibv_sge sge = {.addr = (uintptr_t)client->answer, .lkey = client->mr->lkey};
-    sge.length = (uint32_t)pmf_put_answer(client->answer, &answer);
-    struct ibv_send_wr *bad, wr = {.wr_id = PMS_RECEIVES + wc->wr_id, /* whose receive comes next */
-                                   .sg_list = &sge,
-                                   .num_sge = 1,
-                                   .opcode = IBV_WR_SEND};
+    const uint32_t bytes = (uint32_t)pmf_put_answer(client->answer, &answer);
     client->is_proved |= !answer.status;
     client->answered_ns = mover_now_ns();
-    if (ibv_post_send(client->id->qp, &wr, &bad))
+    /* The receive of that number comes next. */
+    if (!mover_post_send(client->id->qp, PMS_RECEIVES + wc->wr_id, client->answer, bytes,
+                         client->mr->lkey, 0))
         client->is_over = true;
 }
 
@@ -234,13 +211,9 @@ static bool client_take_message(struct pms_server *server, struct pms_client *cl
 
 void pms_client_ready(struct pms_server *server, struct pms_client *client)
 {
-    struct ibv_cq *cq;
-    void *context;
     struct ibv_wc wc;
-    while (!ibv_get_cq_event(client->channel, &cq, &context))
-        client->events++;
-    bool is_fine = !ibv_req_notify_cq(client->cq, 0);
-    while (is_fine && ibv_poll_cq(client->cq, 1, &wc) > 0)
+    bool is_fine = mover_queue_rearm(&client->queue);
+    while (is_fine && mover_queue_poll(&client->queue, 1, &wc) > 0)
         is_fine = client_take_message(server, client, &wc);
     if (!is_fine)
         pms_client_end(server, client);

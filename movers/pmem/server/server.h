@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "common/rdma/listener.h"
+#include "common/rdma/queue.h"
 #include "common/serve/told.h"
 #include "pmem/server/memory.h"
 #include "pmem/server/rules.h"
@@ -65,10 +66,8 @@ struct pms_client {
     uint64_t since_ns, answered_ns, probed_ns; /* answered_ns: 0 if no answer is under way */
     bool is_proved, may_write, is_probed;
     struct pms_grant *grant;
-    struct ibv_comp_channel *channel;
-    struct ibv_cq *cq;
+    struct mover_queue queue;
     struct ibv_mr *mr;
-    unsigned events;
     uint32_t slot;
     uint32_t opened;     /* regions, a bit for each */
     uint8_t flush_flags; /* that its queue pair has been given: enum pmf_flags */
