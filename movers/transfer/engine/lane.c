@@ -97,7 +97,7 @@ void xfe_lane_drop(struct xfe_lane *lane)
     struct xfc_flow *flow = &lane->peer->flow;
     const bool was_up = lane->state == XFE_UP;
     mover_connection_destroy(&lane->connection);
-    lane->has_stash = lane->has_broken = false;
+    lane->has_broken = false;
     lane->state = XFE_DOWN;
     xfc_flow_reset(flow, lane->index, mover_now_ns());
     lane->peer->agent->progress++;
@@ -138,18 +138,16 @@ static bool lane_make_queue(struct xfe_lane *lane)
     const struct sw_xfer_agent *agent = lane->peer->agent;
     struct mover_connection *connection = &lane->connection;
     const uint32_t proofs = xfe_lane_is_iwarp(lane) ? agent->options.queue_depth : 0;
-    struct ibv_qp_init_attr attr = {
+    const struct ibv_qp_init_attr attr = {
         .cap = {.max_send_wr = agent->options.queue_depth + proofs,
                 .max_recv_wr = XFE_CREDITS,
                 .max_send_sge = agent->pieces_max,
                 .max_recv_sge = 1},
-        .qp_type = IBV_QPT_RC,
     };
-    if (!register_scratch(lane) ||
-        !mover_connection_queue(connection, agent->options.queue_depth + XFE_CREDITS))
-        return false;
-    attr.send_cq = attr.recv_cq = connection->queue.cq;
-    return !rdma_create_qp(connection->id, lane->device->pd, &attr) && xfe_send_post_receives(lane);
+    return register_scratch(lane) &&
+           mover_connection_queue(connection, agent->options.queue_depth + XFE_CREDITS) &&
+           mover_queue_make_qp(&connection->queue, connection->id, lane->device->pd, &attr) &&
+           xfe_send_post_receives(lane);
 }
 
 static void lane_send_request(struct xfe_lane *lane)

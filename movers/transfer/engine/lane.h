@@ -53,8 +53,6 @@ struct xfe_lane {
     struct xfe_scratch *scratch;
     struct ibv_mr *scratch_mr; /* at `scratch_device` */
     struct xfe_device *scratch_device;
-    struct ibv_wc stash; /* seen by arm, for poll */
-    bool has_stash;
     struct ibv_send_wr wrs[2 * XFE_LIST]; /* with the proofs of iWARP's WRITEs */
     struct ibv_sge sges[XFE_LIST][XFC_PIECES_MAX];
 };

@@ -24,11 +24,8 @@ static struct sw_xfer_transfer *send_transfer_of(struct xfc_task *task)
 
 static bool send_post_receive(struct xfe_lane *lane, uint32_t index)
 {
-    struct ibv_sge sge = {.addr = (uintptr_t)lane->scratch->acks[index],
-                          .length = XFW_ANSWER_MAX,
-                          .lkey = lane->scratch_mr->lkey};
-    struct ibv_recv_wr wr = {.wr_id = ACK_WR | index, .sg_list = &sge, .num_sge = 1}, *bad;
-    return !ibv_post_recv(lane->connection.id->qp, &wr, &bad);
+    return mover_post_receive(lane->connection.id->qp, ACK_WR | index, lane->scratch->acks[index],
+                              XFW_ANSWER_MAX, lane->scratch_mr->lkey);
 }
 
 bool xfe_send_post_receives(struct xfe_lane *lane)
@@ -281,15 +278,7 @@ static bool send_take_completion(struct xfe_lane *lane, const struct ibv_wc *wc)
 void xfe_send_poll(struct xfe_lane *lane)
 {
     struct ibv_wc wcs[POLLED_MAX];
-    if (!lane->connection.queue.cq)
-        return;
-    if (lane->has_stash) {
-        lane->has_stash = false;
-        wcs[0] = lane->stash;
-        if (!send_take_completion(lane, &wcs[0]))
-            return;
-    }
-    const int count = ibv_poll_cq(lane->connection.queue.cq, POLLED_MAX, wcs);
+    const int count = mover_queue_poll(&lane->connection.queue, POLLED_MAX, wcs);
     for (int i = 0; i < count; i++)
         if (!send_take_completion(lane, &wcs[i]))
             return;

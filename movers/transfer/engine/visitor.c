@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/rdma/watch.h"
+#include "common/rdma/queue.h"
 #include "common/serve/origin.h"
 #include "common/time/clock.h"
 #include "transfer/engine/agent.h"
@@ -28,10 +28,8 @@ struct xfe_visitor {
     struct xfe_source source;
     struct sw_xfer_agent *agent;
     struct rdma_cm_id *id;
-    struct ibv_comp_channel *channel;
-    struct ibv_cq *cq;
+    struct mover_queue queue;
     struct ibv_mr *mr;
-    unsigned events;
     uint32_t slot;
     struct xfe_device *device;
     struct xfe_session *session;
@@ -92,37 +90,23 @@ uint32_t sw_xfer_visitors(const struct sw_xfer_agent *agent)
 
 static bool visitor_post_receive(struct xfe_visitor *visitor, uint32_t index)
 {
-    struct ibv_sge sge = {.addr = (uintptr_t)visitor->receives[index],
-                          .length = XFW_MESSAGE_MAX,
-                          .lkey = visitor->mr->lkey};
-    struct ibv_recv_wr wr = {.wr_id = RECEIVE_WR | index, .sg_list = &sge, .num_sge = 1}, *bad;
-    return !ibv_post_recv(visitor->id->qp, &wr, &bad);
+    return mover_post_receive(visitor->id->qp, RECEIVE_WR | index, visitor->receives[index],
+                              XFW_MESSAGE_MAX, visitor->mr->lkey);
 }
 
 static bool visitor_make_queue(struct xfe_visitor *visitor)
 {
-    struct sw_xfer_agent *agent = visitor->agent;
-    visitor->channel =
-        mover_watched_channel(visitor->device->verbs, agent->epoll_fd, &visitor->source);
-    if (!visitor->channel)
+    const struct xfe_device *device = visitor->device;
+    const struct ibv_qp_init_attr attr = {.cap = {.max_send_wr = SENDS,
+                                                  .max_recv_wr = XFE_CREDITS,
+                                                  .max_send_sge = 1,
+                                                  .max_recv_sge = 1},
+                                          .sq_sig_all = 1};
+    if (!mover_queue_open(&visitor->queue, device->verbs, SENDS + XFE_CREDITS,
+                          visitor->agent->epoll_fd, &visitor->source))
         return false;
-    visitor->cq =
-        ibv_create_cq(visitor->device->verbs, SENDS + XFE_CREDITS, NULL, visitor->channel, 0);
-    visitor->mr =
-        ibv_reg_mr(visitor->device->pd, visitor, sizeof(*visitor), IBV_ACCESS_LOCAL_WRITE);
-    if (!visitor->cq || !visitor->mr || ibv_req_notify_cq(visitor->cq, 0))
-        return false;
-    struct ibv_qp_init_attr attr = {
-        .send_cq = visitor->cq,
-        .recv_cq = visitor->cq,
-        .cap = {.max_send_wr = SENDS,
-                .max_recv_wr = XFE_CREDITS,
-                .max_send_sge = 1,
-                .max_recv_sge = 1},
-        .qp_type = IBV_QPT_RC,
-        .sq_sig_all = 1,
-    };
-    if (rdma_create_qp(visitor->id, visitor->device->pd, &attr))
+    visitor->mr = ibv_reg_mr(device->pd, visitor, sizeof(*visitor), IBV_ACCESS_LOCAL_WRITE);
+    if (!visitor->mr || !mover_queue_make_qp(&visitor->queue, visitor->id, device->pd, &attr))
         return false;
     for (uint32_t i = 0; i < XFE_CREDITS; i++)
         if (!visitor_post_receive(visitor, i))
@@ -134,23 +118,13 @@ static bool visitor_make_queue(struct xfe_visitor *visitor)
 static void free_visitor(struct xfe_visitor *visitor)
 {
     struct sw_xfer_agent *agent = visitor->agent;
-    struct ibv_cq *cq;
-    void *context;
     if (visitor->id->qp)
         rdma_destroy_qp(visitor->id);
     xfe_leases_of_lane_end(agent, visitor->session->number, visitor->lane);
     xfe_session_leave(agent, visitor->session);
-    if (visitor->cq) {
-        while (!ibv_get_cq_event(visitor->channel, &cq, &context))
-            visitor->events++;
-        if (visitor->events)
-            ibv_ack_cq_events(visitor->cq, visitor->events);
-        ibv_destroy_cq(visitor->cq);
-    }
+    mover_queue_close(&visitor->queue);
     if (visitor->mr)
         ibv_dereg_mr(visitor->mr);
-    if (visitor->channel)
-        ibv_destroy_comp_channel(visitor->channel);
     visitor->id->context = NULL;
     agent->visitors[visitor->slot] = NULL;
     free(visitor);
@@ -335,10 +309,8 @@ void xfe_visitors_events(struct sw_xfer_agent *agent)
 /* False: what it sent ends the connection. */
 static bool send_answer(struct xfe_visitor *visitor, uint32_t index, uint32_t bytes)
 {
-    struct ibv_sge sge = {
-        .addr = (uintptr_t)visitor->acks[index], .length = bytes, .lkey = visitor->mr->lkey};
-    struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND}, *bad;
-    return visitor_post_receive(visitor, index) && !ibv_post_send(visitor->id->qp, &wr, &bad);
+    return visitor_post_receive(visitor, index) &&
+           mover_post_send(visitor->id->qp, 0, visitor->acks[index], bytes, visitor->mr->lkey, 0);
 }
 
 static bool visitor_send_ack(struct xfe_visitor *visitor, uint32_t index, uint64_t tag)
@@ -448,7 +420,7 @@ static bool visitor_poll_queue(struct xfe_visitor *visitor)
             return false;
         if (visitor->is_summing)
             break;
-        if (ibv_poll_cq(visitor->cq, 1, &wc) < 1)
+        if (mover_queue_poll(&visitor->queue, 1, &wc) < 1)
             return true;
         if (!visitor_take_completion(visitor, &wc))
             return false;
@@ -459,12 +431,8 @@ static bool visitor_poll_queue(struct xfe_visitor *visitor)
 
 void xfe_visitor_ready(struct xfe_visitor *visitor)
 {
-    struct ibv_cq *cq;
-    void *context;
-    while (!ibv_get_cq_event(visitor->channel, &cq, &context))
-        visitor->events++;
     visitor->agent->progress++;
-    if (ibv_req_notify_cq(visitor->cq, 0) || !visitor_poll_queue(visitor))
+    if (!mover_queue_rearm(&visitor->queue) || !visitor_poll_queue(visitor))
         xfe_visitor_end(visitor);
 }
 

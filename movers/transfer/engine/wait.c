@@ -76,24 +76,12 @@ int sw_xfer_fd(const struct sw_xfer_agent *agent)
 }
 
 /* False: it has something to do already. */
-static bool arm_lane(struct xfe_lane *lane)
-{
-    struct ibv_cq *cq = lane->connection.queue.cq;
-    if (!cq)
-        return true;
-    mover_queue_drain(&lane->connection.queue);
-    if (lane->has_stash || ibv_req_notify_cq(cq, 0))
-        return false;
-    lane->has_stash = ibv_poll_cq(cq, 1, &lane->stash) > 0;
-    return !lane->has_stash;
-}
-
 static bool arm_peer(struct sw_xfer_peer *peer)
 {
     if (peer->has_more)
         return false;
     for (uint32_t i = 0; i < peer->lanes_count; i++)
-        if (!arm_lane(&peer->lanes[i]))
+        if (!mover_queue_arm(&peer->lanes[i].connection.queue))
             return false;
     return true;
 }

@@ -90,14 +90,11 @@ static bool meet_make_queue(struct sw_pipe *pipe)
     if (!pipe->inbox_mr || !pipe->outbox_mr ||
         !mover_connection_queue(&pipe->connection, PIPE_SENDS + PIPE_RECEIVES))
         return false;
-    struct ibv_qp_init_attr attr = {.send_cq = pipe->connection.queue.cq,
-                                    .recv_cq = pipe->connection.queue.cq,
-                                    .cap = {.max_send_wr = PIPE_SENDS,
-                                            .max_recv_wr = PIPE_RECEIVES,
-                                            .max_send_sge = 1,
-                                            .max_recv_sge = 1},
-                                    .qp_type = IBV_QPT_RC};
-    if (rdma_create_qp(id, pipe->pd, &attr))
+    const struct ibv_qp_init_attr attr = {.cap = {.max_send_wr = PIPE_SENDS,
+                                                  .max_recv_wr = PIPE_RECEIVES,
+                                                  .max_send_sge = 1,
+                                                  .max_recv_sge = 1}};
+    if (!mover_queue_make_qp(&pipe->connection.queue, id, pipe->pd, &attr))
         return false;
     for (int i = 0; i < PIPE_RECEIVES; i++)
         if (!pipe_expect_bell(pipe))
