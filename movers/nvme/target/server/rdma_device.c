@@ -12,13 +12,10 @@
 enum { CQ_ENTRIES = 4096 };
 
 /* That there is something is all that an event says: the loop polls then. */
-static void acknowledge_event(struct nvr_watch *watch)
+static void take_cq_events(struct nvr_watch *watch)
 {
-    const struct nvr_device *device = watch->context;
-    struct ibv_cq *cq;
-    void *context;
-    while (!ibv_get_cq_event(device->channel, &cq, &context))
-        ibv_ack_cq_events(cq, 1);
+    struct nvr_device *device = watch->context;
+    mover_queue_drain(&device->queue);
 }
 
 struct nvr_queue *nvr_device_queue(struct nvr_device *device, uint32_t qpn)
@@ -65,17 +62,12 @@ static bool device_open(struct nvr_device *device, const struct nvr_device *firs
     if (!ibv_query_device(device->verbs, &attr) && attr.max_cqe < CQ_ENTRIES)
         device->cq_entries = attr.max_cqe;
     device->pd = first ? first->pd : ibv_alloc_pd(device->verbs);
-    device->channel = ibv_create_comp_channel(device->verbs);
-    if (!device->pd || !device->channel)
+    device->watch = (struct nvr_watch){.is_own = true, .ready = take_cq_events, .context = device};
+    if (!device->pd ||
+        !mover_queue_open(&device->queue, device->verbs, (uint32_t)device->cq_entries,
+                          device->thread->epoll_fd, &device->watch))
         return false;
-    device->cq = ibv_create_cq(device->verbs, device->cq_entries, device, device->channel, 0);
-    if (!device->cq)
-        return false;
-    mover_no_wait(device->channel->fd);
-    device->watch = (struct nvr_watch){
-        .fd = device->channel->fd, .is_own = true, .ready = acknowledge_event, .context = device};
-    if (nvr_thread_watch(device->thread, &device->watch))
-        return false;
+    device->watch.fd = device->queue.channel->fd;
     if (first)
         return true;
     mover_no_wait(device->verbs->async_fd);
@@ -89,10 +81,7 @@ void nvr_device_close(struct nvr_device *device)
     for (uint32_t i = 0; i < device->shared_count; i++)
         nvr_receives_free(device->shared[i]);
     device->shared_count = 0;
-    if (device->cq)
-        ibv_destroy_cq(device->cq);
-    if (device->channel)
-        ibv_destroy_comp_channel(device->channel);
+    mover_queue_close(&device->queue);
     if (device->pd && device->thread->base->number == 0) /* closed last */
         ibv_dealloc_pd(device->pd);
 }
@@ -179,7 +168,7 @@ bool nvr_device_reserve(struct nvr_device *device, int entries)
     while (wanted < device->cq_used + entries)
         wanted *= 2;
     if (wanted != device->cq_entries) {
-        if (ibv_resize_cq(device->cq, wanted))
+        if (ibv_resize_cq(device->queue.cq, wanted))
             return false;
         device->cq_entries = wanted;
         device->thread->wants_wake = true; /* where it had asked for an event */

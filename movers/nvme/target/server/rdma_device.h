@@ -8,6 +8,7 @@
 
 #include <infiniband/verbs.h>
 
+#include "common/rdma/queue.h"
 #include "nvme/target/server/watch.h"
 
 enum {
@@ -22,12 +23,11 @@ struct nvt_region;
 
 /* A device, as one thread has it. */
 struct nvr_device {
-    struct nvr_watch watch, async_watch; /* of the channel; of the device's events: the first's */
+    struct nvr_watch watch, async_watch; /* of the queue; of the device's events: the first's */
     struct nvr_thread *thread;
     struct ibv_context *verbs;
     struct ibv_pd *pd; /* the first thread's */
-    struct ibv_comp_channel *channel;
-    struct ibv_cq *cq;
+    struct mover_queue queue;
     int cq_entries, cq_used, index;
     struct nvr_receives *shared[NVR_SHARED_MAX];
     uint32_t shared_count;

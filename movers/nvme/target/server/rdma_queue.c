@@ -137,7 +137,7 @@ static void complete_shared(struct nvr_device *device, const struct ibv_wc *wc)
 bool nvr_device_poll(struct nvr_server *server, struct nvr_device *device)
 {
     struct ibv_wc wcs[WC_BATCH];
-    const int count = ibv_poll_cq(device->cq, WC_BATCH, wcs);
+    const int count = mover_queue_poll(&device->queue, WC_BATCH, wcs);
     for (int i = 0; i < count; i++) {
         const uint64_t id = wcs[i].wr_id;
         if ((enum nvr_wr_kind)(id >> 48) == NVR_WR_SHARED) {
@@ -208,10 +208,7 @@ static bool rdma_queue_create_qp(struct nvr_queue *queue, struct rdma_cm_id *id)
 {
     struct nvr_device *device = queue->device;
     struct ibv_srq *srq = queue->receives->srq;
-    struct ibv_qp_init_attr attr = {.send_cq = device->cq,
-                                    .recv_cq = device->cq,
-                                    .srq = srq,
-                                    .qp_type = IBV_QPT_RC,
+    struct ibv_qp_init_attr attr = {.srq = srq,
                                     .cap = {.max_send_wr = queue->sends_free,
                                             .max_recv_wr = srq ? 0 : queue->depth,
                                             .max_send_sge = 1,
@@ -219,9 +216,9 @@ static bool rdma_queue_create_qp(struct nvr_queue *queue, struct rdma_cm_id *id)
                                                             : queue->receives->in_capsule_bytes ? 2
                                                                                                 : 1,
                                             .max_inline_data = sizeof(struct nvf_cqe)}};
-    queue->is_inline = !rdma_create_qp(id, device->pd, &attr);
+    queue->is_inline = mover_queue_make_qp(&device->queue, id, device->pd, &attr);
     attr.cap.max_inline_data = 0;
-    return queue->is_inline || !rdma_create_qp(id, device->pd, &attr);
+    return queue->is_inline || mover_queue_make_qp(&device->queue, id, device->pd, &attr);
 }
 
 static bool rdma_queue_make_qp(struct nvr_queue *queue, struct rdma_cm_id *id)

@@ -301,7 +301,7 @@ static void thread_look_around(struct nvr_thread *thread, int timeout_ms)
 static bool arm_all(struct nvr_thread *thread)
 {
     for (uint32_t i = 0; i < thread->device_count; i++)
-        if (ibv_req_notify_cq(thread->devices[i].cq, 0))
+        if (ibv_req_notify_cq(thread->devices[i].queue.cq, 0))
             return false;
     return true;
 }
