@@ -52,8 +52,7 @@ enum sw_fallback_step sw_fallback_take(struct sw_fallback *f, enum sw_fallback_e
     case SW_FALLBACK_UNANSWERED:
         return miss_answer(f, missed_ns);
     case SW_FALLBACK_KNOWN:
-        return f->state == SW_FALLBACK_BY_PACKETS ? fallback_begin_call(f)
-                                                  : SW_FALLBACK_NOTHING;
+        return f->state == SW_FALLBACK_BY_PACKETS ? fallback_begin_call(f) : SW_FALLBACK_NOTHING;
     case SW_FALLBACK_REQUEST:
         if (f->state != SW_FALLBACK_CALLING)
             return SW_FALLBACK_REFUSE;

@@ -69,8 +69,8 @@ bool sw_paired_is_vain(const struct sw_paired *p)
     return !fallback || fallback->state == SW_FALLBACK_BY_PACKETS;
 }
 
-/* The rule has said so: TCP carries the queue pair from here on. Who missed answers tells its owner,
- * also if the peer's call came first. */
+/* The rule has said so: TCP carries the queue pair from here on. The end that missed answers tells
+ * its owner, also if the peer's call came first. */
 void sw_paired_take_over(struct sw_paired *p)
 {
     struct sw_qp *qp = p->qp;
