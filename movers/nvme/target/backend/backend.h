@@ -20,6 +20,7 @@ struct nvt_backend;
 struct nvt_backend_spec;
 struct nvt_claim;
 struct nvt_disk;
+struct nvt_lines;
 struct nvt_region;
 struct nvt_slices;
 struct nvt_uring;
@@ -32,6 +33,8 @@ enum nvt_io_kind {
     NVT_DEALLOCATE,
     NVT_VERIFY, /* reads, and tells whether that went well */
 };
+
+enum nvt_slice_rank { NVT_SLICE_BEHIND, NVT_SLICE_OF_HOST, NVT_SLICE_OF_ADDRESS };
 
 /* One operation. Its memory is the caller's until done() has been called, by the thread that has
  * submitted it. */
@@ -53,8 +56,11 @@ struct nvt_io {
     const void *address, *host; /* whose it is: addresses take turns, and hosts at each */
     struct {
         struct list_node node;
-        struct list behind; /* of a host's first: its other operations */
-        struct list hosts;  /* of an address's first: those of the other hosts there */
+        struct list behind;          /* of a host's first: its other operations */
+        struct list hosts;           /* of an address's first: those of the other hosts there */
+        enum nvt_slice_rank rank;    /* where it waits */
+        struct nvt_slices *waits_in; /* NULL: it does not wait */
+        struct nvt_lines *lines;     /* whose line that is; NULL: of none */
         bool (*step)(struct nvt_io *io);
         bool is_held; /* step() ends it where nobody wants it: it has memory */
     } slice;          /* of slices.h */

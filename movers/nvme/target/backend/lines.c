@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "nvme/target/backend/lines.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "common/base/minmax.h"
@@ -101,6 +102,7 @@ bool nvt_lines_add(struct nvt_lines *lines, dev_t disk, struct nvt_io *io,
         return false;
     nvt_slices_add(&line->waiting, io, begin);
     io->slice.is_held = is_held;
+    io->slice.lines = lines;
     begin_lines(lines);
     return true;
 }
@@ -128,6 +130,23 @@ void nvt_lines_end_unwanted(struct nvt_lines *lines)
         lines->turn = lines_line_of(node); /* none begins meanwhile, so the list stays in order */
         nvt_slices_end_unwanted(&lines->turn->waiting);
     }
+    lines->turn = NULL;
+    begin_lines(lines);
+}
+
+bool nvt_lines_has(const struct nvt_io *io)
+{
+    return io->slice.waits_in;
+}
+
+void nvt_lines_end_io(struct nvt_io *io)
+{
+    struct nvt_lines *lines = io->slice.lines;
+    if (!lines)
+        return nvt_slices_end_io(io);
+    assert(!lines->turn); /* it might be the next one to begin */
+    lines->turn = LIST_MEMBER(io->slice.waits_in, struct nvt_line, waiting);
+    nvt_slices_end_io(io);
     lines->turn = NULL;
     begin_lines(lines);
 }

@@ -38,5 +38,9 @@ void nvt_lines_give(struct nvt_lines *lines, struct nvt_line *line);
 /* Operations that wait, and that nobody wants any more, end now: at a disk that hangs they have no
  * turn. */
 void nvt_lines_end_unwanted(struct nvt_lines *lines);
+/* Whether it waits, in a line or for a slice. */
+bool nvt_lines_has(const struct nvt_io *io);
+/* It waits, and nobody wants it any more: it ends now. The others are not looked at. */
+void nvt_lines_end_io(struct nvt_io *io);
 
 #endif

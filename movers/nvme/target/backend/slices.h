@@ -33,5 +33,7 @@ void nvt_slices_add(struct nvt_slices *slices, struct nvt_io *io, bool (*step)(s
 bool nvt_slices_run(struct nvt_slices *slices, uint64_t budget_ns);
 /* Operations that nobody wants any more end now, instead of at their turn. */
 void nvt_slices_end_unwanted(struct nvt_slices *slices);
+/* One that waits, and that nobody wants any more, ends now. The others are not looked at. */
+void nvt_slices_end_io(struct nvt_io *io);
 
 #endif

@@ -2,6 +2,7 @@
 #include "nvme/target/model/queue.h"
 
 #include "common/time/clock.h"
+#include "nvme/target/backend/lines.h"
 #include "nvme/target/model/authenticate.h"
 #include "nvme/target/model/ctrl.h"
 #include "nvme/target/model/request.h"
@@ -61,13 +62,14 @@ bool nvt_queue_is_stuck(const struct nvt_queue *queue, uint64_t now_ns)
            is_over_since(now_ns, since_ns, TAKES_EACH_MS) || holds_up_too_long(queue, now_ns);
 }
 
-/* One that waits for memory or an event; all others come back by themselves. */
+/* One that waits for memory, an event or its turn at a disk, which may hang. All others come back by
+ * themselves. */
 static struct nvt_request *find_waiting(struct nvt_queue *queue)
 {
     for (struct list_node *node = list_first(&queue->requests); node;
          node = list_after(&queue->requests, node)) {
         struct nvt_request *request = LIST_MEMBER(node, struct nvt_request, node);
-        if (request->is_starved || request->is_parked)
+        if (request->is_starved || request->is_parked || nvt_lines_has(&request->io))
             return request;
     }
     return NULL;
@@ -78,8 +80,10 @@ bool nvt_queue_gone(struct nvt_queue *queue)
     struct nvt_request *request;
     queue->is_gone = true;
     while ((request = find_waiting(queue))) /* anew each time: its end may end others */
-        nvt_request_finish(request, NVME_SC_ABORT_REQ);
-    nvt_thread_end_unwanted(queue->thread);
+        if (nvt_lines_has(&request->io))
+            nvt_lines_end_io(&request->io);
+        else
+            nvt_request_finish(request, NVME_SC_ABORT_REQ);
     if (queue->ctrl)
         nvt_ctrl_lose_queue(queue->ctrl, queue);
     queue->ctrl = NULL;

@@ -68,9 +68,11 @@ def write(sidewire, depth):
 
 def awaits(is_so):
     end = time.monotonic() + 20
-    while not is_so() and time.monotonic() < end:
+    while time.monotonic() < end:
+        if is_so():
+            return True
         time.sleep(0.1)
-    return is_so()
+    return False
 
 
 def has_hosts(sidewire, control):

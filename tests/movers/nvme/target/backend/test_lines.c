@@ -201,6 +201,49 @@ static void waiting__that_nobody_wants_ends_at_a_disk_that_hangs(void **state)
     nvt_lines_close(&lines);
 }
 
+static void add_of(int i, const char *address, const char *host)
+{
+    struct nvt_io *io = new_io(i, address);
+    io->host = host;
+    assert_true(nvt_lines_add(&lines, 1, io, take_place, false));
+}
+
+/* The first of an address, with more of its host and without, that of a host, and one behind. */
+static void waiting__leaves_its_turn_to_the_next(void **state)
+{
+    const int turns[] = {0, 2, 5, 7, 4, 6, 9}, gone[] = {1, 3, 8, 10, 11};
+    (void)state;
+    nvt_lines_open(&lines, PLACES, 1);
+    add_of(0, "other", "c");
+    add_of(1, "one", "a");
+    add_of(2, "one", "a");
+    add_of(11, "one", "a");
+    add_of(3, "one", "b");
+    add_of(4, "one", "b");
+    add_of(5, "two", "d");
+    add_of(6, "two", "d");
+    add_of(8, "three", "e");
+    add_of(7, "three", "f");
+    add_of(9, "one", "a");
+    add_of(10, "four", "g");
+    is_gone = true;
+    for (int i = 0; i < 5; i++) {
+        assert_true(nvt_lines_has(&ios[gone[i]]));
+        nvt_lines_end_io(&ios[gone[i]]);
+        assert_false(nvt_lines_has(&ios[gone[i]]));
+        assert_int_equal(statuses[gone[i]], NVME_SC_ABORT_REQ);
+    }
+    is_gone = false;
+    assert_int_equal(ends, 5);
+    for (int i = 0; i < 7; i++) {
+        assert_non_null(had[turns[i]]);
+        assert_false(nvt_lines_has(&ios[turns[i]]));
+        give(turns[i]);
+    }
+    assert_int_equal(begun, 7);
+    nvt_lines_close(&lines);
+}
+
 static void lines__are_as_many_as_disks_at_once(void **state)
 {
     (void)state;
@@ -435,6 +478,7 @@ int main(void)
         PURE(place__is_had_by_addresses_in_turns),
         PURE(waiting__ends_where_nobody_wants_it),
         PURE(waiting__that_nobody_wants_ends_at_a_disk_that_hangs),
+        PURE(waiting__leaves_its_turn_to_the_next),
         PURE(lines__are_as_many_as_disks_at_once),
         CASE(chores__of_a_file_are_few_at_the_system),
         CASE(chores__of_addresses_take_turns),
