@@ -51,6 +51,34 @@ BOTH_ROW = '| `bytes` | how many | pmem get |\n'
 OLD_ROW = '| `size` | `bytes` | pmem get |\n'
 
 
+COMMON_PACK = (
+    'json_t *mover_figures(int many)\n{\n    return json_pack("{sI}", "bytes", many);\n}\n'
+    'int mover_print(int many)\n{\n    return print(mover_figures(many));\n}\n'
+)
+
+
+def common(text, files=None, rows=BOTH_ROW, options=COUNT_ROW):
+    """A command that uses the floor's rows and keys."""
+    head = '|---|---|---|\n'
+    return check(
+        'vocabulary',
+        {
+            'movers/common/command/remote.h': '#define MOVER_OPTION_COUNT(at) \\\n'
+            '    {"count", 0, "N", 0, "How many", 1, take_count, at}\n',
+            'movers/common/command/figures.c': COMMON_PACK,
+            'movers/pmem/command/get.c': text,
+            'docs/vocabulary.md': f'## Options\n\n{HEAD}{options}\n## Keys of JSON\n\n{head}{rows}',
+            **(files or {}),
+        },
+    )
+
+
+USES_BOTH = (
+    'struct mover_option rows[] = {MOVER_OPTION_COUNT(8), {0}};\n'
+    'int show(void)\n{\n    return mover_print(5);\n}\n'
+)
+
+
 def cases():
     return [
         ('vocabulary__same', words([COUNT, CARD, FLAG], COUNT_ROW + CARD_ROW + FLAG_ROW), None),
@@ -101,6 +129,32 @@ def cases():
             '--delay is not in',
         ),
         ('vocabulary__old', words([COUNT, WAS], COUNT_ROW, old=WAS_ROW), None),
+        (
+            'vocabulary__old_by_its_letter',
+            words([COUNT, "{.letter = 'c', .flags = MOVER_OLD}"], COUNT_ROW, old=WAS_ROW),
+            None,
+        ),
+        (
+            'vocabulary__old_by_its_name',
+            words([COUNT, '{.name = "block", .flags = MOVER_OLD}'], COUNT_ROW),
+            'does not say that --block was',
+        ),
+        ('vocabulary__rows_and_keys_of_the_floor', common(USES_BOTH), None),
+        (
+            'vocabulary__row_of_the_floor',
+            common(USES_BOTH, options=CARD_ROW),
+            'get.c: --count is not in',
+        ),
+        (
+            'vocabulary__key_of_the_floor',
+            common(USES_BOTH, rows=SIZE_ROWS.splitlines(True)[0]),
+            'get.c: "bytes" is not in',
+        ),
+        (
+            'vocabulary__floor_that_nobody_uses',
+            common('int show(void);\n'),
+            "--count is of ['pmem'], and [] has it",
+        ),
         ('vocabulary__old_is_not_said', words([COUNT, WAS], COUNT_ROW), 'does not say that -c was'),
         ('vocabulary__old_has_gone', words([COUNT], COUNT_ROW, old=WAS_ROW), 'is taken no more'),
         ('vocabulary__keys', keys(SIZE, SIZE_ROWS), None),

@@ -41,7 +41,7 @@ bool mover_parse_format(struct argp_state *state, const char *text)
     return is_json;
 }
 
-int mover_fail(const char *program, const char *command, const char *format, va_list args)
+int mover_fail_as(const char *program, const char *command, const char *format, va_list args)
 {
     fprintf(stderr, "sidewire %s %s: ", program, command);
     vfprintf(stderr, format, args);
@@ -49,31 +49,11 @@ int mover_fail(const char *program, const char *command, const char *format, va_
     return 1;
 }
 
-void mover_progress(uint64_t done, uint64_t total, bool ends)
+void mover_progress_show(uint64_t done, uint64_t total, bool ends)
 {
     if (!isatty(STDERR_FILENO))
         return;
     fprintf(stderr, "\r%3u %%  %llu of %llu MiB%s",
             (unsigned)(total ? (double)done * 100 / (double)total : 100),
             (unsigned long long)(done >> 20), (unsigned long long)(total >> 20), ends ? "\n" : "");
-}
-
-int mover_print_json(json_t *json)
-{
-    const int code = json ? json_dumpf(json, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) : -1;
-    json_decref(json);
-    putchar('\n');
-    return code || fflush(stdout) ? 1 : 0;
-}
-
-void mover_hex(const uint8_t bytes[16], char text[33])
-{
-    for (int i = 0; i < 16; i++)
-        snprintf(text + 2 * i, 3, "%02x", bytes[i]);
-}
-
-const char *mover_rights_text(uint32_t rights)
-{
-    static const char *const texts[] = {"-", "r", "w", "rw"};
-    return texts[rights & 3];
 }

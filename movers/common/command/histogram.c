@@ -3,6 +3,8 @@
 
 #include <assert.h>
 
+#include "common/base/minmax.h"
+
 static unsigned histogram_bucket_of(uint64_t ns)
 {
     if (ns < MOVER_HISTOGRAM_STEPS)
@@ -47,7 +49,7 @@ uint64_t mover_histogram_at(const struct mover_histogram *histogram, double shar
     for (unsigned i = 0; i < MOVER_HISTOGRAM_BUCKETS; i++) {
         below += histogram->buckets[i];
         if (below && (double)below >= wanted)
-            return middle_of(i);
+            return mover_min_u64(middle_of(i), histogram->max_ns);
     }
     return histogram->max_ns;
 }

@@ -9,9 +9,9 @@
 enum { OLD_OPTIONS_MAX = 16 };
 
 /* Whether it was not told yet: one that is repeated is told once. */
-static bool begin_telling(const struct argp_option *old)
+static bool begin_telling(const void *old)
 {
-    static const struct argp_option *told[OLD_OPTIONS_MAX];
+    static const void *told[OLD_OPTIONS_MAX];
     int at = 0;
     while (at < OLD_OPTIONS_MAX && told[at] && told[at] != old)
         at++;
@@ -21,17 +21,18 @@ static bool begin_telling(const struct argp_option *old)
     return true;
 }
 
-static void tell_old_option(const struct argp_state *state, const struct argp_option *old,
-                            const char *now)
+void mover_old_option_tell(const struct argp_state *state, const struct mover_option *old,
+                           const struct mover_option *now)
 {
+    assert(now && now->name);
     if (!begin_telling(old))
         return;
     if (old->name)
         fprintf(stderr, "%s: --%s is --%s now; the old name goes with the next release\n",
-                state->name, old->name, now);
+                state->name, old->name, now->name);
     else
         fprintf(stderr, "%s: -%c is --%s now; the letter goes with the next release\n", state->name,
-                old->key, now);
+                old->letter, now->name);
 }
 
 int mover_current_key(const struct argp_state *state, const struct argp_option *options, int key)
@@ -45,7 +46,11 @@ int mover_current_key(const struct argp_state *state, const struct argp_option *
         assert(now && now->name);
         if (one->key != key)
             continue;
-        tell_old_option(state, one, now->name);
+        if (begin_telling(one))
+            fprintf(stderr,
+                    one->name ? "%s: --%s is --%s now; the old name goes with the next release\n"
+                              : "%s: -%s is --%s now; the letter goes with the next release\n",
+                    state->name, one->name ? one->name : (char[]){(char)one->key, 0}, now->name);
         return now->key;
     }
     return key;

@@ -6,10 +6,11 @@
 
 #include <argp.h>
 
-/* The flags of an old spelling, in the line of `options` behind the option that it stands for:
- *     {"count", KEY_COUNT, "N", 0, "How many", 1},
- *     {NULL, 'c', NULL, MOVER_OLD, NULL, 0}, */
-enum { MOVER_OLD = OPTION_ALIAS | OPTION_HIDDEN };
+#include "common/command/option.h"
+
+/* Standard error is told of each old spelling once. */
+void mover_old_option_tell(const struct argp_state *state, const struct mover_option *old,
+                           const struct mover_option *now);
 
 /* The key of the option that `key` is an old spelling of, or `key`. Standard error is told of each
  * old spelling once. */

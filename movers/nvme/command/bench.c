@@ -2,6 +2,8 @@
 /* `bench`: latency and throughput by block size and depth, and verification. Names as fio's. */
 #include "nvme/command/bench.h"
 
+#include "common/command/bench.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -198,14 +200,7 @@ static void bench_print_row(const struct nv_measure *m, unsigned kind)
 
 static json_t *bench_row_json(const struct nv_measure *m, unsigned kind)
 {
-    const struct mover_histogram *h = &m->latency[kind];
-    const double count = h->count ? (double)h->count : 1;
-    const double iops = m->seconds > 0 ? (double)h->count / m->seconds : 0;
-    return json_pack("{s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "requests", (json_int_t)h->count,
-                     "iops", iops, "mb_per_s", iops * m->block_bytes / 1e6, "mean_us",
-                     us_of(h->sum_ns) / count, "p50_us", us_of(mover_histogram_at(h, 0.5)),
-                     "p99_us", us_of(mover_histogram_at(h, 0.99)), "p999_us",
-                     us_of(mover_histogram_at(h, 0.999)), "max_us", us_of(h->max_ns));
+    return mover_bench_figures(&m->latency[kind], m->seconds, m->block_bytes);
 }
 
 static int run_rows(struct nv_bench *bench, json_t *rows)

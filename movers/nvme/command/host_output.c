@@ -13,7 +13,7 @@ int nv_fail(const struct nv_host *host, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    const int code = mover_fail("nvme", host->command, format, args);
+    const int code = mover_fail_as("nvme", host->command, format, args);
     va_end(args);
     return code;
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The latency of one request after another. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#include "common/command/old_option.h"
+#include "common/command/bench.h"
+#include "common/command/progress.h"
 #include "common/time/clock.h"
-#include "pmem/command/samples.h"
+#include "pmem/command/command.h"
 
-enum { KEY_BS = 0x2000, KEY_COUNT, KEY_RUNTIME, KEY_RW, KEY_RATE };
 enum { PATIENCE_MS = 20000, BYTES_MAX = 1 << 26 };
 
 enum kind { PERSISTENT, VISIBLE, WRITE, READ };
@@ -16,80 +16,61 @@ static const char *const kinds[] = {"persistent", "visible", "write", "read"};
 
 struct bench {
     struct pm_remote remote;
-    uint64_t bytes, offset, rate;
+    struct mover_bench requests;
+    uint64_t offset, rate;
     enum kind kind;
     bool may_destroy;
     char *buffer;
     struct sw_pmem_mem *mem;
-    struct pm_samples samples;
     struct sw_pmem_info info;
 };
 
-static const struct argp_option options[] = {
-    {"bs", KEY_BS, "BYTES", 0, "Bytes of a request (4096)", 1},
-    {NULL, 'B', NULL, MOVER_OLD, NULL, 0},
-    {"count", KEY_COUNT, "N", 0, "How many requests (10000)", 1},
-    {NULL, 'c', NULL, MOVER_OLD, NULL, 0},
-    {"runtime", KEY_RUNTIME, "S", 0,
-     "Ends after so many seconds, too (10; with --count alone it does not)", 1},
-    {"rw", KEY_RW, "KIND", 0,
-     "persistent (a write and its flush), visible, write (no flush) or read", 1},
-    {NULL, 'w', NULL, MOVER_OLD, NULL, 0},
-    {"rate", KEY_RATE, "BYTES", 0, "Bytes per second at most (as fast as it goes)", 1},
-    {NULL, 'R', NULL, MOVER_OLD, NULL, 0},
-    {"offset", 'f', "BYTES", 0, "Where in the region it begins (0)", 1},
-    {"destroy-data", 'D', NULL, 0, "What is there may be overwritten", 1},
+static void bench_take_kind(struct argp_state *state, void *place, char *text)
+{
+    enum kind *kind = place;
+    for (*kind = 0; *kind <= READ; ++*kind)
+        if (!strcmp(text, kinds[*kind]))
+            return;
+    argp_error(state, "\"%s\" is none of persistent, visible, write, read", text);
+}
+
+#define BENCH(member) offsetof(struct bench, member)
+
+static const struct mover_option options[] = {
+    {"bs", 0, "BYTES", 0, "Bytes of a request (4096)", 1, mover_take_bytes,
+     BENCH(requests.request_bytes)},
+    {.letter = 'B', .flags = MOVER_OLD},
+    {"count", 0, "N", 0, "How many requests (10000)", 1, mover_take_bench_count, BENCH(requests)},
+    {.letter = 'c', .flags = MOVER_OLD},
+    {"runtime", 0, "S", 0, "Ends after so many seconds, too (10; with --count alone it does not)",
+     1, mover_take_bench_runtime, BENCH(requests)},
+    {"rw", 0, "KIND", 0, "persistent (a write and its flush), visible, write (no flush) or read", 1,
+     bench_take_kind, BENCH(kind)},
+    {.letter = 'w', .flags = MOVER_OLD},
+    {"rate", 0, "BYTES", 0, "Bytes per second at most (as fast as it goes)", 1, mover_take_bytes,
+     BENCH(rate)},
+    {.letter = 'R', .flags = MOVER_OLD},
+    {"offset", 'f', "BYTES", 0, "Where in the region it begins (0)", 1, mover_take_bytes,
+     BENCH(offset)},
+    {"destroy-data", 'D', NULL, 0, "What is there may be overwritten", 1, mover_take_flag,
+     BENCH(may_destroy)},
     {0},
 };
-static const struct argp_child children[] = {{&pm_remote_argp, 0, NULL, 0}, {0}};
 
-static error_t pmem_parse_bench(int key, char *value, struct argp_state *state)
+static void check_bench(struct argp_state *state, void *arguments)
 {
-    struct bench *bench = state->input;
-    switch (mover_current_key(state, options, key)) {
-    case KEY_BS:
-        bench->bytes = mover_parse_bytes(state, value);
-        if (!bench->bytes || bench->bytes > BYTES_MAX)
-            argp_error(state, "a request has 1 to %d bytes", BYTES_MAX);
-        return 0;
-    case KEY_COUNT:
-        pm_samples_parse_count(state, value, &bench->samples);
-        return 0;
-    case KEY_RUNTIME:
-        pm_samples_parse_runtime(state, value, &bench->samples);
-        return 0;
-    case KEY_RW:
-        for (bench->kind = 0; bench->kind <= READ; bench->kind++)
-            if (!strcmp(value, kinds[bench->kind]))
-                return 0;
-        argp_error(state, "\"%s\" is none of persistent, visible, write, read", value);
-        return 0;
-    case KEY_RATE:
-        bench->rate = mover_parse_bytes(state, value);
-        return 0;
-    case 'f':
-        bench->offset = mover_parse_bytes(state, value);
-        return 0;
-    case 'D':
-        bench->may_destroy = true;
-        return 0;
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &bench->remote;
-        return 0;
-    case ARGP_KEY_END:
-        if (bench->kind != READ && !bench->may_destroy)
-            argp_error(state, "writes overwrite what is there: say --destroy-data or --rw read");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    const struct bench *bench = arguments;
+    if (!bench->requests.request_bytes || bench->requests.request_bytes > BYTES_MAX)
+        argp_error(state, "a request has 1 to %d bytes", BYTES_MAX);
+    if (bench->kind != READ && !bench->may_destroy)
+        argp_error(state, "writes overwrite what is there: say --destroy-data or --rw read");
 }
 
 static enum sw_pmem_status request_one(struct bench *bench, uint64_t offset)
 {
     struct sw_pmem *pmem = bench->remote.pmem;
     const uint64_t deadline = sw_pmem_deadline_ms(PATIENCE_MS);
-    const uint32_t bytes = (uint32_t)bench->bytes;
+    const uint32_t bytes = (uint32_t)bench->requests.request_bytes;
     switch (bench->kind) {
     case PERSISTENT:
         return sw_pmem_write_flush(pmem, offset, bench->buffer, bytes, bench->mem,
@@ -105,66 +86,72 @@ static enum sw_pmem_status request_one(struct bench *bench, uint64_t offset)
     return SW_PMEM_INVALID;
 }
 
-static int report_bench(struct bench *bench)
+static int report_bench(const struct bench *bench)
 {
-    const char *method = bench->info.flush == SW_PMEM_BY_FLUSH ? "flush" : "read";
-    return pm_samples_print(bench->remote.is_json,
-                            json_pack("{ss ss}", "rw", kinds[bench->kind], "flush", method),
-                            kinds[bench->kind], bench->bytes, &bench->samples);
+    const json_int_t bytes = (json_int_t)bench->requests.request_bytes;
+    return mover_bench_print(&bench->requests, bench->remote.is_json, kinds[bench->kind],
+                             json_pack("{ss ss sI sI}", "rw", kinds[bench->kind], "flush",
+                                       bench->info.flush == SW_PMEM_BY_FLUSH ? "flush" : "read",
+                                       "bs", bytes, "count",
+                                       (json_int_t)bench->requests.latency.count));
 }
 
 /* Lost time is not caught up. */
 static uint64_t pace_ns(const struct bench *bench, uint64_t last_ns)
 {
     uint64_t now_ns = mover_now_ns();
-    while (bench->rate && now_ns < last_ns + bench->bytes * 1000000000 / bench->rate)
+    while (bench->rate &&
+           now_ns < last_ns + bench->requests.request_bytes * 1000000000 / bench->rate)
         now_ns = mover_now_ns();
     return now_ns;
 }
 
 static int measure_bench(struct bench *bench)
 {
-    uint64_t start = 0, i = 0;
-    const uint64_t places = (bench->info.bytes - bench->offset) / bench->bytes;
-    for (; !pm_samples_are_over(&bench->samples, i); i++) {
+    struct mover_bench *requests = &bench->requests;
+    const uint64_t bytes = requests->request_bytes;
+    const uint64_t places = (bench->info.bytes - bench->offset) / bytes;
+    uint64_t start = 0;
+    struct mover_progress progress;
+    mover_bench_begin(requests);
+    mover_progress_begin(&progress, requests->count_max * bytes,
+                         !bench->remote.is_json && isatty(STDERR_FILENO));
+    while (mover_bench_goes_on(requests)) {
         start = pace_ns(bench, start);
         const enum sw_pmem_status status =
-            request_one(bench, bench->offset + i % places * bench->bytes);
-        const uint64_t took = mover_now_ns() - start;
+            request_one(bench, bench->offset + requests->latency.count % places * bytes);
         if (status)
             return pm_fail_status(&bench->remote, kinds[bench->kind], status);
-        pm_samples_put(&bench->samples, i, took);
-        pm_progress(&bench->remote, (i + 1) * bench->bytes, bench->samples.count * bench->bytes);
+        mover_bench_add(requests, start);
+        mover_progress_at(&progress, requests->latency.count * bytes);
     }
-    bench->samples.count = i;
+    mover_bench_end(requests);
+    mover_progress_end(&progress);
     return report_bench(bench);
 }
 
 int pm_bench(int argc, char **argv)
 {
-    static const struct argp argp = {
-        .options = options,
-        .parser = pmem_parse_bench,
-        .doc = "Measures requests one after another.",
-        .children = children,
-    };
-    struct bench bench = {.bytes = 4096, .samples = {.runtime_ms = PM_RUNTIME_MS}};
-    pm_remote_parse("bench", &argp, argc, argv, &bench.remote);
+    static const struct mover_usage usage = {.about = "Measures requests one after another.",
+                                             .own = {.rows = options, .check = check_bench},
+                                             .shared = &pm_remote_options};
+    static struct bench bench = {.requests = {.request_bytes = 4096}};
+    const uint64_t *bytes = &bench.requests.request_bytes;
+    pm_remote_parse(&usage, argc, argv, &bench);
     int code = pm_remote_open(&bench.remote);
     if (code)
         return code;
     sw_pmem_info_of(bench.remote.pmem, &bench.info);
-    bench.buffer = calloc(1, bench.bytes);
-    if (bench.offset >= bench.info.bytes || bench.bytes > bench.info.bytes - bench.offset)
-        code = pm_fail(&bench.remote, "the region has no room for such a request");
-    else if (!bench.buffer || !pm_samples_begin(&bench.samples) ||
-             sw_pmem_mem_register(bench.remote.pmem, bench.buffer, bench.bytes, &bench.mem))
-        code = pm_fail(&bench.remote, "there is no memory for the buffer");
+    bench.buffer = calloc(1, *bytes);
+    if (bench.offset >= bench.info.bytes || *bytes > bench.info.bytes - bench.offset)
+        code = mover_fail("the region has no room for such a request");
+    else if (!bench.buffer ||
+             sw_pmem_mem_register(bench.remote.pmem, bench.buffer, *bytes, &bench.mem))
+        code = mover_fail("there is no memory for the buffer");
     if (!code)
         code = measure_bench(&bench);
     sw_pmem_mem_release(bench.mem);
     sw_pmem_close(bench.remote.pmem);
     free(bench.buffer);
-    free(bench.samples.ns);
     return code;
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/command/progress.h"
 #include "pmem/command/command.h"
 
 enum { PIECE_BYTES = 1 << 20, PATIENCE_MS = 60000 };
@@ -23,40 +24,35 @@ struct copy {
     struct sw_pmem_info info;
 };
 
-static const struct argp_option options[] = {
-    {"offset", 'f', "BYTES", 0, "Where in the region (0)", 1},
-    {"bytes", 'b', "BYTES", 0, "How many (get: to the region's end; put: to the file's)", 1},
+static void take_length(struct argp_state *state, void *place, char *text)
+{
+    struct copy *copy = place;
+    mover_take_bytes(state, &copy->bytes, text);
+    copy->has_bytes = true;
+}
+
+static const struct mover_option options[] = {
+    {"offset", 'f', "BYTES", 0, "Where in the region (0)", 1, mover_take_bytes,
+     offsetof(struct copy, offset)},
+    {"bytes", 'b', "BYTES", 0, "How many (get: to the region's end; put: to the file's)", 1,
+     take_length, 0},
     {0},
 };
-static const struct argp_child children[] = {{&pm_remote_argp, 0, NULL, 0}, {0}};
 
-static error_t pmem_parse_copy(int key, char *value, struct argp_state *state)
+static void take_path(struct argp_state *state, void *arguments, char *text)
 {
-    struct copy *copy = state->input;
-    switch (key) {
-    case 'f':
-        copy->offset = mover_parse_bytes(state, value);
-        return 0;
-    case 'b':
-        copy->bytes = mover_parse_bytes(state, value);
-        copy->has_bytes = true;
-        return 0;
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &copy->remote;
-        return 0;
-    case ARGP_KEY_ARG:
-        if (copy->path)
-            argp_error(state, "one file; '%s' is another", value);
-        copy->path = value;
-        return 0;
-    case ARGP_KEY_END:
-        if (!copy->path)
-            argp_error(state, "the file is missing; - is the standard %s",
-                       copy->is_put ? "input" : "output");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    struct copy *copy = arguments;
+    if (copy->path)
+        argp_error(state, "one file; '%s' is another", text);
+    copy->path = text;
+}
+
+static void check_copy(struct argp_state *state, void *arguments)
+{
+    const struct copy *copy = arguments;
+    if (!copy->path)
+        argp_error(state, "the file is missing; - is the standard %s",
+                   copy->is_put ? "input" : "output");
 }
 
 static int pmem_open_file(struct copy *copy)
@@ -67,8 +63,7 @@ static int pmem_open_file(struct copy *copy)
         copy->fd = open(
             copy->path,
             copy->is_put ? O_RDONLY | O_CLOEXEC : O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    return copy->fd < 0 ? pm_fail(&copy->remote, "%s: %s", copy->path, strerror(errno))
-                        : PM_STATUS_OK;
+    return copy->fd < 0 ? mover_fail("%s: %s", copy->path, strerror(errno)) : MOVER_DONE;
 }
 
 /* A full piece, or what is left before the end. */
@@ -116,6 +111,8 @@ static enum sw_pmem_status put_piece(struct copy *copy, uint32_t bytes)
 
 static int pmem_copy_all(struct copy *copy, uint64_t *done)
 {
+    struct mover_progress progress;
+    mover_progress_begin(&progress, copy->bytes, !copy->remote.is_json && isatty(STDERR_FILENO));
     while (*done < copy->bytes) {
         const uint64_t left = copy->bytes - *done;
         uint32_t bytes = left < PIECE_BYTES ? (uint32_t)left : PIECE_BYTES;
@@ -123,7 +120,7 @@ static int pmem_copy_all(struct copy *copy, uint64_t *done)
         if (copy->is_put) {
             const ssize_t got = read_piece(copy->fd, copy->buffer, bytes);
             if (got < 0)
-                return pm_fail(&copy->remote, "%s: %s", copy->path, strerror(errno));
+                return mover_fail("%s: %s", copy->path, strerror(errno));
             if (!got)
                 break;
             bytes = (uint32_t)got;
@@ -135,12 +132,13 @@ static int pmem_copy_all(struct copy *copy, uint64_t *done)
         if (status)
             return pm_fail_status(&copy->remote, copy->is_put ? "write" : "read", status);
         if (!copy->is_put && !write_piece(copy->fd, copy->buffer, bytes))
-            return pm_fail(&copy->remote, "%s: %s", copy->path, strerror(errno));
+            return mover_fail("%s: %s", copy->path, strerror(errno));
         *done += bytes;
         copy->offset += bytes;
-        pm_progress(&copy->remote, *done, copy->bytes);
+        mover_progress_at(&progress, *done);
     }
-    return PM_STATUS_OK;
+    mover_progress_end(&progress);
+    return MOVER_DONE;
 }
 
 static int settle_bytes(struct copy *copy)
@@ -148,21 +146,21 @@ static int settle_bytes(struct copy *copy)
     sw_pmem_info_of(copy->remote.pmem, &copy->info);
     if (copy->offset > copy->info.bytes ||
         (copy->has_bytes && copy->bytes > copy->info.bytes - copy->offset))
-        return pm_fail(&copy->remote, "the region ends at %" PRIu64 " bytes", copy->info.bytes);
+        return mover_fail("the region ends at %" PRIu64 " bytes", copy->info.bytes);
     if (copy->has_bytes)
-        return PM_STATUS_OK;
+        return MOVER_DONE;
     copy->bytes = copy->info.bytes - copy->offset;
     if (!copy->is_put)
-        return PM_STATUS_OK;
+        return MOVER_DONE;
     const off_t length = lseek(copy->fd, 0, SEEK_END);
     if (length < 0)
-        return PM_STATUS_OK; /* a pipe: until its end, or that of the region */
+        return MOVER_DONE; /* a pipe: until its end, or that of the region */
     lseek(copy->fd, 0, SEEK_SET);
     if ((uint64_t)length > copy->bytes)
-        return pm_fail(&copy->remote, "%s has %jd bytes, but the region ends at %" PRIu64,
-                       copy->path, (intmax_t)length, copy->info.bytes);
+        return mover_fail("%s has %jd bytes, but the region ends at %" PRIu64, copy->path,
+                          (intmax_t)length, copy->info.bytes);
     copy->bytes = (uint64_t)length;
-    return PM_STATUS_OK;
+    return MOVER_DONE;
 }
 
 static int pmem_tell_progress(const struct copy *copy, uint64_t done)
@@ -173,7 +171,7 @@ static int pmem_tell_progress(const struct copy *copy, uint64_t done)
     if (copy->is_put)
         fprintf(stderr, "%" PRIu64 " bytes are %s there\n", done,
                 copy->info.persistent ? "persistent" : "visible, but would not outlive the power");
-    return PM_STATUS_OK;
+    return MOVER_DONE;
 }
 
 static int pmem_run_copy(struct copy *copy)
@@ -188,11 +186,11 @@ static int pmem_run_copy(struct copy *copy)
     copy->buffer = aligned_alloc(4096, PIECE_BYTES);
     if (!code && (!copy->buffer ||
                   sw_pmem_mem_register(copy->remote.pmem, copy->buffer, PIECE_BYTES, &copy->mem)))
-        code = pm_fail(&copy->remote, "there is no memory for the buffer");
+        code = mover_fail("there is no memory for the buffer");
     if (!code)
         code = pmem_copy_all(copy, &done);
     if (!code && copy->fd > STDERR_FILENO && close(copy->fd))
-        code = pm_fail(&copy->remote, "%s: %s", copy->path, strerror(errno));
+        code = mover_fail("%s: %s", copy->path, strerror(errno));
     if (!code && (copy->is_put || copy->fd != STDOUT_FILENO))
         code = pmem_tell_progress(copy, done);
     sw_pmem_mem_release(copy->mem);
@@ -203,24 +201,24 @@ static int pmem_run_copy(struct copy *copy)
 
 int pm_get(int argc, char **argv)
 {
-    static const struct argp argp = {.options = options,
-                                     .parser = pmem_parse_copy,
-                                     .args_doc = "FILE",
-                                     .doc = "Reads bytes of a region into FILE.",
-                                     .children = children};
+    static const struct mover_usage usage = {
+        .words = "FILE",
+        .about = "Reads bytes of a region into FILE.",
+        .own = {.rows = options, .word = take_path, .check = check_copy},
+        .shared = &pm_remote_options};
     struct copy copy = {.fd = -1};
-    pm_remote_parse("get", &argp, argc, argv, &copy.remote);
+    pm_remote_parse(&usage, argc, argv, &copy);
     return pmem_run_copy(&copy);
 }
 
 int pm_put(int argc, char **argv)
 {
-    static const struct argp argp = {.options = options,
-                                     .parser = pmem_parse_copy,
-                                     .args_doc = "FILE",
-                                     .doc = "Writes FILE into a region, persistently.",
-                                     .children = children};
+    static const struct mover_usage usage = {
+        .words = "FILE",
+        .about = "Writes FILE into a region, persistently.",
+        .own = {.rows = options, .word = take_path, .check = check_copy},
+        .shared = &pm_remote_options};
     struct copy copy = {.is_put = true, .fd = -1};
-    pm_remote_parse("put", &argp, argc, argv, &copy.remote);
+    pm_remote_parse(&usage, argc, argv, &copy);
     return pmem_run_copy(&copy);
 }

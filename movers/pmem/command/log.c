@@ -6,28 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/command/old_option.h"
+#include "common/command/bench.h"
 #include "common/text/endpoint.h"
 #include "common/time/clock.h"
-#include "pmem/command/samples.h"
+#include "pmem/command/command.h"
 #include "sidewire/pmem_log.h"
 
-enum {
-    KEY_REPLACE = 0x2000,
-    KEY_VISIBLE,
-    KEY_WAIT,
-    KEY_COUNT,
-    KEY_RUNTIME,
-    KEY_NEW,
-    KEY_NO_FOLLOW,
-    KEY_COPY,
-    KEY_RING,
-    KEY_RECORD,
-    KEY_BEFORE,
-    PLACE_MAX = 128,
-    FOLLOW_MS = 1000,
-    RETRY_MS = 20
-};
+enum { PLACE_MAX = 128, FOLLOW_MS = 1000, RETRY_MS = 20 };
 
 /* Where a copy is: "ADDR", "ADDR:PORT", "[ADDR]:PORT", each with "/REGION" behind it or not. */
 struct place {
@@ -42,33 +27,11 @@ struct log_args {
     struct sw_pmem_log_options options;
     struct sw_pmem_log_geometry geometry;
     uint64_t before;
-    struct pm_samples samples; /* of bench */
+    struct mover_bench appends; /* of bench */
     uint32_t wait_ms;
     bool replaces, is_json, has_before;
     bool new_only, stops; /* of tail */
     struct sw_pmem_log *log;
-};
-
-static const struct argp_option options[] = {
-    {"copy", KEY_COPY, "ADDR[:PORT][/REGION]", 0,
-     "A server that has a copy; 1 to 5 times, always in the same order", 1},
-    {NULL, 'c', NULL, MOVER_OLD, NULL, 0},
-    {"wait", KEY_WAIT, "MS", 0, "How long a quorum, or an append, is waited for (30000)", 1},
-    {"visible-only", KEY_VISIBLE, NULL, 0, "Flushes for processors only: outlives no power cut", 1},
-    {"ring", KEY_RING, "BYTES", 0, "create: what the log holds (1M)", 2},
-    {NULL, 'S', NULL, MOVER_OLD, NULL, 0},
-    {"record", KEY_RECORD, "BYTES", 0, "create: the longest record (4096)", 2},
-    {NULL, 'b', NULL, MOVER_OLD, NULL, 0},
-    {"count", KEY_COUNT, "N", 0, "bench: how many records of 64 bytes are appended (10000)", 2},
-    {"runtime", KEY_RUNTIME, "S", 0,
-     "bench: ends after so many seconds, too (10; with --count alone it does not)", 2},
-    {"replace", KEY_REPLACE, NULL, 0, "create: also where there is a log", 2},
-    {"before", KEY_BEFORE, "NUMBER", 0, "trim: records with lower numbers are forgotten", 2},
-    {NULL, 'n', NULL, MOVER_OLD, NULL, 0},
-    {"new", KEY_NEW, NULL, 0, "tail: only records that come from now on", 2},
-    {"no-follow", KEY_NO_FOLLOW, NULL, 0, "tail: ends behind the last record that is there", 2},
-    {"output-format", 'o', "FORMAT", 0, "status, recover and bench: normal or json", 3},
-    {0},
 };
 
 static bool parse_place(struct place *place, const char *text)
@@ -85,9 +48,9 @@ static bool parse_place(struct place *place, const char *text)
     return mover_split_endpoint(at, &place->address, &place->port);
 }
 
-static void add_copy(struct argp_state *state, const char *text)
+static void take_copy(struct argp_state *state, void *arguments, char *text)
 {
-    struct log_args *args = state->input;
+    struct log_args *args = arguments;
     const uint32_t at = args->options.copies_count;
     if (at == SW_PMEM_LOG_COPIES_MAX)
         argp_error(state, "a log has at most %u copies", SW_PMEM_LOG_COPIES_MAX);
@@ -103,76 +66,63 @@ static void add_copy(struct argp_state *state, const char *text)
     args->options.copies_count++;
 }
 
-static error_t parse_log(int key, char *value, struct argp_state *state)
+static void take_before(struct argp_state *state, void *place, char *text)
 {
-    struct log_args *args = state->input;
-    switch (mover_current_key(state, options, key)) {
-    case KEY_COPY:
-        add_copy(state, value);
-        return 0;
-    case KEY_WAIT:
-        args->wait_ms = mover_parse_count(state, value);
-        return 0;
-    case KEY_VISIBLE:
-        args->options.visible_only = true;
-        return 0;
-    case KEY_RING:
-        args->geometry.ring_bytes = mover_parse_bytes(state, value);
-        return 0;
-    case KEY_RECORD:
-        args->geometry.record_bytes = mover_parse_count(state, value);
-        return 0;
-    case KEY_COUNT:
-        pm_samples_parse_count(state, value, &args->samples);
-        return 0;
-    case KEY_RUNTIME:
-        pm_samples_parse_runtime(state, value, &args->samples);
-        return 0;
-    case KEY_REPLACE:
-        args->replaces = true;
-        return 0;
-    case KEY_NEW:
-        args->new_only = true;
-        return 0;
-    case KEY_NO_FOLLOW:
-        args->stops = true;
-        return 0;
-    case KEY_BEFORE:
-        args->before = mover_parse_bytes(state, value);
-        args->has_before = true;
-        return 0;
-    case 'o':
-        args->is_json = mover_parse_format(state, value);
-        return 0;
-    case ARGP_KEY_ARG:
-        argp_error(state, "what is '%s'?", value);
-        return 0;
-    case ARGP_KEY_END:
-        if (!args->options.copies_count)
-            argp_error(state, "where is the log? --copy ADDR, for each of its copies");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
+    struct log_args *args = place;
+    mover_take_bytes(state, &args->before, text);
+    args->has_before = true;
+}
+
+#define LOG(member) offsetof(struct log_args, member)
+
+static const struct mover_option options[] = {
+    {"copy", 0, "ADDR[:PORT][/REGION]", 0,
+     "A server that has a copy; 1 to 5 times, always in the same order", 1, take_copy, 0},
+    {.letter = 'c', .flags = MOVER_OLD},
+    {"wait", 0, "MS", 0, "How long a quorum, or an append, is waited for (30000)", 1,
+     mover_take_count, LOG(wait_ms)},
+    {"visible-only", 0, NULL, 0, "Flushes for processors only: outlives no power cut", 1,
+     mover_take_flag, LOG(options.visible_only)},
+    {"ring", 0, "BYTES", 0, "create: what the log holds (1M)", 2, mover_take_bytes,
+     LOG(geometry.ring_bytes)},
+    {.letter = 'S', .flags = MOVER_OLD},
+    {"record", 0, "BYTES", 0, "create: the longest record (4096)", 2, mover_take_count,
+     LOG(geometry.record_bytes)},
+    {.letter = 'b', .flags = MOVER_OLD},
+    {"count", 0, "N", 0, "bench: how many records of 64 bytes are appended (10000)", 2,
+     mover_take_bench_count, LOG(appends)},
+    {"runtime", 0, "S", 0,
+     "bench: ends after so many seconds, too (10; with --count alone it does not)", 2,
+     mover_take_bench_runtime, LOG(appends)},
+    {"replace", 0, NULL, 0, "create: also where there is a log", 2, mover_take_flag, LOG(replaces)},
+    {"before", 0, "NUMBER", 0, "trim: records with lower numbers are forgotten", 2, take_before, 0},
+    {.letter = 'n', .flags = MOVER_OLD},
+    {"new", 0, NULL, 0, "tail: only records that come from now on", 2, mover_take_flag,
+     LOG(new_only)},
+    {"no-follow", 0, NULL, 0, "tail: ends behind the last record that is there", 2, mover_take_flag,
+     LOG(stops)},
+    {"output-format", 'o', "FORMAT", 0, "status, recover and bench: normal or json", 3,
+     mover_take_format, LOG(is_json)},
+    {0},
+};
+
+static void check_log(struct argp_state *state, void *arguments)
+{
+    const struct log_args *args = arguments;
+    if (!args->options.copies_count)
+        argp_error(state, "where is the log? --copy ADDR, for each of its copies");
+    if (args->command && !strcmp(args->command, "trim") && !args->has_before) {
+        mover_fail("up to which? --before NUMBER");
+        exit(MOVER_USAGE);
     }
 }
 
-static int log_fail_command(const struct log_args *args, const char *what,
-                            enum sw_pmem_log_status status)
-{
-    fprintf(stderr, "sidewire pmem log %s: %s%s\n", args->command, what,
-            sw_pmem_log_status_text(status));
-    return PM_STATUS_FAILED;
-}
-
 /* What happened, and why where that says more. */
-static int log_fail_open(const struct log_args *args, enum sw_pmem_log_status status,
-                         const struct sw_pmem_error *error)
+static int log_fail_open(enum sw_pmem_log_status status, const struct sw_pmem_error *error)
 {
     const char *what = sw_pmem_log_status_text(status);
     const bool says_more = error->text[0] && strcmp(error->text, what) != 0;
-    fprintf(stderr, "sidewire pmem log %s: %s%s%s\n", args->command, what, says_more ? ": " : "",
-            says_more ? error->text : "");
-    return PM_STATUS_FAILED;
+    return mover_fail("%s%s%s", what, says_more ? ": " : "", says_more ? error->text : "");
 }
 
 /* ---- the commands ---- */
@@ -184,11 +134,9 @@ static int create_log(struct log_args *args)
         sw_pmem_log_create(&args->options, &args->geometry, args->replaces,
                            sw_pmem_deadline_ms(args->wait_ms), &error);
     if (!status)
-        return PM_STATUS_OK;
-    fprintf(stderr, "sidewire pmem log create: %s%s\n",
-            error.text[0] ? error.text : sw_pmem_log_status_text(status),
-            status == SW_PMEM_LOG_EXISTS ? "; --replace destroys it" : "");
-    return PM_STATUS_FAILED;
+        return MOVER_DONE;
+    return mover_fail("%s%s", error.text[0] ? error.text : sw_pmem_log_status_text(status),
+                      status == SW_PMEM_LOG_EXISTS ? "; --replace destroys it" : "");
 }
 
 /* Says the number of each record that is acknowledged. */
@@ -197,15 +145,15 @@ static int append_records(struct log_args *args)
     char *line = NULL;
     size_t room = 0;
     ssize_t len;
-    int code = PM_STATUS_OK;
+    int code = MOVER_DONE;
     while (!code && (len = getline(&line, &room, stdin)) >= 0) {
         struct sw_pmem_log_mark mark = {0};
         len -= len && line[len - 1] == '\n';
         const enum sw_pmem_log_status status = sw_pmem_log_append(
             args->log, line, (uint32_t)len, sw_pmem_deadline_ms(args->wait_ms), &mark);
         if (status)
-            code = log_fail_command(
-                args, status == SW_PMEM_LOG_TIMEOUT ? "it may still happen: " : "", status);
+            code = mover_fail("%s%s", status == SW_PMEM_LOG_TIMEOUT ? "it may still happen: " : "",
+                              sw_pmem_log_status_text(status));
         else
             printf("%" PRIu64 "\n", mark.sequence - 1);
         fflush(stdout);
@@ -221,7 +169,7 @@ static bool next_record(struct log_args *args, struct sw_pmem_log_mark *mark, ch
     const enum sw_pmem_log_status status =
         sw_pmem_log_read(args->log, mark, record, room, bytes, sw_pmem_deadline_ms(args->wait_ms));
     if (status && status != SW_PMEM_LOG_END)
-        *code = log_fail_command(args, "", status);
+        *code = mover_fail("%s", sw_pmem_log_status_text(status));
     return !status;
 }
 
@@ -230,11 +178,11 @@ static int trim_log(struct log_args *args)
     struct sw_pmem_log_info info;
     struct sw_pmem_log_mark mark;
     uint32_t bytes = 0;
-    int code = PM_STATUS_OK;
+    int code = MOVER_DONE;
     sw_pmem_log_info_of(args->log, &info);
     char *record = malloc(info.record_bytes + 1ul);
     if (!record)
-        return log_fail_command(args, "", SW_PMEM_LOG_NO_MEMORY);
+        return mover_fail("%s", sw_pmem_log_status_text(SW_PMEM_LOG_NO_MEMORY));
     sw_pmem_log_head(args->log, &mark);
     while (mark.sequence < args->before &&
            next_record(args, &mark, record, info.record_bytes, &bytes, &code))
@@ -242,7 +190,7 @@ static int trim_log(struct log_args *args)
     free(record);
     const enum sw_pmem_log_status status =
         code ? SW_PMEM_LOG_OK : sw_pmem_log_trim(args->log, &mark);
-    return status ? log_fail_command(args, "", status) : code;
+    return status ? mover_fail("%s", sw_pmem_log_status_text(status)) : code;
 }
 
 static const char *const copy_states[] = {"lost", "behind", "live", "damaged", "silent", "answers"};
@@ -310,7 +258,7 @@ static int show_status(const struct log_args *args, const struct sw_pmem_log_inf
     if (info->ready)
         show_records(info);
     show_copies(args, info, errors);
-    return PM_STATUS_OK;
+    return MOVER_DONE;
 }
 
 /* One after another; what does not fit any more, it forgets. */
@@ -318,52 +266,48 @@ static int bench_log(struct log_args *args)
 {
     static const char record[64] = "a record of the benchmark";
     struct sw_pmem_log_mark mark = {0};
-    uint64_t taken = 0;
-    if (!pm_samples_begin(&args->samples))
-        return log_fail_command(args, "", SW_PMEM_LOG_NO_MEMORY);
+    struct mover_bench *appends = &args->appends;
     enum sw_pmem_log_status status = SW_PMEM_LOG_OK;
-    while (!status && !pm_samples_are_over(&args->samples, taken)) {
+    appends->request_bytes = sizeof(record);
+    mover_bench_begin(appends);
+    while (!status && mover_bench_goes_on(appends)) {
         const uint64_t start = mover_now_ns();
         status = sw_pmem_log_append(args->log, record, sizeof(record),
                                     sw_pmem_deadline_ms(args->wait_ms), &mark);
         if (status == SW_PMEM_LOG_FULL && mark.position)
             status = sw_pmem_log_trim(args->log, &mark);
         else if (!status)
-            pm_samples_put(&args->samples, taken++, mover_now_ns() - start);
+            mover_bench_add(appends, start);
     }
-    args->samples.count = taken;
-    const int code = status ? log_fail_command(args, "", status)
-                            : pm_samples_print(args->is_json, json_object(), "append",
-                                               sizeof(record), &args->samples);
-    free(args->samples.ns);
-    return code;
+    mover_bench_end(appends);
+    if (status)
+        return mover_fail("%s", sw_pmem_log_status_text(status));
+    return mover_bench_print(appends, args->is_json, "append",
+                             json_pack("{sI sI}", "bs", (json_int_t)sizeof(record), "count",
+                                       (json_int_t)appends->latency.count));
 }
 
 /* ---- reading beside the writer ---- */
 
 /* Too few copies show what is acknowledged: a writer died before it had them, or lives. */
-static int fail_reading(const struct log_args *args, enum sw_pmem_log_status status)
+static int fail_reading(enum sw_pmem_log_status status)
 {
-    fprintf(stderr, "sidewire pmem log %s: %s%s\n", args->command, sw_pmem_log_status_text(status),
-            status == SW_PMEM_LOG_TIMEOUT
-                ? ": too few copies show up to where records are acknowledged. If nobody writes "
-                  "the log, 'sidewire pmem log recover' finds out"
-                : "");
-    return PM_STATUS_FAILED;
+    return mover_fail("%s%s", sw_pmem_log_status_text(status),
+                      status == SW_PMEM_LOG_TIMEOUT
+                          ? ": too few copies show up to where records are acknowledged. If nobody "
+                            "writes the log, 'sidewire pmem log recover' finds out"
+                          : "");
 }
 
 /* What was read before is whole: the copies' words say more than their records bear out. */
-static int fail_behind(const struct log_args *args, enum sw_pmem_log_status status,
-                       const struct sw_pmem_log_mark *mark)
+static int fail_behind(enum sw_pmem_log_status status, const struct sw_pmem_log_mark *mark)
 {
     if (status != SW_PMEM_LOG_DAMAGED)
-        return fail_reading(args, status);
-    fprintf(stderr,
-            "sidewire pmem log %s: %s. Records before %" PRIu64
-            " are whole; 'sidewire pmem log create --replace' makes a new log, for 'append' to put "
-            "them into\n",
-            args->command, sw_pmem_log_status_text(status), mark->sequence);
-    return PM_STATUS_FAILED;
+        return fail_reading(status);
+    return mover_fail("%s. Records before %" PRIu64
+                      " are whole; 'sidewire pmem log create --replace' makes a new log, for "
+                      "'append' to put them into",
+                      sw_pmem_log_status_text(status), mark->sequence);
 }
 
 /* `log follow` goes on after these. */
@@ -394,17 +338,15 @@ static int follow_log(struct log_args *args, struct sw_pmem_log_reader *reader,
         if (status == SW_PMEM_LOG_OK || status == SW_PMEM_LOG_TRIMMED)
             give_up_ns = sw_pmem_deadline_ms(args->wait_ms);
         if (status == SW_PMEM_LOG_TRIMMED && prints)
-            fprintf(stderr,
-                    "sidewire pmem log %s: records %" PRIu64 " to %" PRIu64
-                    " were trimmed before they were read\n",
-                    args->command, sequence, mark->sequence - 1);
+            mover_fail("records %" PRIu64 " to %" PRIu64 " were trimmed before they were read",
+                       sequence, mark->sequence - 1);
         if (status || !prints)
             continue;
         printf("%" PRIu64 " %.*s\n", mark->sequence - 1, (int)bytes, record);
         fflush(stdout);
     }
     free(record);
-    return status == SW_PMEM_LOG_END ? PM_STATUS_OK : fail_behind(args, status, mark);
+    return status == SW_PMEM_LOG_END ? MOVER_DONE : fail_behind(status, mark);
 }
 
 static int tail_log(struct log_args *args, struct sw_pmem_log_reader *reader)
@@ -412,7 +354,7 @@ static int tail_log(struct log_args *args, struct sw_pmem_log_reader *reader)
     struct sw_pmem_log_mark mark;
     const enum sw_pmem_log_status status =
         sw_pmem_log_reader_head(reader, &mark, sw_pmem_deadline_ms(args->wait_ms));
-    int code = status ? fail_reading(args, status) : PM_STATUS_OK;
+    int code = status ? fail_reading(status) : MOVER_DONE;
     if (!code && (args->stops || args->new_only))
         code = follow_log(args, reader, &mark, false, !args->new_only);
     if (!code && !args->stops)
@@ -427,11 +369,11 @@ static int survey_log(struct log_args *args)
     struct sw_pmem_error error, errors[SW_PMEM_LOG_COPIES_MAX];
     const enum sw_pmem_log_status status = sw_pmem_log_survey(
         &args->options, sw_pmem_deadline_ms(args->wait_ms), &info, errors, &error);
-    const int code = info.copies ? show_status(args, &info, errors) : PM_STATUS_OK;
+    const int code = info.copies ? show_status(args, &info, errors) : MOVER_DONE;
     if (!status)
         return code;
     fflush(stdout);
-    return info.ring_bytes ? fail_reading(args, status) : log_fail_open(args, status, &error);
+    return info.ring_bytes ? fail_reading(status) : log_fail_open(status, &error);
 }
 
 static int with_reader(struct log_args *args)
@@ -441,7 +383,7 @@ static int with_reader(struct log_args *args)
     const enum sw_pmem_log_status status = sw_pmem_log_reader_open(
         &args->options, sw_pmem_deadline_ms(args->wait_ms), &error, &reader);
     if (status)
-        return log_fail_open(args, status, &error);
+        return log_fail_open(status, &error);
     const int code = tail_log(args, reader);
     sw_pmem_log_reader_close(reader);
     return code;
@@ -461,7 +403,7 @@ static int with_log(struct log_args *args)
     const enum sw_pmem_log_status opened =
         sw_pmem_log_open(&args->options, sw_pmem_deadline_ms(args->wait_ms), &error, &args->log);
     if (opened)
-        return log_fail_open(args, opened, &error);
+        return log_fail_open(opened, &error);
     const int code = !strcmp(args->command, "append")    ? append_records(args)
                      : !strcmp(args->command, "recover") ? show_recovered(args)
                      : !strcmp(args->command, "bench")   ? bench_log(args)
@@ -474,36 +416,28 @@ int pm_log(int argc, char **argv)
 {
     static const char *const commands[] = {"create", "append", "read",    "tail",
                                            "trim",   "status", "recover", "bench"};
-    const struct argp argp = {
-        .options = options,
-        .parser = parse_log,
-        .args_doc = "create|append|read|tail|trim|status|recover|bench",
-        .doc = "A log on one to five regions: what it acknowledges is persistent on most of them.\v"
-               "Examples, for three copies:\n"
-               "  C='--copy 192.0.2.1 --copy 192.0.2.2 --copy 192.0.2.3'\n"
-               "  sidewire pmem log create $C --ring 64M\n"
-               "  journalctl -f | sidewire pmem log append $C\n"
-               "  sidewire pmem log read $C\n"};
-    struct log_args args = {
-        .wait_ms = 30000, .geometry = {1 << 20, 4096}, .samples = {.runtime_ms = PM_RUNTIME_MS}};
-    static char name[64];
+    static const struct mover_usage usage = {
+        .words = "create|append|read|tail|trim|status|recover|bench",
+        .about =
+            "A log on one to five regions: what it acknowledges is persistent on most of them.\v"
+            "Examples, for three copies:\n"
+            "  C='--copy 192.0.2.1 --copy 192.0.2.2 --copy 192.0.2.3'\n"
+            "  sidewire pmem log create $C --ring 64M\n"
+            "  journalctl -f | sidewire pmem log append $C\n"
+            "  sidewire pmem log read $C\n",
+        .own = {.rows = options, .check = check_log}};
+    static struct log_args args = {.wait_ms = 30000, .geometry = {1 << 20, 4096}};
     sw_pmem_log_options_init(&args.options);
     args.options.copies = args.copies;
     for (size_t i = 0; argc > 1 && i < sizeof(commands) / sizeof(*commands); i++)
         if (!strcmp(argv[1], commands[i]))
             args.command = commands[i];
-    if (args.command) {
-        snprintf(name, sizeof(name), "%s %s", argv[0], args.command);
-        argv[1] = name;
-        argp_parse(&argp, argc - 1, argv + 1, 0, NULL, &args);
-    } else {
-        argp_parse(&argp, argc > 1 && argv[1][0] == '-' ? argc : 1, argv, 0, NULL, &args);
-        return PM_STATUS_USAGE;
+    if (!args.command) {
+        mover_parse(&usage, argc > 1 && argv[1][0] == '-' ? argc : 1, argv, &args);
+        return MOVER_USAGE;
     }
-    if (!strcmp(args.command, "trim") && !args.has_before) {
-        fputs("sidewire pmem log trim: up to which? --before NUMBER\n", stderr);
-        return PM_STATUS_USAGE;
-    }
+    argv[1] = mover_front_enter(args.command);
+    mover_parse(&usage, argc - 1, argv + 1, &args);
     args.stops |= !strcmp(args.command, "read");
     if (!strcmp(args.command, "status"))
         return survey_log(&args);

@@ -1,85 +1,47 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The options of a connection, the connection itself, and what output needs. */
-#include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "common/command/remote.h"
 #include "pmem/command/command.h"
 
-enum { KEY_TIMEOUT = 0x1000, KEY_LOSS, KEY_NO_FLUSH, KEY_NO_ATOMIC };
+#define REMOTE(member) offsetof(struct pm_remote, member)
 
-static const struct argp_option options[] = {
-    {"address", 'a', "ADDR", 0, "Address of the server", 1},
-    {"port", 's', "PORT", 0, "Port of the server (4430)", 1},
-    {"region", 'r', "NAME", 0, "Name of the region (the only one)", 1},
-    {"connect-timeout", KEY_TIMEOUT, "MS", 0, "Milliseconds a connection may take (5000)", 2},
-    {"loss-timeout", KEY_LOSS, "MS", 0, "Milliseconds until a lost server is given up (30000)", 2},
-    {"no-flush", KEY_NO_FLUSH, NULL, 0, "READs in place of FLUSHes, as on older devices", 2},
-    {"no-atomic-write", KEY_NO_ATOMIC, NULL, 0, "WRITEs in place of ATOMIC WRITEs", 2},
-    {"output-format", 'o', "FORMAT", 0, "normal or json", 3},
+static const struct mover_option options[] = {
+    MOVER_OPTION_ADDRESS(REMOTE(options.address)),
+    MOVER_OPTION_PORT(REMOTE(options.port), "4430"),
+    MOVER_OPTION_REGION(REMOTE(options.region), "the only one"),
+    MOVER_OPTION_CONNECT_TIMEOUT(REMOTE(options.connect_timeout_ms), "5000"),
+    {"loss-timeout", 0, "MS", 0, "Milliseconds until a lost server is given up (30000)", 2,
+     mover_take_count, REMOTE(options.loss_timeout_ms)},
+    {"no-flush", 0, NULL, 0, "READs in place of FLUSHes, as on older devices", 2, mover_take_flag,
+     REMOTE(options.no_flush)},
+    {"no-atomic-write", 0, NULL, 0, "WRITEs in place of ATOMIC WRITEs", 2, mover_take_flag,
+     REMOTE(options.no_atomic_write)},
+    MOVER_OPTION_FORMAT(REMOTE(is_json)),
     {0},
 };
 
-static error_t pmem_parse_remote(int key, char *value, struct argp_state *state)
+static void check_remote(struct argp_state *state, void *arguments)
 {
-    struct pm_remote *remote = state->input;
-    switch (key) {
-    case 'a':
-        remote->options.address = value;
-        return 0;
-    case 's':
-        remote->options.port = value;
-        return 0;
-    case 'r':
-        remote->options.region = value;
-        return 0;
-    case 'o':
-        remote->is_json = mover_parse_format(state, value);
-        return 0;
-    case KEY_TIMEOUT:
-        remote->options.connect_timeout_ms = mover_parse_count(state, value);
-        return 0;
-    case KEY_LOSS:
-        remote->options.loss_timeout_ms = mover_parse_count(state, value);
-        return 0;
-    case KEY_NO_FLUSH:
-        remote->options.no_flush = true;
-        return 0;
-    case KEY_NO_ATOMIC:
-        remote->options.no_atomic_write = true;
-        return 0;
-    case ARGP_KEY_END:
-        if (!remote->options.address)
-            argp_error(state, "the address of the server is missing (-a ADDR)");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    const struct pm_remote *remote = arguments;
+    if (!remote->options.address)
+        argp_error(state, "the address of the server is missing (-a ADDR)");
 }
 
-const struct argp pm_remote_argp = {.options = options, .parser = pmem_parse_remote};
+const struct mover_options pm_remote_options = {.rows = options, .check = check_remote};
 
-void pm_remote_parse(const char *command, const struct argp *argp, int argc, char **argv,
-                     struct pm_remote *input)
+void pm_remote_parse(const struct mover_usage *usage, int argc, char **argv, void *arguments)
 {
-    static char label[64];
-    input->command = command;
-    sw_pmem_options_init(&input->options);
-    snprintf(label, SW_PMEM_NAME_MAX, "%s, process %d", command, getpid());
-    input->options.label = label;
-    argp_parse(argp, argc, argv, 0, NULL, input);
-}
-
-int pm_fail(const struct pm_remote *remote, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    const int code = mover_fail("pmem", remote->command, format, args);
-    va_end(args);
-    return code;
+    static char label[SW_PMEM_NAME_MAX];
+    struct pm_remote *remote = arguments;
+    sw_pmem_options_init(&remote->options);
+    snprintf(label, sizeof(label), "%s, process %d", strchr(mover_front_words(), ' ') + 1,
+             getpid());
+    remote->options.label = label;
+    mover_parse(usage, argc, argv, arguments);
 }
 
 int pm_fail_status(const struct pm_remote *remote, const char *what, enum sw_pmem_status status)
@@ -88,17 +50,17 @@ int pm_fail_status(const struct pm_remote *remote, const char *what, enum sw_pme
     if (remote->pmem && sw_pmem_state_of(remote->pmem) != SW_PMEM_LIVE)
         sw_pmem_last_error(remote->pmem, &error);
     if (error.status)
-        return pm_fail(remote, "%s: %s (%s)", what, sw_pmem_status_text(status), error.text);
-    return pm_fail(remote, "%s: %s", what, sw_pmem_status_text(status));
+        return mover_fail("%s: %s (%s)", what, sw_pmem_status_text(status), error.text);
+    return mover_fail("%s: %s", what, sw_pmem_status_text(status));
 }
 
 int pm_remote_open(struct pm_remote *remote)
 {
     struct sw_pmem_error error;
     if (!sw_pmem_open(&remote->options, &error, &remote->pmem))
-        return PM_STATUS_OK;
+        return MOVER_DONE;
     remote->pmem = NULL;
-    return pm_fail(remote, "%s", error.text);
+    return mover_fail("%s", error.text);
 }
 
 const char *pm_kind_text(enum sw_pmem_kind kind)
@@ -116,10 +78,4 @@ const char *pm_kind_text(enum sw_pmem_kind kind)
         return "pci";
     }
     return "unknown";
-}
-
-void pm_progress(const struct pm_remote *remote, uint64_t done, uint64_t total)
-{
-    if (!remote->is_json)
-        mover_progress(done, total, done == total);
 }

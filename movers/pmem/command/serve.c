@@ -6,13 +6,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/command/old_option.h"
 #include "common/serve/signals.h"
 #include "common/text/endpoint.h"
 #include "pmem/command/command.h"
 #include "pmem/server/server.h"
-
-enum { KEY_SHARED = 0x2000, KEY_NAME, KEY_OF_ONE };
 
 struct serve {
     const char *whats[PMS_REGIONS_MAX], *names[PMS_REGIONS_MAX];
@@ -23,80 +20,87 @@ struct serve {
     struct pms_region regions[PMS_REGIONS_MAX];
 };
 
-static const struct argp_option options[] = {
-    {"listen", 'l', "ADDR[:PORT]", 0, "Address to listen at (all), port 4430 by default", 1},
-    {"port", 's', "PORT", 0, "The port, without an address", 1},
-    {"name", KEY_NAME, "NAME", 0,
-     "Name of a region (the last part of its path); once for each, in their order", 1},
-    {NULL, 'n', NULL, MOVER_OLD, NULL, 0},
-    {"size", 'S', "BYTES", 0, "Creates files with this size if they are not there, or empty", 1},
-    {"shared", KEY_SHARED, NULL, 0,
-     "Serves what other servers serve with --shared, too. A log needs a server alone", 1},
+static void serve_take_listen(struct argp_state *state, void *place, char *text)
+{
+    struct serve *serve = place;
+    if (!mover_split_endpoint(text, &serve->listen, &serve->port))
+        argp_error(state, "--listen is ADDR[:PORT], as 192.0.2.1:4430 or [2001:db8::1]:4430");
+}
+
+static void take_name(struct argp_state *state, void *place, char *text)
+{
+    struct serve *serve = place;
+    if (serve->names_count == PMS_REGIONS_MAX)
+        argp_error(state, "there are at most %d regions", PMS_REGIONS_MAX);
+    serve->names[serve->names_count++] = text;
+}
+
+static void take_shared(struct argp_state *state, void *place, char *text)
+{
+    struct serve *serve = place;
+    (void)state;
+    (void)text;
+    serve->setup.is_shared = serve->server.is_shared = true;
+}
+
+static void take_rule(struct argp_state *state, void *place, char *text)
+{
+    char error[256];
+    if (pms_rules_add(place, text, error, sizeof(error)))
+        argp_error(state, "%s", error);
+}
+
+static void take_of_one(struct argp_state *state, void *place, char *text)
+{
+    uint32_t *of_one = place;
+    mover_take_count(state, of_one, text);
+    if (*of_one < 2 || *of_one > PMS_CLIENTS_MAX)
+        argp_error(state, "one address may have 2 to %d connections", PMS_CLIENTS_MAX);
+}
+
+static void take_what(struct argp_state *state, void *arguments, char *text)
+{
+    struct serve *serve = arguments;
+    if (serve->whats_count == PMS_REGIONS_MAX)
+        argp_error(state, "there are at most %d regions", PMS_REGIONS_MAX);
+    serve->whats[serve->whats_count++] = text;
+}
+
+static void check_serve(struct argp_state *state, void *arguments)
+{
+    const struct serve *serve = arguments;
+    if (!serve->whats_count)
+        argp_error(state, "what to serve is missing: a PATH, /dev/daxX.Y or pci:ADDRESS/BAR");
+    if (serve->names_count > serve->whats_count)
+        argp_error(state, "there are more names than regions");
+}
+
+#define SERVE(member) offsetof(struct serve, member)
+
+static const struct mover_option options[] = {
+    {"listen", 'l', "ADDR[:PORT]", 0, "Address to listen at (all), port 4430 by default", 1,
+     serve_take_listen, 0},
+    {"port", 's', "PORT", 0, "The port, without an address", 1, mover_take_text, SERVE(port)},
+    {"name", 0, "NAME", 0,
+     "Name of a region (the last part of its path); once for each, in their order", 1, take_name,
+     0},
+    {.letter = 'n', .flags = MOVER_OLD},
+    {"size", 'S', "BYTES", 0, "Creates files with this size if they are not there, or empty", 1,
+     mover_take_bytes, SERVE(setup.create_bytes)},
+    {"shared", 0, NULL, 0,
+     "Serves what other servers serve with --shared, too. A log needs a server alone", 1,
+     take_shared, 0},
     {"allow", 'A', "CLIENT:RANGE:RIGHTS[@REGION]", 0,
-     "Gives rights: 192.0.2.1:0-64M:rw; may be repeated. Without it, everybody has all", 2},
-    {"connections-of-one", KEY_OF_ONE, "N", 0,
-     "Connections of one address at most (128 of 256); half as many if it may only read", 2},
-    {NULL, 'c', NULL, MOVER_OLD, NULL, 0},
-    {"verbose", 'v', NULL, 0, "Says who connects and leaves", 3},
+     "Gives rights: 192.0.2.1:0-64M:rw; may be repeated. Without it, everybody has all", 2,
+     take_rule, SERVE(server.rules)},
+    {"connections-of-one", 0, "N", 0,
+     "Connections of one address at most (128 of 256); half as many if it may only read", 2,
+     take_of_one, SERVE(server.limits.of_one)},
+    {.letter = 'c', .flags = MOVER_OLD},
+    {"verbose", 'v', NULL, 0, "Says who connects and leaves", 3, mover_take_flag,
+     SERVE(server.is_verbose)},
     {0},
 };
-
-static error_t pmem_parse_serve(int key, char *value, struct argp_state *state)
-{
-    struct serve *serve = state->input;
-    char error[256];
-    switch (mover_current_key(state, options, key)) {
-    case 'l':
-        if (!mover_split_endpoint(value, &serve->listen, &serve->port))
-            argp_error(state, "--listen is ADDR[:PORT], as 192.0.2.1:4430 or [2001:db8::1]:4430");
-        return 0;
-    case 's':
-        serve->port = value;
-        return 0;
-    case KEY_NAME:
-        if (serve->names_count == PMS_REGIONS_MAX)
-            argp_error(state, "there are at most %d regions", PMS_REGIONS_MAX);
-        serve->names[serve->names_count++] = value;
-        return 0;
-    case 'S':
-        serve->setup.create_bytes = mover_parse_bytes(state, value);
-        return 0;
-    case KEY_SHARED:
-        serve->setup.is_shared = serve->server.is_shared = true;
-        return 0;
-    case 'A':
-        if (pms_rules_add(&serve->server.rules, value, error, sizeof(error)))
-            argp_error(state, "%s", error);
-        return 0;
-    case KEY_OF_ONE:
-        serve->server.limits.of_one = mover_parse_count(state, value);
-        if (serve->server.limits.of_one < 2 || serve->server.limits.of_one > PMS_CLIENTS_MAX)
-            argp_error(state, "one address may have 2 to %d connections", PMS_CLIENTS_MAX);
-        return 0;
-    case 'v':
-        serve->server.is_verbose = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        if (serve->whats_count == PMS_REGIONS_MAX)
-            argp_error(state, "there are at most %d regions", PMS_REGIONS_MAX);
-        serve->whats[serve->whats_count++] = value;
-        return 0;
-    case ARGP_KEY_END:
-        if (!serve->whats_count)
-            argp_error(state, "what to serve is missing: a PATH, /dev/daxX.Y or pci:ADDRESS/BAR");
-        if (serve->names_count > serve->whats_count)
-            argp_error(state, "there are more names than regions");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
-static int pmem_fail_command(const char *text)
-{
-    fprintf(stderr, "sidewire pmem serve: %s\n", text);
-    return PM_STATUS_FAILED;
-}
 
 /* What is wrong with it, or NULL. */
 static const char *set_name(struct serve *serve, uint32_t index)
@@ -194,24 +198,24 @@ static void print_regions(const struct serve *serve)
 
 int pm_serve(int argc, char **argv)
 {
-    static const struct argp argp = {.options = options,
-                                     .parser = pmem_parse_serve,
-                                     .args_doc = "PATH|DAXDEV|pci:ADDRESS/BAR...",
-                                     .doc = "Serves memory that keeps its contents."};
+    static const struct mover_usage usage = {
+        .words = "PATH|DAXDEV|pci:ADDRESS/BAR...",
+        .about = "Serves memory that keeps its contents.",
+        .own = {.rows = options, .word = take_what, .check = check_serve}};
     static struct serve serve = {.port = "4430", .server = {.epoll_fd = -1, .timer_fd = -1}};
     char error[400];
-    argp_parse(&argp, argc, argv, 0, NULL, &serve);
+    mover_parse(&usage, argc, argv, &serve);
     const int stop_fd = mover_signals_open(false, error, sizeof(error));
     if (stop_fd < 0)
-        return pmem_fail_command(error);
+        return mover_fail("%s", error);
     if (pmem_open_all(&serve, error, sizeof(error))) {
         close_regions(&serve);
-        return pmem_fail_command(error);
+        return mover_fail("%s", error);
     }
     print_regions(&serve);
     const int code = pms_server_run(&serve.server, stop_fd);
     pms_server_end(&serve.server);
     close_regions(&serve);
     close(stop_fd);
-    return code ? pmem_fail_command(strerror(-code)) : PM_STATUS_OK;
+    return code ? mover_fail("%s", strerror(-code)) : MOVER_DONE;
 }

@@ -3,11 +3,10 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "common/command/table.h"
 #include "pmem/command/command.h"
 
 enum { ENTRIES_MAX = SW_PMEM_REGIONS_MAX };
-
-static const struct argp_child children[] = {{&pm_remote_argp, 0, NULL, 0}, {0}};
 
 static json_t *entry_json(const struct sw_pmem_entry *entry)
 {
@@ -21,26 +20,24 @@ static json_t *entry_json(const struct sw_pmem_entry *entry)
 
 int pm_ls(int argc, char **argv)
 {
-    static const struct argp argp = {.children = children, .doc = "Lists the regions of a server."};
+    static const struct mover_usage usage = {.about = "Lists the regions of a server.",
+                                             .shared = &pm_remote_options};
+    static const struct mover_column columns[] = {
+        {"NAME", "name", .width = -24},           {"BYTES", "bytes", .width = 16},
+        {"KIND", "kind", .width = -10, .gap = 1}, {"PERSISTENT", "persistent", .width = -10},
+        {"RIGHTS", "rights", .width = 0},         {0}};
     struct pm_remote remote = {0};
     struct sw_pmem_entry entries[ENTRIES_MAX];
     struct sw_pmem_error error;
+    struct mover_table table;
     uint32_t count;
-    pm_remote_parse("ls", &argp, argc, argv, &remote);
+    pm_remote_parse(&usage, argc, argv, &remote);
     if (sw_pmem_list(&remote.options, entries, ENTRIES_MAX, &count, &error))
-        return pm_fail(&remote, "%s", error.text);
-    if (remote.is_json) {
-        json_t *regions = json_array();
-        for (uint32_t i = 0; i < count; i++)
-            json_array_append_new(regions, entry_json(&entries[i]));
-        return mover_print_json(json_pack("{so}", "regions", regions));
-    }
-    printf("%-24s %16s  %-10s %-10s %s\n", "NAME", "BYTES", "KIND", "PERSISTENT", "RIGHTS");
+        return mover_fail("%s", error.text);
+    mover_table_open(&table, columns, remote.is_json);
     for (uint32_t i = 0; i < count; i++)
-        printf("%-24s %16" PRIu64 "  %-10s %-10s %s\n", entries[i].name, entries[i].bytes,
-               pm_kind_text(entries[i].kind), entries[i].persistent ? "yes" : "no",
-               mover_rights_text(entries[i].rights));
-    return PM_STATUS_OK;
+        mover_table_add(&table, NULL, entry_json(&entries[i]));
+    return mover_table_close(&table, json_pack("{so}", "regions", table.rows));
 }
 
 static int info_json(const struct sw_pmem_info *info)
@@ -86,11 +83,11 @@ static void print_info(const struct sw_pmem_info *info)
 
 int pm_info(int argc, char **argv)
 {
-    static const struct argp argp = {.children = children,
-                                     .doc = "Shows a region, and what a flush promises there."};
+    static const struct mover_usage usage = {
+        .about = "Shows a region, and what a flush promises there.", .shared = &pm_remote_options};
     struct pm_remote remote = {0};
     struct sw_pmem_info info;
-    pm_remote_parse("info", &argp, argc, argv, &remote);
+    pm_remote_parse(&usage, argc, argv, &remote);
     int code = pm_remote_open(&remote);
     if (code)
         return code;
@@ -103,23 +100,7 @@ int pm_info(int argc, char **argv)
     return code;
 }
 
-static int status_json(const struct sw_pmem_server_info *info)
-{
-    json_t *regions = json_array();
-    for (uint32_t i = 0; i < info->regions_count; i++)
-        json_array_append_new(regions, json_pack("{ss sI sI sI}", "name", info->regions[i].name,
-                                                 "opens", (json_int_t)info->regions[i].opens,
-                                                 "clients", (json_int_t)info->regions[i].clients,
-                                                 "writers", (json_int_t)info->regions[i].writers));
-    return mover_print_json(json_pack(
-        "{sI sI sI sI sI sI sI sI so}", "uptime_ms", (json_int_t)info->uptime_ms, "clients",
-        (json_int_t)info->clients, "clients_max", (json_int_t)info->clients_max, "connected",
-        (json_int_t)info->connections, "connections", (json_int_t)info->connections, "refused",
-        (json_int_t)info->refused, "ended", (json_int_t)info->ended, "malformed",
-        (json_int_t)info->malformed, "regions", regions));
-}
-
-static void show_print_status(const struct sw_pmem_server_info *info)
+static void print_counts(const struct sw_pmem_server_info *info)
 {
     printf("up           %" PRIu64 " s\n", info->uptime_ms / 1000);
     printf("clients      %u of %u, this one included\n", info->clients, info->clients_max);
@@ -127,25 +108,45 @@ static void show_print_status(const struct sw_pmem_server_info *info)
            " ended for a client that wished to be alone\n",
            info->connections, info->refused, info->ended);
     printf("malformed    %" PRIu64 " messages\n\n", info->malformed);
-    printf("%-24s %10s %10s %10s\n", "REGION", "OPENED", "CLIENTS", "WRITERS");
+}
+
+static int show_counts(const struct sw_pmem_server_info *info, bool is_json)
+{
+    static const struct mover_column columns[] = {{"REGION", "name", .width = -24},
+                                                  {"OPENED", "opens", .width = 10},
+                                                  {"CLIENTS", "clients", .width = 10},
+                                                  {"WRITERS", "writers", .width = 10},
+                                                  {0}};
+    struct mover_table table;
+    if (!is_json)
+        print_counts(info);
+    mover_table_open(&table, columns, is_json);
     for (uint32_t i = 0; i < info->regions_count; i++)
-        printf("%-24s %10" PRIu64 " %10u %10u\n", info->regions[i].name, info->regions[i].opens,
-               info->regions[i].clients, info->regions[i].writers);
+        mover_table_add(&table, NULL,
+                        json_pack("{ss sI sI sI}", "name", info->regions[i].name, "opens",
+                                  (json_int_t)info->regions[i].opens, "clients",
+                                  (json_int_t)info->regions[i].clients, "writers",
+                                  (json_int_t)info->regions[i].writers));
+    return mover_table_close(
+        &table, json_pack("{sI sI sI sI sI sI sI sI so}", "uptime_ms", (json_int_t)info->uptime_ms,
+                          "clients", (json_int_t)info->clients, "clients_max",
+                          (json_int_t)info->clients_max, "connected", (json_int_t)info->connections,
+                          "connections", (json_int_t)info->connections, "refused",
+                          (json_int_t)info->refused, "ended", (json_int_t)info->ended, "malformed",
+                          (json_int_t)info->malformed, "regions", table.rows));
 }
 
 int pm_status(int argc, char **argv)
 {
-    static const struct argp argp = {
-        .children = children,
-        .doc = "Shows what a server has counted. Data is not: it never passes through the server."};
+    static const struct mover_usage usage = {
+        .about =
+            "Shows what a server has counted. Data is not: it never passes through the server.",
+        .shared = &pm_remote_options};
     struct pm_remote remote = {0};
     struct sw_pmem_server_info info;
     struct sw_pmem_error error;
-    pm_remote_parse("status", &argp, argc, argv, &remote);
+    pm_remote_parse(&usage, argc, argv, &remote);
     if (sw_pmem_server(&remote.options, &info, &error))
-        return pm_fail(&remote, "%s", error.text);
-    if (remote.is_json)
-        return status_json(&info);
-    show_print_status(&info);
-    return PM_STATUS_OK;
+        return mover_fail("%s", error.text);
+    return show_counts(&info, remote.is_json);
 }

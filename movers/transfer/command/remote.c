@@ -92,7 +92,7 @@ int xf_fail(const struct xf_remote *remote, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    const int code = mover_fail("transfer", remote->command, format, args);
+    const int code = mover_fail_as("transfer", remote->command, format, args);
     va_end(args);
     return code;
 }
@@ -159,5 +159,5 @@ void xf_progress(const struct xf_remote *remote, const struct sw_xfer_transfer *
     struct sw_xfer_info info;
     sw_xfer_info_of(transfer, &info);
     if (!remote->is_json)
-        mover_progress(info.bytes_done, info.bytes, info.state != SW_XFER_POSTED);
+        mover_progress_show(info.bytes_done, info.bytes, info.state != SW_XFER_POSTED);
 }

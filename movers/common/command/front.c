@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "common/command/front.h"
+
+#include <argp.h>
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static char front_words[96] = "sidewire"; /* a program runs one command */
+
+static void list_commands(const struct mover_front *front, FILE *out)
+{
+    fprintf(out, "Usage: sidewire %s COMMAND [OPTION...]\n%s\n\nCommands:\n", front->mover,
+            front->summary);
+    for (const struct mover_command *one = front->commands; one->name; one++)
+        fprintf(out, "  %-13s %s\n", one->name, one->summary);
+    fprintf(out, "\nExamples:\n%s", front->examples);
+}
+
+char *mover_front_enter(const char *word)
+{
+    const size_t used = strlen(front_words);
+    assert(used + 1 + strlen(word) < sizeof(front_words));
+    snprintf(front_words + used, sizeof(front_words) - used, " %s", word);
+    return front_words;
+}
+
+const char *mover_front_words(void)
+{
+    const char *space = strchr(front_words, ' ');
+    return space ? space + 1 : "";
+}
+
+int mover_front_main(const struct mover_front *front, int argc, char **argv)
+{
+    argp_err_exit_status = MOVER_USAGE;
+    mover_front_enter(front->mover);
+    if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "help"))) {
+        list_commands(front, stdout);
+        return MOVER_DONE;
+    }
+    for (const struct mover_command *one = front->commands; argc > 1 && one->name; one++)
+        if (!strcmp(argv[1], one->name)) {
+            argv[1] = mover_front_enter(one->name); /* what argp says in messages */
+            return one->main(argc - 1, argv + 1);
+        }
+    if (argc > 1)
+        fprintf(stderr, "%s: there is no command '%s'\n\n", front_words, argv[1]);
+    list_commands(front, stderr);
+    return MOVER_USAGE;
+}
+
+int mover_fail(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fprintf(stderr, "%s: ", front_words);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+    va_end(args);
+    return MOVER_FAILED;
+}
