@@ -62,8 +62,8 @@ bool nvt_queue_is_stuck(const struct nvt_queue *queue, uint64_t now_ns)
            is_over_since(now_ns, since_ns, TAKES_EACH_MS) || holds_up_too_long(queue, now_ns);
 }
 
-/* One that waits for memory, an event or its turn at a disk, which may hang. All others come back by
- * themselves. */
+/* One that waits for memory, an event or its turn at a disk, which may hang; all others come back
+ * by themselves. */
 static struct nvt_request *find_waiting(struct nvt_queue *queue)
 {
     for (struct list_node *node = list_first(&queue->requests); node;

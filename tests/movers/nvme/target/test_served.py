@@ -27,6 +27,7 @@ class Target:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            errors='replace',
         )
         self.said = ''
         self.serves = self.wait_for('Ctrl-C')
@@ -314,6 +315,16 @@ def read_only(sidewire, path):
     return good
 
 
+def not_utf8(sidewire, path):
+    other = path + os.fsdecode(b'-\xff')
+    os.link(path, other)
+    target = Target(sidewire, PORT, '--namespace', f'file:{other}', '--namespace', 'null:1M')
+    code, text = target.control('status')
+    target.end()
+    good = not code and f'file:{path}-?' in text
+    return say(good, 'a file whose name is not UTF-8 is served, and shown', target.said, text)
+
+
 def short_of_memory(sidewire, _):
     target = Target(sidewire, PORT, '--namespace', 'ram:4T', '--namespace', 'ram:1M')
     good = say(
@@ -336,7 +347,7 @@ def main():
             file.truncate(1 << 20)
         for case in (
             *(refused, killed, shared, replaced, swapped, busy, starved),
-            *(read_only, short_of_memory),
+            *(read_only, not_utf8, short_of_memory),
         ):
             good &= case(sidewire, path)
     return not good
