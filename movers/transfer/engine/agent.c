@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
@@ -50,21 +49,14 @@ static bool agent_watch_fd(struct sw_xfer_agent *agent, int fd, struct xfe_sourc
 
 static bool make_inside(struct sw_xfer_agent *agent)
 {
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    void *alive = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (alive == MAP_FAILED)
-        return false;
-    agent->alive = alive;
-    *agent->alive = 1;
-    madvise(alive, page, MADV_WIPEONFORK);
     agent->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     agent->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
     agent->listen_fd = mover_listener_timer();
     agent->visitors = calloc(agent->visitors_slots, sizeof(struct xfe_visitor *));
     agent->sessions = calloc(agent->options.visitors_max, sizeof(*agent->sessions));
-    return xfe_origins_make(agent) && agent->epoll_fd >= 0 &&
-           agent_watch_fd(agent, agent->timer_fd, &agent->timer_source) && agent->visitors &&
-           agent->sessions && xfe_notices_make(agent) &&
+    return mover_fork_guard_open(&agent->guard) && xfe_origins_make(agent) &&
+           agent->epoll_fd >= 0 && agent_watch_fd(agent, agent->timer_fd, &agent->timer_source) &&
+           agent->visitors && agent->sessions && xfe_notices_make(agent) &&
            getrandom(agent->instance, sizeof(agent->instance), 0) == sizeof(agent->instance);
 }
 
@@ -155,11 +147,10 @@ static void free_members(struct sw_xfer_agent *agent)
 
 void sw_xfer_agent_close(struct sw_xfer_agent *agent)
 {
-    const bool is_ours = agent->alive && !xfe_is_forked(agent);
+    const bool is_ours = !xfe_is_forked(agent);
     if (agent->visitors)
         xfe_visitors_end(agent);
-    if (agent->alive)
-        free_members(agent);
+    free_members(agent);
     for (uint32_t i = 0; is_ours && i < agent->rails_count; i++)
         mover_listener_close(&agent->rails[i].listener);
     if (is_ours)
@@ -175,8 +166,7 @@ void sw_xfer_agent_close(struct sw_xfer_agent *agent)
         close(agent->timer_fd);
     if (agent->listen_fd >= 0)
         close(agent->listen_fd);
-    if (agent->alive)
-        munmap(agent->alive, (size_t)sysconf(_SC_PAGESIZE));
+    mover_fork_guard_close(&agent->guard);
     free(agent->visitors);
     free(agent->sessions);
     free(agent->origins);

@@ -15,6 +15,7 @@
 #include <rdma/rdma_cma.h>
 
 #include "common/base/list.h"
+#include "common/rdma/fork_guard.h"
 #include "sidewire/transfer.h"
 #include "transfer/engine/device.h"
 #include "transfer/engine/rail.h"
@@ -30,7 +31,7 @@ struct xfe_visitor;
 struct sw_xfer_agent {
     struct sw_xfer_agent_options options;
     uint8_t instance[SW_XFER_INSTANCE_BYTES];
-    uint8_t *alive;                    /* a page that is zero in a child of fork() */
+    struct mover_fork_guard guard;
     int epoll_fd, timer_fd, listen_fd; /* listen_fd: the timer of the listeners */
     struct xfe_source events_source, timer_source;
     struct rdma_event_channel *events; /* of the listeners */
@@ -60,7 +61,7 @@ struct sw_xfer_agent {
 
 static inline bool xfe_is_forked(const struct sw_xfer_agent *agent)
 {
-    return !*agent->alive;
+    return mover_is_forked(&agent->guard);
 }
 
 static inline uint32_t xfe_device_index(const struct xfe_device *device)

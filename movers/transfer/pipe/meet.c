@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "common/base/bytes.h"
@@ -30,22 +29,15 @@ struct sw_pipe_listener {
 
 static struct sw_pipe *make_pipe(void)
 {
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     struct sw_pipe *pipe = calloc(1, sizeof(*pipe));
     if (!pipe)
         return NULL;
-    void *alive = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     pipe->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     pipe->inbox = xfe_pages(PIPE_INBOX_BYTES);
     pipe->outbox = xfe_pages(PIPE_OUTBOX_BYTES);
     pipe->spin_us = PIPE_SPIN_US;
-    if (alive != MAP_FAILED) {
-        pipe->alive = alive;
-        *pipe->alive = 1;
-        madvise(alive, page, MADV_WIPEONFORK);
-    }
     pipe->in = (struct pipe_in){.ring = pipe->inbox + PIPE_AT_RING, .bytes = PIPE_RING_BYTES};
-    if (pipe->alive && pipe->epoll_fd >= 0 && pipe->inbox && pipe->outbox)
+    if (mover_fork_guard_open(&pipe->guard) && pipe->epoll_fd >= 0 && pipe->inbox && pipe->outbox)
         return pipe;
     sw_pipe_close(pipe);
     return NULL;
@@ -53,7 +45,7 @@ static struct sw_pipe *make_pipe(void)
 
 void sw_pipe_close(struct sw_pipe *pipe)
 {
-    if (pipe->alive && *pipe->alive) {
+    if (!mover_is_forked(&pipe->guard)) {
         if (pipe->connection.id && pipe->connection.was_up)
             rdma_disconnect(pipe->connection.id);
         if (pipe->connection.id && pipe->connection.id->qp)
@@ -71,8 +63,7 @@ void sw_pipe_close(struct sw_pipe *pipe)
     } /* else pages that the parent's device has may not be given away by a child */
     if (pipe->epoll_fd >= 0)
         close(pipe->epoll_fd);
-    if (pipe->alive)
-        munmap(pipe->alive, (size_t)sysconf(_SC_PAGESIZE));
+    mover_fork_guard_close(&pipe->guard);
     free(pipe);
 }
 

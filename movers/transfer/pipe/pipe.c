@@ -334,7 +334,7 @@ enum sw_xfer_status sw_pipe_send(struct sw_pipe *pipe, const struct sw_pipe_part
     for (unsigned i = 0; i < count; i++)
         if (__builtin_add_overflow(bytes, parts[i].bytes, &bytes) || bytes > SW_PIPE_MESSAGE_MAX)
             return SW_XFER_INVALID;
-    if (!*pipe->alive)
+    if (mover_is_forked(&pipe->guard))
         return SW_XFER_FORKED;
     while (!pipe->status && !(found = reserve_room(pipe, (uint32_t)bytes, records))) {
         const enum sw_xfer_status status = wait_turn(pipe, &waiting, true, deadline_ns);
@@ -371,7 +371,7 @@ enum sw_xfer_status sw_pipe_receive(struct sw_pipe *pipe, void *data, size_t cap
                                     uint64_t deadline_ns, size_t *bytes)
 {
     struct waiting waiting = {0};
-    if (!*pipe->alive)
+    if (mover_is_forked(&pipe->guard))
         return SW_XFER_FORKED;
     for (;;) {
         const uint8_t *message;
@@ -397,7 +397,7 @@ enum sw_xfer_status sw_pipe_receive(struct sw_pipe *pipe, void *data, size_t cap
 
 enum sw_xfer_status sw_pipe_flush(struct sw_pipe *pipe, uint64_t deadline_ns)
 {
-    if (!*pipe->alive)
+    if (mover_is_forked(&pipe->guard))
         return SW_XFER_FORKED;
     if (!pipe->status && pipe->posted != pipe->done && pipe_has_room(pipe, 2))
         write_credit(pipe, PIPE_WRITTEN);

@@ -4,6 +4,7 @@
 #define SW_MOVERS_TRANSFER_PIPE_H
 
 #include "common/rdma/connection.h"
+#include "common/rdma/fork_guard.h"
 #include "sidewire/pipe.h"
 #include "transfer/pipe/ring.h"
 
@@ -39,7 +40,7 @@ struct sw_pipe {
     struct ibv_pd *pd;
     struct ibv_mr *inbox_mr, *outbox_mr;
     uint8_t *inbox, *outbox;
-    uint8_t *alive; /* a page that is zero in a child of fork() */
+    struct mover_fork_guard guard;
     int epoll_fd;
     enum sw_xfer_status status; /* why it is of no use any more; OK while it is */
     uint32_t spin_us;
