@@ -14,6 +14,9 @@
  * Chains that had left are posted again if they only read or have SW_PMEM_REPEAT; the others end
  * with SW_PMEM_MAYBE_DONE.
  *
+ * A child of fork() has no part in its parent's handles: all that it calls with one says
+ * SW_PMEM_FORKED, or does nothing. It may close the handle, which the parent does not notice.
+ *
  * Units are in the names. Deadlines are CLOCK_MONOTONIC in nanoseconds: sw_pmem_deadline_ms().
  */
 #ifndef SIDEWIRE_PMEM_H
@@ -54,6 +57,7 @@ enum sw_pmem_status {
     SW_PMEM_CLOSED,       /* closed by this side */
     SW_PMEM_SYSTEM,       /* the operating system or the RDMA device failed */
     SW_PMEM_DISK_FAILED,  /* the server's disk failed: what was not flushed before may be lost */
+    SW_PMEM_FORKED,       /* the handle belongs to the parent of this process */
 };
 
 /* A sentence without its full stop; never NULL. */

@@ -67,6 +67,8 @@ enum sw_pmem_status sw_pmem_post(struct sw_pmem *p, const struct sw_pmem_chain *
 {
     if (!chain->count || chain->count > SW_PMEM_CHAIN_MAX)
         return SW_PMEM_INVALID;
+    if (mover_is_forked(&p->guard))
+        return SW_PMEM_FORKED;
     if (p->state == SW_PMEM_DEAD)
         return p->error.status;
     if (sw_pmem_used(p) >= p->options.chains || p->tail - p->ended >= p->options.chains)

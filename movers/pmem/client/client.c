@@ -82,7 +82,8 @@ static enum sw_pmem_status start_client(const struct sw_pmem_options *options, e
     for (size_t len = strlen(c->label); !pmf_name_is_fit(c->label); len--)
         c->label[len - 1] = 0;
     enum sw_pmem_status status = SW_PMEM_OK;
-    if (!pmc_init(&c->pmem, &device, options) || !allocate_scratch(c))
+    if (!pmc_init(&c->pmem, &device, options) || !mover_fork_guard_open(&c->pmem.guard) ||
+        !allocate_scratch(c))
         status = pmc_fail(error, SW_PMEM_NO_MEMORY, "out of memory or descriptors");
     if (!status)
         status = resolve_server(c, error);
@@ -185,18 +186,21 @@ enum sw_pmem_status sw_pmem_server(const struct sw_pmem_options *options,
 void sw_pmem_close(struct sw_pmem *p)
 {
     struct pmc_client *c = pmc_client_of(p);
+    const bool is_ours = !mover_is_forked(&p->guard);
     pmc_fail(&p->error, SW_PMEM_CLOSED, "closed");
-    if (p->slots && p->results)
+    if (is_ours && p->slots && p->results)
         pmc_dead(p);
     while (c->mems)
         sw_pmem_mem_release(c->mems);
-    if (c->scratch_mr)
+    if (is_ours && c->scratch_mr)
         ibv_dereg_mr(c->scratch_mr);
-    if (c->pd)
+    if (is_ours && c->pd)
         ibv_dealloc_pd(c->pd);
     if (c->epoll_fd >= 0)
         close(c->epoll_fd);
-    free(c->scratch);
+    if (is_ours) /* else the parent's device has these pages, which a child may lack */
+        free(c->scratch);
+    mover_fork_guard_close(&p->guard);
     pmc_free(p);
     free(c);
 }
@@ -219,6 +223,8 @@ static void client_poll_queue(struct pmc_client *c)
 uint32_t sw_pmem_poll(struct sw_pmem *p)
 {
     struct pmc_client *c = pmc_client_of(p);
+    if (mover_is_forked(&p->guard))
+        return 0;
     p->ended_in_poll = 0;
     client_poll_queue(c);
     /* Events cost a system call, timers a look at the clock. */
@@ -231,6 +237,8 @@ uint32_t sw_pmem_poll(struct sw_pmem *p)
 
 bool sw_pmem_arm(struct sw_pmem *p)
 {
+    if (mover_is_forked(&p->guard))
+        return true; /* nothing will come of it */
     return p->state != SW_PMEM_DEAD && mover_queue_arm(&pmc_client_of(p)->link.connection.queue);
 }
 
@@ -244,6 +252,8 @@ static void nap_until(struct sw_pmem *p, uint64_t deadline_ns)
 
 enum sw_pmem_status sw_pmem_wait_live(struct sw_pmem *p, uint64_t deadline_ns)
 {
+    if (mover_is_forked(&p->guard))
+        return SW_PMEM_FORKED;
     for (;;) {
         sw_pmem_poll(p);
         if (p->state == SW_PMEM_LIVE)
@@ -259,6 +269,8 @@ enum sw_pmem_status sw_pmem_wait_live(struct sw_pmem *p, uint64_t deadline_ns)
 enum sw_pmem_status sw_pmem_wait(struct sw_pmem *p, uint64_t deadline_ns)
 {
     const uint64_t spin_until = mover_now_ns() + p->options.spin_us * 1000ull;
+    if (mover_is_forked(&p->guard))
+        return SW_PMEM_FORKED;
     if (p->tail == p->ended)
         return p->results_tail > p->results_taken ? SW_PMEM_OK : SW_PMEM_AGAIN;
     for (;;) {

@@ -10,6 +10,7 @@
 #ifndef SW_MOVERS_PMEM_MACHINE_H
 #define SW_MOVERS_PMEM_MACHINE_H
 
+#include "common/rdma/fork_guard.h"
 #include "pmem/wire/control.h"
 #include "sidewire/pmem.h"
 
@@ -64,6 +65,7 @@ struct pmc_port {
 
 struct sw_pmem {
     const struct pmc_port *port;
+    struct mover_fork_guard guard; /* nothing of the machine goes on in a child */
     struct sw_pmem_options options;
     char where[300];
     enum pmf_type asks; /* for a region, or for the list or the counts instead */
@@ -91,7 +93,8 @@ struct sw_pmem {
 };
 
 struct sw_pmem_mem {
-    struct sw_pmem_mem *next, **at; /* of its handle's; what leads to it */
+    struct sw_pmem_mem *next, **at;       /* of its handle's; what leads to it */
+    const struct mover_fork_guard *guard; /* the handle's */
     struct ibv_mr *mr;
     char *data;
     size_t bytes;

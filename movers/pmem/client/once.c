@@ -10,12 +10,15 @@ enum sw_pmem_status sw_pmem_mem_register(struct sw_pmem *p, void *data, size_t b
 {
     struct pmc_client *c = pmc_client_of(p);
     struct ibv_pd *pd = c->pd;
+    if (mover_is_forked(&p->guard))
+        return SW_PMEM_FORKED;
     if (!pd || !bytes)
         return SW_PMEM_INVALID;
     struct sw_pmem_mem *made = calloc(1, sizeof(*made));
     if (!made)
         return SW_PMEM_NO_MEMORY;
-    *made = (struct sw_pmem_mem){.next = c->mems, .at = &c->mems, .data = data, .bytes = bytes};
+    *made = (struct sw_pmem_mem){
+        .next = c->mems, .at = &c->mems, .guard = &p->guard, .data = data, .bytes = bytes};
     made->mr = ibv_reg_mr(pd, data, bytes, IBV_ACCESS_LOCAL_WRITE);
     if (!made->mr) /* memory that can only be read */
         made->mr = ibv_reg_mr(pd, data, bytes, 0);
@@ -36,7 +39,8 @@ void sw_pmem_mem_release(struct sw_pmem_mem *mem)
     *mem->at = mem->next;
     if (mem->next)
         mem->next->at = mem->at;
-    ibv_dereg_mr(mem->mr);
+    if (!mover_is_forked(mem->guard))
+        ibv_dereg_mr(mem->mr);
     free(mem);
 }
 
@@ -56,6 +60,8 @@ static enum sw_pmem_status run_ops(struct sw_pmem *p, const struct sw_pmem_op *o
                                    uint64_t deadline_ns)
 {
     struct once once = {.is_over = false};
+    if (mover_is_forked(&p->guard))
+        return SW_PMEM_FORKED;
     if (p->tail != p->ended)
         return SW_PMEM_INVALID;
     const struct sw_pmem_chain chain = {.ops = ops, .count = count, .done = op_done, .arg = &once};

@@ -172,12 +172,14 @@ void pmc_live(struct sw_pmem *p)
 
 enum sw_pmem_state sw_pmem_state_of(const struct sw_pmem *p)
 {
-    return p->state;
+    return mover_is_forked(&p->guard) ? SW_PMEM_DEAD : p->state;
 }
 
 void sw_pmem_last_error(const struct sw_pmem *p, struct sw_pmem_error *error)
 {
     *error = p->error;
+    if (mover_is_forked(&p->guard))
+        pmc_fail(error, SW_PMEM_FORKED, "%s", sw_pmem_status_text(SW_PMEM_FORKED));
 }
 
 void sw_pmem_info_of(const struct sw_pmem *p, struct sw_pmem_info *info)

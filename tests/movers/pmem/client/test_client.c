@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "pmem/server/server.h"
@@ -116,7 +117,7 @@ static int tear_down(void **state)
 /* ---- chains and their results ---- */
 
 struct tally {
-    uint32_t of[SW_PMEM_DISK_FAILED + 1], sum;
+    uint32_t of[SW_PMEM_FORKED + 1], sum;
 };
 
 static void count(void *arg, const struct sw_pmem_result *result)
@@ -482,6 +483,52 @@ static void results__are_taken_in_order(void **state)
     assert_int_equal(sw_pmem_used(w->pmem), 0);
 }
 
+/* ---- a child of fork() ---- */
+
+static int use_in_child(struct world *w, bool closes)
+{
+    struct sw_pmem_error error;
+    struct sw_pmem_mem *mem = NULL;
+    struct tally tally = {.sum = 0};
+    uint8_t byte;
+    const bool is_refused =
+        post_write(w, &tally, 0, 0) == SW_PMEM_FORKED &&
+        sw_pmem_read(w->pmem, 0, &byte, 1, w->mem, sw_pmem_deadline_ms(WAIT_MS)) ==
+            SW_PMEM_FORKED &&
+        sw_pmem_wait(w->pmem, sw_pmem_deadline_ms(WAIT_MS)) == SW_PMEM_FORKED &&
+        sw_pmem_wait_live(w->pmem, sw_pmem_deadline_ms(WAIT_MS)) == SW_PMEM_FORKED &&
+        sw_pmem_mem_register(w->pmem, w->local, LOCAL, &mem) == SW_PMEM_FORKED &&
+        sw_pmem_arm(w->pmem) && !sw_pmem_poll(w->pmem) && !tally.sum;
+    sw_pmem_last_error(w->pmem, &error);
+    const bool is_told = sw_pmem_state_of(w->pmem) == SW_PMEM_DEAD &&
+                         error.status == SW_PMEM_FORKED && strstr(error.text, "parent");
+    if (closes) {
+        sw_pmem_mem_release(w->mem);
+        sw_pmem_close(w->pmem);
+    }
+    return is_refused && is_told ? 0 : 1;
+}
+
+static void fork__the_child_has_no_part_in_it(void **state)
+{
+    struct world *w = *state;
+    connect_client(w);
+    for (int round = 0; round < 4; round++) {
+        struct tally tally = {.sum = 0};
+        for (int i = 0; i < 8; i++)
+            assert_int_equal(post_write(w, &tally, 0, 0), SW_PMEM_OK);
+        const pid_t child = fork();
+        if (!child)
+            _exit(use_in_child(w, round % 2));
+        int how = -1;
+        assert_int_equal(waitpid(child, &how, 0), child);
+        assert_int_equal(how, 0);
+        await(w, &tally, 8);
+        assert_int_equal(tally.of[SW_PMEM_OK], 8);
+    }
+    assert_int_equal(sw_pmem_session(w->pmem), 1); /* it was not lost in between */
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -502,6 +549,7 @@ int main(void)
         CASE(callbacks__may_post),
         CASE(descriptor__wakes),
         CASE(results__are_taken_in_order),
+        CASE(fork__the_child_has_no_part_in_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
