@@ -8,35 +8,57 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-static int refuse_signals(const char *call, char *error, size_t error_bytes)
+static void take_signal(struct mover_watch *watch)
 {
-    const int why = errno;
+    struct mover_signals *signals = watch->context;
+    struct signalfd_siginfo info;
+    if (read(watch->fd, &info, sizeof(info)) != sizeof(info))
+        return;
+    if (info.ssi_signo == SIGHUP)
+        signals->reload(signals->context);
+    else if (signals->stop)
+        signals->stop(signals->context);
+    else
+        mover_loop_stop(signals->loop);
+}
+
+static int refuse_signals(struct mover_signals *signals, const char *call, int why, char *error,
+                          size_t error_bytes)
+{
     snprintf(error, error_bytes, "SIGINT and SIGTERM cannot be received: %s: %s", call,
              strerror(why));
+    mover_signals_close(signals);
     return -why;
 }
 
-int mover_signals_open(bool reloads, char *error, size_t error_bytes)
+int mover_signals_open(struct mover_signals *signals, struct mover_loop *loop, char *error,
+                       size_t error_bytes)
 {
     sigset_t set;
     sigemptyset(&set);
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGTERM);
-    if (reloads)
+    if (signals->reload)
         sigaddset(&set, SIGHUP);
-    const int fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (fd < 0)
-        return refuse_signals("signalfd", error, error_bytes);
-    if (sigprocmask(SIG_BLOCK, &set, NULL)) {
-        const int why = refuse_signals("sigprocmask", error, error_bytes);
-        close(fd);
-        return why;
-    }
-    return fd;
+    signals->loop = loop;
+    signals->watch = (struct mover_watch){.fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK),
+                                          .ready = take_signal,
+                                          .context = signals};
+    if (signals->watch.fd < 0)
+        return refuse_signals(signals, "signalfd", errno, error, error_bytes);
+    const int rc = mover_loop_watch(loop, &signals->watch);
+    if (rc)
+        return refuse_signals(signals, "epoll", -rc, error, error_bytes);
+    if (sigprocmask(SIG_BLOCK, &set, NULL))
+        return refuse_signals(signals, "sigprocmask", errno, error, error_bytes);
+    return 0;
 }
 
-int mover_signals_take(int fd)
+void mover_signals_close(struct mover_signals *signals)
 {
-    struct signalfd_siginfo info;
-    return read(fd, &info, sizeof(info)) == sizeof(info) ? (int)info.ssi_signo : 0;
+    if (signals->watch.fd < 0)
+        return;
+    mover_loop_unwatch(signals->loop, &signals->watch);
+    close(signals->watch.fd);
+    signals->watch.fd = -1;
 }

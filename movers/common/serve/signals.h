@@ -1,17 +1,27 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The signals that end a server, or have it read its configuration again, as a descriptor. */
+/* The signals that end a server, or have it read its configuration again, by its loop. */
 #ifndef SW_MOVERS_SIGNALS_H
 #define SW_MOVERS_SIGNALS_H
 
-#include <stdbool.h>
 #include <stddef.h>
 
-/* SIGINT and SIGTERM, and SIGHUP where it `reloads`, no longer end the process: they make the
- * descriptor readable. Before other threads start, which block what their maker blocks. Returns the
- * descriptor, which does not block, or a negative errno and what is wrong: then signals do what
- * they did before. */
-int mover_signals_open(bool reloads, char *error, size_t error_bytes);
-/* The number of the next signal, or 0: none has come. */
-int mover_signals_take(int fd);
+#include "common/serve/loop.h"
+
+struct mover_signals {
+    /* The caller sets these three; each may be NULL. */
+    void (*stop)(void *context);   /* SIGINT or SIGTERM came; NULL: mover_loop_stop() */
+    void (*reload)(void *context); /* SIGHUP came; NULL: that ends the process, as always */
+    void *context;
+    struct mover_loop *loop;
+    struct mover_watch watch;
+};
+
+/* From here on these signals no longer end the process, but are the loop's. Before other threads
+ * start, which block what their maker blocks. 0, or a negative errno and what is wrong: then
+ * signals do what they did before. */
+int mover_signals_open(struct mover_signals *signals, struct mover_loop *loop, char *error,
+                       size_t error_bytes);
+/* They stay blocked: one that comes now ends nothing. */
+void mover_signals_close(struct mover_signals *signals);
 
 #endif

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/serve/signals.h"
 #include "common/serve/told.h"
@@ -66,7 +65,7 @@ static const struct argp_option options[] = {
     {"threads", KEY_THREADS, "N", 0,
      "I/O queues are spread over so many threads, 1 to 16 ($SIDEWIRE_NVME_THREADS, or 1)", 0},
     {"control", KEY_CONTROL, "PATH", 0,
-     "The socket by which add, remove and status reach this target", 0},
+     "The socket by which add, remove, status and metrics reach this target", 0},
     {0},
 };
 
@@ -162,8 +161,8 @@ static const struct argp argp = {
     .options = options,
     .parser = parse_target,
     .doc = "Serves namespaces to NVMe over RDMA hosts.\v"
-           "While it serves, 'sidewire nvme target add', 'remove' and 'status' change and show "
-           "what it does.\n\n"
+           "While it serves, 'sidewire nvme target add', 'remove', 'status' and 'metrics' change "
+           "and show what it does.\n\n"
            "Examples:\n"
            "  sidewire nvme target --listen 192.0.2.1 --namespace file:/srv/disk.img\n"
            "  sidewire nvme target --config /etc/nvmet/config.json\n"
@@ -243,7 +242,7 @@ struct program {
     struct nvr_server server;
     struct nvr_serving serving;
     struct nvr_control control;
-    struct nvr_watch signals;
+    struct mover_signals signals;
 };
 
 static void say_refused(const struct nvt_queue *queue, const char *why)
@@ -263,8 +262,9 @@ static void say_ended(const struct nvt_queue *queue, const char *why)
     mover_told_end(&told);
 }
 
-static void reload_config(struct program *program)
+static void reload_config(void *context)
 {
+    struct program *program = context;
     if (!program->args->config)
         return say_line(NULL, true, "SIGHUP: there is no --config to read again");
     struct nvt_config *config = read_file(program->args->config);
@@ -276,51 +276,36 @@ static void reload_config(struct program *program)
                       : "configuration  read again");
 }
 
-static void take_signal(struct nvr_watch *watch)
+static void stop_program(void *context)
 {
-    struct program *program = watch->context;
-    const int number = mover_signals_take(watch->fd);
-    if (number == SIGHUP)
-        reload_config(program);
-    else if (number)
-        nvr_server_stop(&program->server);
-}
-
-static bool watch_signals(struct program *program)
-{
-    char error[256];
-    signal(SIGPIPE, SIG_IGN);
-    const int fd = mover_signals_open(true, error, sizeof(error));
-    if (fd < 0) {
-        say_line(NULL, true, error);
-        return false;
-    }
-    program->signals = (struct nvr_watch){.fd = fd, .ready = take_signal, .context = program};
-    const int rc = nvr_server_watch(&program->server, &program->signals);
-    if (rc)
-        say_line(NULL, true, strerror(-rc));
-    return !rc;
+    struct program *program = context;
+    nvr_server_stop(&program->server);
 }
 
 /* Returns the status of the process. */
 static int serve_config(struct program *program, struct nvt_config *config)
 {
-    char error[1024];
-    if (!watch_signals(program) || nvr_serving_apply(&program->serving, config))
-        return NV_STATUS_FAILED;
-    if (nvr_control_open(&program->control, &program->serving, program->args->control, error,
-                         sizeof(error))) {
-        say_line(NULL, true, error);
+    char error[1024] = "";
+    struct mover_loop *loop = &program->server.threads[0].loop;
+    program->signals =
+        (struct mover_signals){.stop = stop_program, .reload = reload_config, .context = program};
+    program->control = (struct nvr_control){.serving = &program->serving,
+                                            .machine_id = machine_id,
+                                            .in_capsule_bytes = program->args->in_capsule_bytes};
+    signal(SIGPIPE, SIG_IGN);
+    if (mover_signals_open(&program->signals, loop, error, sizeof(error)) ||
+        nvr_serving_apply(&program->serving, config) ||
+        nvr_control_open(&program->control, program->args->control, error, sizeof(error))) {
+        if (*error)
+            say_line(NULL, true, error);
         return NV_STATUS_FAILED;
     }
-    program->control.machine_id = machine_id;
-    program->control.in_capsule_bytes = program->args->in_capsule_bytes;
     say_line(NULL, false, "ready          end it by SIGTERM or Ctrl-C");
     const int rc = nvr_server_run(&program->server);
     if (rc)
         fprintf(stderr, "sidewire nvme target: cannot start %u threads: %s\n",
                 program->args->settings.threads, strerror(-rc));
-    nvr_control_close(&program->control);
+    mover_control_close(&program->control.base);
     return rc ? NV_STATUS_FAILED : NV_STATUS_OK;
 }
 

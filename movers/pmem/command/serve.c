@@ -205,17 +205,22 @@ int pm_serve(int argc, char **argv)
     static struct serve serve = {.port = "4430", .server = {.epoll_fd = -1, .timer_fd = -1}};
     char error[400];
     mover_parse(&usage, argc, argv, &serve);
-    const int stop_fd = mover_signals_open(false, error, sizeof(error));
-    if (stop_fd < 0)
+    struct mover_loop loop;
+    struct mover_signals signals = {0};
+    const int rc = mover_loop_open(&loop);
+    if (rc)
+        return mover_fail("epoll: %s", strerror(-rc));
+    if (mover_signals_open(&signals, &loop, error, sizeof(error)))
         return mover_fail("%s", error);
     if (pmem_open_all(&serve, error, sizeof(error))) {
         close_regions(&serve);
         return mover_fail("%s", error);
     }
     print_regions(&serve);
-    const int code = pms_server_run(&serve.server, stop_fd);
+    const int code = pms_server_run(&serve.server, loop.epoll_fd);
     pms_server_end(&serve.server);
     close_regions(&serve);
-    close(stop_fd);
+    mover_signals_close(&signals);
+    mover_loop_close(&loop);
     return code ? mover_fail("%s", strerror(-code)) : MOVER_DONE;
 }

@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -227,17 +226,21 @@ static void tell_listeners(struct serve *serve)
     }
 }
 
-static void serve_all(struct serve *serve, int stop_fd)
+/* The descriptor of the agent only ends the wait: what has come is looked for in each turn. */
+static int serve_all(struct serve *serve, struct mover_loop *loop)
 {
-    struct pollfd fds[] = {{.fd = sw_xfer_fd(serve->agent), .events = POLLIN},
-                           {.fd = stop_fd, .events = POLLIN}};
-    while (!(fds[1].revents & POLLIN)) {
+    struct mover_watch agent = {.fd = sw_xfer_fd(serve->agent)};
+    const int rc = mover_loop_watch(loop, &agent);
+    if (rc)
+        return transfer_fail_command("agent", strerror(-rc));
+    while (!loop->is_over) {
         sw_xfer_poll(serve->agent);
         print_notices(serve);
         tell_listeners(serve);
-        if (sw_xfer_arm(serve->agent))
-            poll(fds, 2, -1);
+        mover_loop_turn(loop, sw_xfer_arm(serve->agent) ? -1 : 0);
     }
+    mover_loop_unwatch(loop, &agent);
+    return XF_STATUS_OK;
 }
 
 static int transfer_open_all(struct serve *serve)
@@ -259,24 +262,29 @@ int xf_serve(int argc, char **argv)
                                      .doc = "Lets peers that have the card read and write files "
                                             "or memory."};
     static struct serve serve = {.rights = SW_XFER_MAY_READ | SW_XFER_MAY_WRITE};
+    struct mover_loop loop;
+    struct mover_signals signals = {0};
     char error[128];
     sw_xfer_agent_options_init(&serve.options);
     argp_parse(&argp, argc, argv, 0, NULL, &serve);
-    const int stop_fd = mover_signals_open(false, error, sizeof(error));
-    if (stop_fd < 0) {
+    int code = mover_loop_open(&loop);
+    if (code)
+        return transfer_fail_command("epoll", strerror(-code));
+    if (mover_signals_open(&signals, &loop, error, sizeof(error))) {
         fprintf(stderr, "sidewire transfer serve: %s\n", error);
         return XF_STATUS_FAILED;
     }
-    const int code = transfer_open_all(&serve);
+    code = transfer_open_all(&serve);
     if (!code) {
         fprintf(stderr, "%u regions, %" PRIu64 " bytes; the card is in %s. Ctrl-C ends it.\n",
                 serve.leases_count, serve.bytes, serve.card_path);
-        serve_all(&serve, stop_fd);
+        code = serve_all(&serve, &loop);
     }
     if (serve.agent)
         sw_xfer_agent_close(serve.agent);
     for (uint32_t i = 0; i < serve.files_count; i++)
         close(serve.files[i]);
-    close(stop_fd);
+    mover_signals_close(&signals);
+    mover_loop_close(&loop);
     return code;
 }

@@ -5,34 +5,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/timerfd.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #include "nvme/target/server/status.h"
-#include "nvme/target/server/thread.h"
-
-enum { TEXT_BYTES = 16384, PAUSE_NS = 100 * 1000 * 1000 };
 
 /* A request, while it is carried out. */
 struct command {
-    struct nvr_control *control;
+    const struct nvr_control *control;
     const json_t *request;
-    char text[TEXT_BYTES]; /* what is said of it */
+    struct mover_order *order;
     struct nvt_config_editor editor;
     char nqn[NVF_NQN_MAX + 1];
 };
-
-static void append_line(struct command *command, const char *line)
-{
-    const size_t at = strlen(command->text);
-    snprintf(command->text + at, sizeof(command->text) - at, "%s%s", at ? "\n" : "", line);
-}
-
-/* ---- adding and removing ---- */
 
 /* Calls `edit` for each text of a list of the request. */
 static int each_entry(struct command *command, const char *key,
@@ -167,7 +150,7 @@ static int edit_to_remove(struct command *command)
 static void say_to_client(void *context, bool is_bad, const char *line)
 {
     (void)is_bad;
-    append_line(context, line);
+    mover_order_say(context, line);
 }
 
 /* All of it, or nothing: what cannot be served is taken back. */
@@ -178,11 +161,11 @@ static bool apply_config(struct command *command, struct nvt_config *wanted)
     struct nvt_config *old = nvt_config_copy(serving->config);
     if (!old) {
         nvt_config_free(wanted);
-        append_line(command, "no memory");
+        mover_order_say(command->order, "no memory");
         return false;
     }
     serving->say = say_to_client;
-    serving->context = command;
+    serving->context = command->order;
     const bool is_good = !nvr_serving_apply(serving, wanted);
     serving->say = before.say;
     serving->context = before.context;
@@ -193,250 +176,48 @@ static bool apply_config(struct command *command, struct nvt_config *wanted)
     return is_good;
 }
 
-static bool change_config(struct command *command, int (*edit)(struct command *command))
+static bool change_config(struct mover_order *order, int (*edit)(struct command *command))
 {
     char error[1024] = "it cannot be read";
-    command->editor =
-        (struct nvt_config_editor){.config = nvt_config_copy(command->control->serving->config),
-                                   .machine_id = command->control->machine_id,
+    struct command command = {.control = order->context, .request = order->request, .order = order};
+    command.editor =
+        (struct nvt_config_editor){.config = nvt_config_copy(command.control->serving->config),
+                                   .machine_id = command.control->machine_id,
                                    .error = error,
                                    .error_bytes = sizeof(error)};
-    if (command->editor.config && !edit(command))
-        return apply_config(command, command->editor.config);
-    append_line(command, command->editor.config ? error : "no memory");
-    nvt_config_free(command->editor.config);
+    if (command.editor.config && !edit(&command))
+        return apply_config(&command, command.editor.config);
+    mover_order_say(order, command.editor.config ? error : "no memory");
+    nvt_config_free(command.editor.config);
     return false;
 }
 
-/* ---- messages ---- */
-
-/* A file without a name that holds it; -1: it cannot be made. */
-static int status_file(const struct nvr_control *control)
+static bool carry_out_add(struct mover_order *order)
 {
-    json_t *status = nvr_status(control->serving);
-    const int fd = status ? memfd_create("status", MFD_CLOEXEC) : -1;
-    const bool is_whole = fd >= 0 && !json_dumpfd(status, fd, JSON_COMPACT);
-    json_decref(status);
-    if (is_whole)
-        return fd;
-    if (fd >= 0)
-        close(fd);
-    return -1;
+    return change_config(order, edit_to_add);
 }
 
-static void answer_client(int socket, bool is_good, const char *text, int fd)
+static bool carry_out_remove(struct mover_order *order)
 {
-    json_t *json = json_pack("{s:b, s:s}", "ok", (int)is_good, "text", text);
-    char *message = json ? json_dumps(json, JSON_COMPACT) : NULL;
-    json_decref(json);
-    if (!message)
-        return;
-    union {
-        struct cmsghdr header;
-        char bytes[CMSG_SPACE(sizeof(int))];
-    } control = {.bytes = {0}};
-    struct iovec part = {message, strlen(message)};
-    struct msghdr header = {.msg_iov = &part, .msg_iovlen = 1};
-    if (fd >= 0) {
-        header.msg_control = &control;
-        header.msg_controllen = sizeof(control);
-        struct cmsghdr *rights = CMSG_FIRSTHDR(&header);
-        rights->cmsg_level = SOL_SOCKET;
-        rights->cmsg_type = SCM_RIGHTS;
-        rights->cmsg_len = CMSG_LEN(sizeof(int));
-        memcpy(CMSG_DATA(rights), &fd, sizeof(fd));
-    }
-    sendmsg(socket, &header, MSG_DONTWAIT | MSG_NOSIGNAL);
-    free(message);
+    return change_config(order, edit_to_remove);
 }
 
-static void control_carry_out(struct nvr_control *control, int socket, const json_t *request)
+static json_t *control_status(void *context)
 {
-    const char *name = json_string_value(json_object_get(request, "command"));
-    struct command *command = calloc(1, sizeof(*command));
-    if (!command)
-        return;
-    *command = (struct command){.control = control, .request = request};
-    bool is_good = false;
-    int fd = -1;
-    if (name && !strcmp(name, "add")) {
-        is_good = change_config(command, edit_to_add);
-    } else if (name && !strcmp(name, "remove")) {
-        is_good = change_config(command, edit_to_remove);
-    } else if (name && !strcmp(name, "status")) {
-        fd = status_file(control);
-        is_good = fd >= 0;
-    } else {
-        append_line(command, "this target knows no such command");
-    }
-    answer_client(socket, is_good, command->text, fd);
-    if (fd >= 0)
-        close(fd);
-    free(command);
+    const struct nvr_control *control = context;
+    return nvr_status(control->serving);
 }
 
-/* ---- who asks ---- */
-
-static void client_leaves(struct nvr_client *client)
+int nvr_control_open(struct nvr_control *control, const char *path, char *error, size_t error_bytes)
 {
-    if (client->watch.fd < 0)
-        return;
-    nvr_server_unwatch(client->control->serving->server, &client->watch);
-    close(client->watch.fd);
-    client->watch.fd = -1;
-}
-
-static void control_read_request(struct nvr_watch *watch)
-{
-    struct nvr_client *client = watch->context;
-    static char message[NVR_MESSAGE_MAX];
-    if (watch->fd < 0)
-        return;
-    const ssize_t len = recv(watch->fd, message, sizeof(message), MSG_DONTWAIT | MSG_TRUNC);
-    if (len < 0 && (errno == EAGAIN || errno == EINTR))
-        return;
-    if (len > (ssize_t)sizeof(message)) {
-        answer_client(watch->fd, false, "too long: say it in parts", -1);
-    } else if (len > 0) {
-        json_t *request = json_loadb(message, (size_t)len, JSON_REJECT_DUPLICATES, NULL);
-        if (json_is_object(request))
-            control_carry_out(client->control, watch->fd, request);
-        else
-            answer_client(watch->fd, false, "not a JSON object", -1);
-        json_decref(request);
-    }
-    client_leaves(client);
-}
-
-/* The file's mode says the same; it does not where a file system keeps no modes. */
-static bool is_allowed(int fd)
-{
-    struct ucred peer;
-    socklen_t size = sizeof(peer);
-    return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) &&
-           (peer.uid == geteuid() || peer.uid == 0);
-}
-
-/* epoll tells of a waiting client again and again, and the target would do nothing else. */
-static void pause_socket(struct nvr_control *control)
-{
-    const struct itimerspec pause = {.it_value.tv_nsec = PAUSE_NS};
-    nvr_server_unwatch(control->serving->server, &control->watch);
-    timerfd_settime(control->again.fd, 0, &pause, NULL);
-}
-
-static void end_pause(struct nvr_watch *watch)
-{
-    struct nvr_control *control = watch->context;
-    nvr_watch_drain(watch);
-    nvr_server_watch(control->serving->server, &control->watch);
-}
-
-static void take_client(struct nvr_watch *watch)
-{
-    struct nvr_control *control = watch->context;
-    const int fd = accept4(watch->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM))
-        pause_socket(control);
-    if (fd < 0)
-        return;
-    /* A client that has connected and says nothing makes room for the next. */
-    struct nvr_client *client = &control->clients[control->next_client++ % NVR_CLIENTS_MAX];
-    client_leaves(client);
-    client->watch.fd = fd;
-    if (!is_allowed(fd) || nvr_server_watch(control->serving->server, &client->watch)) {
-        close(fd);
-        client->watch.fd = -1;
-    }
-}
-
-/* ---- the socket ---- */
-
-static int bind_at(int fd, const char *path)
-{
-    struct sockaddr_un at = {.sun_family = AF_UNIX};
-    if (strlen(path) >= sizeof(at.sun_path))
-        return -ENAMETOOLONG;
-    memcpy(at.sun_path, path, strlen(path) + 1);
-    if (!connect(fd, (struct sockaddr *)&at, sizeof(at)) || errno == EAGAIN)
-        return -EADDRINUSE;
-    if (errno == ECONNREFUSED) /* of a target that was killed */
-        unlink(path);
-    const mode_t mask = umask(077);
-    const int rc = bind(fd, (struct sockaddr *)&at, sizeof(at)) ? -errno : 0;
-    umask(mask);
-    return !rc && listen(fd, NVR_CLIENTS_MAX) ? -errno : rc;
-}
-
-static int choose_path(struct nvr_control *control, const char *path, char *error,
-                       size_t error_bytes)
-{
-    char folder[NVR_FOLDER_MAX];
-    if (path && !nvr_control_path_fits(path, error, error_bytes))
-        return -ENAMETOOLONG;
-    if (path) {
-        strcpy(control->path, path);
-        return 0;
-    }
-    if (!nvr_control_folder(folder, error, error_bytes))
-        return -ENAMETOOLONG;
-    snprintf(control->path, sizeof(control->path), "%s/%d.sock", folder, (int)getpid());
-    (void)mkdir(folder, 0700); /* why it is not there, is said by the next one */
-    if (nvr_control_folder_is_ours(folder, error, error_bytes))
-        return 0;
-    return -EPERM;
-}
-
-static void close_both(struct nvr_control *control)
-{
-    if (control->watch.fd >= 0)
-        close(control->watch.fd);
-    if (control->again.fd >= 0)
-        close(control->again.fd);
-    control->watch.fd = control->again.fd = -1;
-}
-
-int nvr_control_open(struct nvr_control *control, struct nvr_serving *serving, const char *path,
-                     char *error, size_t error_bytes)
-{
-    *control = (struct nvr_control){.serving = serving, .in_capsule_bytes = NVT_IN_CAPSULE_DEFAULT};
-    control->watch.fd = control->again.fd = -1;
-    for (int i = 0; i < NVR_CLIENTS_MAX; i++)
-        control->clients[i] = (struct nvr_client){
-            .watch = {.fd = -1, .ready = control_read_request, .context = &control->clients[i]},
-            .control = control};
-    int rc = choose_path(control, path, error, error_bytes);
-    if (rc)
-        return rc;
-    const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    rc = fd < 0 ? -errno : bind_at(fd, control->path);
-    control->watch = (struct nvr_watch){.fd = fd, .ready = take_client, .context = control};
-    control->again =
-        (struct nvr_watch){.fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK),
-                           .ready = end_pause,
-                           .context = control};
-    if (!rc && control->again.fd < 0)
-        rc = -errno;
-    if (!rc)
-        rc = nvr_server_watch(serving->server, &control->watch);
-    if (!rc)
-        rc = nvr_server_watch(serving->server, &control->again);
-    if (rc) {
-        snprintf(error, error_bytes, "%s: %s%s", control->path, strerror(-rc),
-                 rc == -EADDRINUSE ? "; another target has it" : "");
-        close_both(control);
-    }
-    return rc;
-}
-
-void nvr_control_close(struct nvr_control *control)
-{
-    if (control->watch.fd < 0)
-        return;
-    for (int i = 0; i < NVR_CLIENTS_MAX; i++)
-        client_leaves(&control->clients[i]);
-    nvr_server_unwatch(control->serving->server, &control->watch);
-    nvr_server_unwatch(control->serving->server, &control->again);
-    close_both(control);
-    unlink(control->path);
+    static const struct mover_control_command commands[] = {
+        {"add", carry_out_add}, {"remove", carry_out_remove}, {0}};
+    const struct mover_control_setup setup = {.mover = "nvme",
+                                              .path = path,
+                                              .context = control,
+                                              .status = control_status,
+                                              .metrics = nvr_metrics,
+                                              .commands = commands};
+    struct mover_loop *loop = &control->serving->server->threads[0].loop;
+    return mover_control_open(&control->base, loop, &setup, error, error_bytes);
 }

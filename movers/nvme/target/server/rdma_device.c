@@ -12,7 +12,7 @@
 enum { CQ_ENTRIES = 4096 };
 
 /* That there is something is all that an event says: the loop polls then. */
-static void take_cq_events(struct nvr_watch *watch)
+static void take_cq_events(struct mover_watch *watch)
 {
     struct nvr_device *device = watch->context;
     mover_queue_drain(&device->queue);
@@ -39,7 +39,7 @@ static struct nvr_queue *find_queue(const struct nvr_server *server,
 }
 
 /* Only one event of a device is of use here. */
-static void take_async(struct nvr_watch *watch)
+static void take_async(struct mover_watch *watch)
 {
     const struct nvr_device *device = watch->context;
     struct ibv_async_event event;
@@ -62,18 +62,19 @@ static bool device_open(struct nvr_device *device, const struct nvr_device *firs
     if (!ibv_query_device(device->verbs, &attr) && attr.max_cqe < CQ_ENTRIES)
         device->cq_entries = attr.max_cqe;
     device->pd = first ? first->pd : ibv_alloc_pd(device->verbs);
-    device->watch = (struct nvr_watch){.is_own = true, .ready = take_cq_events, .context = device};
+    device->watch =
+        (struct mover_watch){.is_own = true, .ready = take_cq_events, .context = device};
     if (!device->pd ||
         !mover_queue_open(&device->queue, device->verbs, (uint32_t)device->cq_entries,
-                          device->thread->epoll_fd, &device->watch))
+                          device->thread->loop.epoll_fd, &device->watch))
         return false;
     device->watch.fd = device->queue.channel->fd;
     if (first)
         return true;
     mover_no_wait(device->verbs->async_fd);
     device->async_watch =
-        (struct nvr_watch){.fd = device->verbs->async_fd, .ready = take_async, .context = device};
-    return !nvr_thread_watch(device->thread, &device->async_watch);
+        (struct mover_watch){.fd = device->verbs->async_fd, .ready = take_async, .context = device};
+    return !mover_loop_watch(&device->thread->loop, &device->async_watch);
 }
 
 void nvr_device_close(struct nvr_device *device)

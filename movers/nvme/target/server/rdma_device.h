@@ -9,7 +9,7 @@
 #include <infiniband/verbs.h>
 
 #include "common/rdma/queue.h"
-#include "nvme/target/server/watch.h"
+#include "common/serve/loop.h"
 
 enum {
     NVR_SHARED_MAX = 8, /* lots of shared receives of a device: one for each in-capsule size */
@@ -23,7 +23,7 @@ struct nvt_region;
 
 /* A device, as one thread has it. */
 struct nvr_device {
-    struct nvr_watch watch, async_watch; /* of the queue; of the device's events: the first's */
+    struct mover_watch watch, async_watch; /* of the queue; of the device's events: the first's */
     struct nvr_thread *thread;
     struct ibv_context *verbs;
     struct ibv_pd *pd; /* the first thread's */

@@ -23,7 +23,7 @@ static void say_change(struct mover_listener *listener)
         server->say_listener(!listener->id, text);
 }
 
-void nvr_listeners_tick(struct nvr_watch *watch)
+void nvr_listeners_tick(struct mover_watch *watch)
 {
     struct nvr_server *server = watch->context;
     if (!mover_listener_is_due(watch->fd))

@@ -10,7 +10,7 @@
 #include "common/rdma/listener.h"
 
 struct nvr_server;
-struct nvr_watch;
+struct mover_watch;
 struct nvt_config_port;
 struct nvt_port;
 
@@ -29,6 +29,6 @@ bool nvr_server_is_listening(const struct nvr_server *server, const struct nvt_p
 /* NULL: it listens at none of that number. */
 struct nvt_port *nvr_server_port(const struct nvr_server *server, uint16_t portid);
 /* A ready() of the listeners' timer. */
-void nvr_listeners_tick(struct nvr_watch *watch);
+void nvr_listeners_tick(struct mover_watch *watch);
 
 #endif

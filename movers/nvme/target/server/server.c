@@ -5,7 +5,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -17,14 +16,9 @@ enum { URING_ENTRIES = 512, DRAIN_MS = 3000 };
 /* Compare takes two pieces of the largest size. */
 #define POOL_MIN ((size_t)2 << NVT_POOL_SHIFT_MAX)
 
-int nvr_server_watch(struct nvr_server *server, struct nvr_watch *watch)
+int nvr_server_watch(struct nvr_server *server, struct mover_watch *watch)
 {
-    return nvr_thread_watch(&server->threads[0], watch);
-}
-
-void nvr_server_unwatch(struct nvr_server *server, struct nvr_watch *watch)
-{
-    epoll_ctl(server->threads[0].epoll_fd, EPOLL_CTL_DEL, watch->fd, NULL);
+    return mover_loop_watch(&server->threads[0].loop, watch);
 }
 
 /* That a backend has asked for buffers is known to the first one's ring. */
@@ -39,7 +33,7 @@ void nvr_pool_register(struct nvr_thread *thread)
     region->fixed_buffer = thread->uring.buffers ? 0 : -1;
 }
 
-static void target_take_events(struct nvr_watch *watch)
+static void target_take_events(struct mover_watch *watch)
 {
     struct nvr_server *server = watch->context;
     struct mover_arrival arrival;
@@ -53,7 +47,7 @@ static int open_thread(struct nvr_server *server, struct nvr_thread *thread)
 {
     thread->server = server;
     thread->pace.spin_us = server->settings.spin_us;
-    thread->epoll_fd = thread->wake_fd = -1;
+    thread->loop.epoll_fd = thread->wake_watch.fd = -1;
     list_init(&thread->ending);
     list_init(&thread->later);
     list_init(&thread->outbox.queues);
@@ -63,16 +57,16 @@ static int open_thread(struct nvr_server *server, struct nvr_thread *thread)
         return rc;
     thread->base->uring = &thread->uring;
     thread->base->now_ns = mover_now_ns();
-    thread->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    thread->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (thread->epoll_fd < 0 || thread->wake_fd < 0)
+    thread->uring_watch = (struct mover_watch){
+        .fd = thread->uring.event_fd, .is_own = true, .ready = nvr_watch_drain};
+    thread->wake_watch = (struct mover_watch){
+        .fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), .is_own = true, .ready = nvr_watch_drain};
+    if (thread->wake_watch.fd < 0)
         return -errno;
-    thread->uring_watch =
-        (struct nvr_watch){.fd = thread->uring.event_fd, .is_own = true, .ready = nvr_watch_drain};
-    thread->wake_watch =
-        (struct nvr_watch){.fd = thread->wake_fd, .is_own = true, .ready = nvr_watch_drain};
-    rc = nvr_thread_watch(thread, &thread->uring_watch);
-    return rc ? rc : nvr_thread_watch(thread, &thread->wake_watch);
+    rc = mover_loop_open(&thread->loop);
+    if (!rc)
+        rc = mover_loop_watch(&thread->loop, &thread->uring_watch);
+    return rc ? rc : mover_loop_watch(&thread->loop, &thread->wake_watch);
 }
 
 static void close_thread(struct nvr_thread *thread)
@@ -80,10 +74,9 @@ static void close_thread(struct nvr_thread *thread)
     for (uint32_t i = 0; i < thread->device_count; i++)
         nvr_device_close(&thread->devices[i]);
     nvt_uring_close(&thread->uring);
-    if (thread->epoll_fd >= 0)
-        close(thread->epoll_fd);
-    if (thread->wake_fd >= 0)
-        close(thread->wake_fd);
+    mover_loop_close(&thread->loop);
+    if (thread->wake_watch.fd >= 0)
+        close(thread->wake_watch.fd);
 }
 
 static void *run_thread(void *arg)
@@ -115,7 +108,7 @@ static void end_threads(struct nvr_server *server)
     atomic_store_explicit(&server->is_done, true, memory_order_release);
     for (uint32_t i = 1; i < server->thread_count; i++)
         if (server->threads[i].is_started) {
-            (void)eventfd_write(server->threads[i].wake_fd, 1);
+            (void)eventfd_write(server->threads[i].wake_watch.fd, 1);
             pthread_join(server->threads[i].id, NULL);
         }
     server->is_alone = true;
@@ -161,12 +154,12 @@ int nvr_server_open(struct nvr_server *server, const struct nvr_settings *settin
     server->events = mover_listener_events();
     if (!server->events)
         return errno ? -errno : -ENODEV;
-    server->cm_watch = (struct nvr_watch){
+    server->cm_watch = (struct mover_watch){
         .fd = server->events->fd, .ready = target_take_events, .context = server};
-    server->listen_watch = (struct nvr_watch){
+    server->listen_watch = (struct mover_watch){
         .fd = mover_listener_timer(), .ready = nvr_listeners_tick, .context = server};
-    server->worker_watch =
-        (struct nvr_watch){.fd = server->worker.event_fd, .is_own = true, .ready = nvr_watch_drain};
+    server->worker_watch = (struct mover_watch){
+        .fd = server->worker.event_fd, .is_own = true, .ready = nvr_watch_drain};
     rc = nvr_server_watch(server, &server->cm_watch);
     if (!rc)
         rc = nvr_server_watch(server, &server->listen_watch);

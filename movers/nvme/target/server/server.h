@@ -20,7 +20,6 @@
 #include "nvme/target/server/gate.h"
 #include "nvme/target/server/rdma_listener.h"
 #include "nvme/target/server/thread.h"
-#include "nvme/target/server/watch.h"
 
 enum {
     NVR_QUEUES_MAX = 4096, /* connections of the server */
@@ -44,7 +43,7 @@ struct nvr_server {
     struct rdma_event_channel *events;
     int memory_fd;       /* -1 until memory is mapped from it */
     uint64_t memory_end; /* its length: what is given back is not used again */
-    struct nvr_watch cm_watch, listen_watch, worker_watch;
+    struct mover_watch cm_watch, listen_watch, worker_watch;
     uint32_t queue_count, listener_count;
     uint64_t stop_ns;  /* it ends by then; 0: it serves */
     uint64_t probe_ns; /* when to ask next whether idle hosts are there */
@@ -65,8 +64,8 @@ struct nvr_server {
 /* Returns 0 or a negative errno. */
 int nvr_server_open(struct nvr_server *server, const struct nvr_settings *settings);
 void nvr_server_close(struct nvr_server *server);
-int nvr_server_watch(struct nvr_server *server, struct nvr_watch *watch); /* by the first one */
-void nvr_server_unwatch(struct nvr_server *server, struct nvr_watch *watch);
+/* Watches by the loop of its first thread. */
+int nvr_server_watch(struct nvr_server *server, struct mover_watch *watch);
 /* Serves until a watch calls nvr_server_stop(), and drains what is under way. Returns 0, or a
  * negative errno where threads cannot be had. */
 int nvr_server_run(struct nvr_server *server);

@@ -124,3 +124,24 @@ json_t *nvr_status(const struct nvr_serving *serving)
                      (json_int_t)target->ended_count, "commands", (json_int_t)commands, "errors",
                      (json_int_t)errors);
 }
+
+#define NAMESPACES "subsystems[nqn].namespaces[nsid]."
+#define CONTROLLERS "subsystems[nqn].controllers[cntlid,hostnqn]."
+
+const struct mover_metric nvr_metrics[] = {
+    {"connections", "connections", "Connections, of all queues", MOVER_GAUGE},
+    {"connected_total", "connected", "Connections that were taken", MOVER_COUNTER},
+    {"refused_total", "refused", "Connections that were refused", MOVER_COUNTER},
+    {"ended_total", "ended", "Queues that the target has ended", MOVER_COUNTER},
+    {"commands_total", "commands", "Commands of hosts", MOVER_COUNTER},
+    {"errors_total", "errors", "Commands that failed", MOVER_COUNTER},
+    {"port_is_listening", "ports[portid,traddr,trsvcid].is_listening", "0: its address is away",
+     MOVER_GAUGE},
+    {"namespace_reads_total", NAMESPACES "reads", "Read commands", MOVER_COUNTER},
+    {"namespace_writes_total", NAMESPACES "writes", "Write commands", MOVER_COUNTER},
+    {"namespace_read_bytes_total", NAMESPACES "read_bytes", "Bytes read", MOVER_COUNTER},
+    {"namespace_written_bytes_total", NAMESPACES "written_bytes", "Bytes written", MOVER_COUNTER},
+    {"controller_io_queues", CONTROLLERS "io_queues", "I/O queues of a host", MOVER_GAUGE},
+    {"controller_errors_total", CONTROLLERS "errors", "Its commands that failed", MOVER_COUNTER},
+    {0},
+};

@@ -5,9 +5,12 @@
 
 #include <jansson.h>
 
+#include "common/serve/metrics.h"
 #include "nvme/target/server/serving.h"
 
 /* The caller's. NULL: no memory. */
 json_t *nvr_status(const struct nvr_serving *serving);
+/* The names of its numbers. */
+extern const struct mover_metric nvr_metrics[];
 
 #endif

@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "nvme/target/server/thread.h"
 
-#include <errno.h>
 #include <limits.h>
-#include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <unistd.h>
 
 #include "common/time/clock.h"
 #include "common/time/deadline.h"
@@ -14,7 +11,7 @@
 #include "nvme/target/server/gate.h"
 #include "nvme/target/server/server.h"
 
-enum { EVENTS_MAX = 16, LOOK_US = 200, OTHERS_SLEEP_MS = 1000, PROBE_MS = 30000 };
+enum { LOOK_US = 200, OTHERS_SLEEP_MS = 1000, PROBE_MS = 30000 };
 
 /* Turns of the loop for each look at the clock, which takes as long as a turn in vain. */
 enum { TURNS = 16 };
@@ -40,7 +37,7 @@ static void stop_other_threads(struct nvr_thread *thread)
 static void wake_up(struct nvr_thread *thread)
 {
     thread->wants_wake = false;
-    (void)eventfd_write(thread->wake_fd, 1);
+    (void)eventfd_write(thread->wake_watch.fd, 1);
 }
 
 /* ---- queues that end ---- */
@@ -267,13 +264,7 @@ static void work_quietly(struct nvr_thread *thread, uint64_t now_ns)
 
 /* ---- what is not of the data path ---- */
 
-int nvr_thread_watch(struct nvr_thread *thread, struct nvr_watch *watch)
-{
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = watch};
-    return epoll_ctl(thread->epoll_fd, EPOLL_CTL_ADD, watch->fd, &event) ? -errno : 0;
-}
-
-void nvr_watch_drain(struct nvr_watch *watch)
+void nvr_watch_drain(struct mover_watch *watch)
 {
     eventfd_t count;
     (void)eventfd_read(watch->fd, &count);
@@ -283,11 +274,10 @@ void nvr_watch_drain(struct nvr_watch *watch)
  * timeout_ms have passed. */
 static void thread_look_around(struct nvr_thread *thread, int timeout_ms)
 {
-    struct epoll_event events[EVENTS_MAX];
-    const int count = epoll_wait(thread->epoll_fd, events, EVENTS_MAX, timeout_ms);
+    struct mover_watch *watch;
     bool has_stopped = false;
-    for (int i = 0; i < count; i++) {
-        struct nvr_watch *watch = events[i].data.ptr;
+    mover_loop_wait(&thread->loop, timeout_ms);
+    while ((watch = mover_loop_next(&thread->loop))) {
         if (!watch->is_own && !has_stopped) {
             stop_other_threads(thread);
             has_stopped = true;

@@ -12,12 +12,12 @@
 #include <stdint.h>
 
 #include "common/base/list.h"
+#include "common/serve/loop.h"
 #include "nvme/target/backend/pool.h"
 #include "nvme/target/backend/uring.h"
 #include "nvme/target/server/pace.h"
 #include "nvme/target/server/rdma_device.h"
 #include "nvme/target/server/rdma_send.h"
-#include "nvme/target/server/watch.h"
 
 struct nvr_server;
 struct nvt_thread;
@@ -29,8 +29,8 @@ struct nvr_thread {
     pthread_t id;
     bool is_started; /* beside the program's */
     struct nvt_uring uring;
-    int epoll_fd, wake_fd;
-    struct nvr_watch uring_watch, wake_watch;
+    struct mover_loop loop;
+    struct mover_watch uring_watch, wake_watch;
     uint32_t device_count, io_queues;
     struct nvr_device devices[NVT_REGION_DEVICES];
     struct list ending; /* queues */
@@ -43,14 +43,11 @@ struct nvr_thread {
     struct nvr_outbox outbox;
 };
 
-/* Returns 0 or a negative errno. Once it is unwatched its owner may free it, except in a call of
- * its own ready(). */
-int nvr_thread_watch(struct nvr_thread *thread, struct nvr_watch *watch);
 /* Serves until the server ends. */
 void nvr_thread_run(struct nvr_thread *thread);
 /* A turn of one that is not run any more. */
 void nvr_thread_drain(struct nvr_thread *thread);
 /* A ready() for an eventfd that only wakes. */
-void nvr_watch_drain(struct nvr_watch *watch);
+void nvr_watch_drain(struct mover_watch *watch);
 
 #endif

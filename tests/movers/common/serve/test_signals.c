@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Signals that servers hear by a descriptor. */
+/* Signals that servers hear by their loop. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,9 +10,11 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include "common/serve/signals.h"
+
+static struct mover_loop loop;
+static int stops, reloads;
 
 static bool is_blocked(int number)
 {
@@ -21,63 +23,94 @@ static bool is_blocked(int number)
     return sigismember(&blocked, number);
 }
 
+static int open_loop(void **state)
+{
+    (void)state;
+    stops = reloads = 0;
+    return mover_loop_open(&loop);
+}
+
 static int forget_signals(void **state)
 {
     sigset_t none;
     (void)state;
+    mover_loop_close(&loop);
     sigemptyset(&none);
     return sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+static void note_stop(void *context)
+{
+    assert_ptr_equal(context, &stops);
+    stops++;
+}
+
+static void note_reload(void *context)
+{
+    (void)context;
+    reloads++;
 }
 
 /* Where no descriptor can be had, Ctrl-C has to end the process all the same. */
 static void signals__without_a_descriptor_do_what_they_did(void **state)
 {
     struct rlimit limit, none;
+    struct mover_signals signals = {0};
     char error[128] = "";
     (void)state;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
     none = (struct rlimit){0, limit.rlim_max};
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
-    const int fd = mover_signals_open(false, error, sizeof(error));
+    const int rc = mover_signals_open(&signals, &loop, error, sizeof(error));
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
-    assert_int_equal(fd, -EMFILE);
+    assert_int_equal(rc, -EMFILE);
     assert_non_null(strstr(error, "signalfd: Too many open files"));
     assert_false(is_blocked(SIGINT) || is_blocked(SIGTERM));
 }
 
-static void signals__come_by_the_descriptor(void **state)
+static void signals__stop_the_loop(void **state)
 {
+    const int numbers[] = {SIGINT, SIGTERM};
     char error[128];
     (void)state;
-    const int fd = mover_signals_open(false, error, sizeof(error));
-    assert_true(fd >= 0);
-    assert_int_equal(mover_signals_take(fd), 0);
-    raise(SIGTERM);
-    assert_int_equal(mover_signals_take(fd), SIGTERM);
-    raise(SIGINT);
-    assert_int_equal(mover_signals_take(fd), SIGINT);
-    assert_int_equal(mover_signals_take(fd), 0);
-    assert_false(is_blocked(SIGHUP));
-    close(fd);
+    for (int i = 0; i < 2; i++) {
+        struct mover_signals signals = {0};
+        loop.is_over = false;
+        assert_int_equal(mover_signals_open(&signals, &loop, error, sizeof(error)), 0);
+        assert_false(is_blocked(SIGHUP));
+        mover_loop_turn(&loop, 0);
+        assert_false(loop.is_over);
+        raise(numbers[i]);
+        mover_loop_run(&loop);
+        mover_signals_close(&signals);
+        mover_signals_close(&signals); /* does nothing */
+    }
 }
 
-static void signals__have_a_configuration_read_again(void **state)
+static void signals__are_the_owners_where_it_takes_them(void **state)
 {
+    struct mover_signals signals = {.stop = note_stop, .reload = note_reload, .context = &stops};
     char error[128];
     (void)state;
-    const int fd = mover_signals_open(true, error, sizeof(error));
-    assert_true(fd >= 0);
+    assert_int_equal(mover_signals_open(&signals, &loop, error, sizeof(error)), 0);
     raise(SIGHUP);
-    assert_int_equal(mover_signals_take(fd), SIGHUP);
-    close(fd);
+    mover_loop_turn(&loop, -1);
+    assert_int_equal(reloads, 1);
+    assert_int_equal(stops, 0);
+    raise(SIGTERM);
+    mover_loop_turn(&loop, -1);
+    assert_int_equal(stops, 1);
+    assert_false(loop.is_over);
+    mover_signals_close(&signals);
 }
 
 int main(void)
 {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, open_loop, forget_signals)
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(signals__without_a_descriptor_do_what_they_did, forget_signals),
-        cmocka_unit_test_teardown(signals__come_by_the_descriptor, forget_signals),
-        cmocka_unit_test_teardown(signals__have_a_configuration_read_again, forget_signals),
+        TEST(signals__without_a_descriptor_do_what_they_did),
+        TEST(signals__stop_the_loop),
+        TEST(signals__are_the_owners_where_it_takes_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -149,6 +149,9 @@ def added_and_removed(sidewire):
         say(target.control('status')[1].startswith('target '), 'status: to be read by people')
         and good
     )
+    code, text = target.control('metrics')
+    wanted = f'sidewire_nvme_namespace_reads_total{{nqn="{NQN}",nsid="1"}} '
+    good = say(code == 0 and wanted in text, 'metrics: by namespace', text) and good
     text = load.communicate(timeout=60)[0]
     good = say(load.returncode == 0, 'a host in the meantime: every byte', text) and good
     code, text = target.control(f'add --listen 127.0.0.1:{PORT + 1}')

@@ -64,7 +64,7 @@ static _Noreturn void give_up(const char *who, const char *why)
 
 static struct nvr_server server;
 static struct nvr_serving serving;
-static struct nvr_watch ticks;
+static struct mover_watch ticks;
 static unsigned tick_count;
 
 static void keep_silent(void *context, bool is_bad, const char *line)
@@ -89,7 +89,7 @@ static void change_what_is_served(void)
     nvr_serving_apply(&serving, config);
 }
 
-static void take_tick(struct nvr_watch *watch)
+static void take_tick(struct mover_watch *watch)
 {
     uint64_t count;
     if (read(watch->fd, &count, sizeof(count)) != sizeof(count))
@@ -150,8 +150,8 @@ static void run_target(void)
     if (nvr_server_open(&server, &settings) || nvr_serving_open(&serving, &server))
         give_up("target", "does not begin");
     serve_first();
-    ticks = (struct nvr_watch){.fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC),
-                               .ready = take_tick};
+    ticks = (struct mover_watch){.fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC),
+                                 .ready = take_tick};
     if (timerfd_settime(ticks.fd, 0, &every, NULL) || nvr_server_watch(&server, &ticks))
         give_up("target", "has no timer");
     atomic_store(&board->is_listening, true);

@@ -33,7 +33,7 @@ enum { WAIT_MS = 60000, DEPTH = 1024, IO_QUEUES = 64, SENDS = 4 };
 
 static struct nvr_server server;
 static struct nvr_serving serving;
-static struct nvr_watch orders;
+static struct mover_watch orders;
 static pthread_t server_thread;
 static sem_t done;
 static bool is_to_stop;
@@ -47,7 +47,7 @@ static void keep_silent(void *context, bool is_bad, const char *line)
         fprintf(stderr, "target: %s\n", line);
 }
 
-static void take_order(struct nvr_watch *watch)
+static void take_order(struct mover_watch *watch)
 {
     eventfd_t count;
     eventfd_read(watch->fd, &count);
@@ -92,7 +92,7 @@ static int begin(void **state)
         nvt_config_add_namespace(&editor, NQN, "ram:1M", &nsid) ||
         nvt_config_add_port(&editor, at, 0) || nvr_serving_apply(&serving, config))
         return -1;
-    orders = (struct nvr_watch){.fd = eventfd(0, EFD_NONBLOCK), .ready = take_order};
+    orders = (struct mover_watch){.fd = eventfd(0, EFD_NONBLOCK), .ready = take_order};
     return nvr_server_watch(&server, &orders) ||
            pthread_create(&server_thread, NULL, run_server, NULL);
 }

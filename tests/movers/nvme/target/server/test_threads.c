@@ -36,7 +36,7 @@ enum { THREADS = 3, HOSTS = 4, BATCH = 16, ROUNDS = 12, CHANGES = 12, GOES = 6, 
 
 static struct nvr_server server;
 static struct nvr_serving serving;
-static struct nvr_watch orders;
+static struct mover_watch orders;
 static pthread_t server_thread;
 static void (*order)(void);
 static sem_t done;
@@ -51,7 +51,7 @@ static void say(void *context, bool is_bad, const char *line)
         snprintf(said, sizeof(said), "%s", line);
 }
 
-static void take_order(struct nvr_watch *watch)
+static void take_order(struct mover_watch *watch)
 {
     eventfd_t count;
     eventfd_read(watch->fd, &count);
@@ -123,7 +123,7 @@ static int begin_with(uint32_t shared_receives)
     serving.say = say;
     if (nvr_server_open(&server, &settings) || nvr_serving_open(&serving, &server))
         return -1;
-    orders = (struct nvr_watch){.fd = eventfd(0, EFD_NONBLOCK), .ready = take_order};
+    orders = (struct mover_watch){.fd = eventfd(0, EFD_NONBLOCK), .ready = take_order};
     first_config();
     return nvr_server_watch(&server, &orders) ||
            pthread_create(&server_thread, NULL, run_server, NULL);

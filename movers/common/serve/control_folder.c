@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "nvme/target/server/control_folder.h"
+#include "common/serve/control_folder.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #define REMEDY "; set XDG_RUNTIME_DIR to a folder of your own, or say --control PATH"
 
-bool nvr_control_folder(char folder[NVR_FOLDER_MAX], char *error, size_t error_bytes)
+bool mover_control_folder(const char *mover, char folder[MOVER_CONTROL_FOLDER_MAX], char *error,
+                          size_t error_bytes)
 {
     const char *runtime = getenv("XDG_RUNTIME_DIR");
     const unsigned uid = (unsigned)geteuid();
@@ -19,10 +21,11 @@ bool nvr_control_folder(char folder[NVR_FOLDER_MAX], char *error, size_t error_b
     snprintf(found, sizeof(found), "/run/user/%u", uid);
     if ((!runtime || *runtime != '/') && !lstat(found, &stat) && stat.st_uid == uid)
         runtime = found;
-    const int len = runtime && *runtime == '/'
-                        ? snprintf(folder, NVR_FOLDER_MAX, "%s/sidewire-nvme", runtime)
-                        : snprintf(folder, NVR_FOLDER_MAX, "/tmp/sidewire-nvme-%u", uid);
-    if (len < NVR_FOLDER_MAX)
+    const int len =
+        runtime && *runtime == '/'
+            ? snprintf(folder, MOVER_CONTROL_FOLDER_MAX, "%s/sidewire-%s", runtime, mover)
+            : snprintf(folder, MOVER_CONTROL_FOLDER_MAX, "/tmp/sidewire-%s-%u", mover, uid);
+    if (len < MOVER_CONTROL_FOLDER_MAX)
         return true;
     snprintf(error, error_bytes,
              "XDG_RUNTIME_DIR is too long for the path of a socket (%s): set it to a shorter one, "
@@ -31,7 +34,7 @@ bool nvr_control_folder(char folder[NVR_FOLDER_MAX], char *error, size_t error_b
     return false;
 }
 
-bool nvr_control_folder_is_ours(const char *folder, char *error, size_t error_bytes)
+bool mover_control_folder_is_ours(const char *folder, char *error, size_t error_bytes)
 {
     struct stat stat;
     if (lstat(folder, &stat)) {
@@ -50,11 +53,19 @@ bool nvr_control_folder_is_ours(const char *folder, char *error, size_t error_by
     return false;
 }
 
-bool nvr_control_path_fits(const char *path, char *error, size_t error_bytes)
+bool mover_control_path_fits(const char *path, char *error, size_t error_bytes)
 {
-    if (strlen(path) < NVR_PATH_MAX)
+    if (strlen(path) < MOVER_CONTROL_PATH_MAX)
         return true;
     snprintf(error, error_bytes, "%s: a socket's path has at most %d characters", path,
-             NVR_PATH_MAX - 1);
+             MOVER_CONTROL_PATH_MAX - 1);
     return false;
+}
+
+bool mover_control_is_trusted(int fd, bool by_root)
+{
+    struct ucred peer;
+    socklen_t size = sizeof(peer);
+    return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) &&
+           (peer.uid == geteuid() || peer.uid == 0 || (by_root && geteuid() == 0));
 }

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "common/command/control.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/command/json.h"
+#include "common/command/remote.h"
+
+struct show_args {
+    struct mover_ask ask;
+    bool is_json;
+};
+
+static const struct mover_option which_options[] = {
+    MOVER_OPTION_CONTROL(offsetof(struct show_args, ask.path)),
+    MOVER_OPTION_PID(offsetof(struct show_args, ask.pid)),
+    {0},
+};
+
+static const struct mover_option status_options[] = {
+    MOVER_OPTION_FORMAT(offsetof(struct show_args, is_json)),
+    {0},
+};
+
+static const struct mover_options which = {.rows = which_options};
+
+int mover_control_status(const struct mover_ask *of, void (*print)(const json_t *status), int argc,
+                         char **argv)
+{
+    static const struct mover_usage usage = {
+        .about = "Shows what a running server does, and what it has counted.",
+        .own = {.rows = status_options},
+        .shared = &which};
+    struct show_args args = {.ask = *of};
+    mover_parse(&usage, argc, argv, &args);
+    char *text = mover_ask(&args.ask, json_pack("{s:s}", "command", "status"));
+    json_t *status = text ? json_loads(text, 0, NULL) : NULL;
+    free(text);
+    if (!status)
+        return 1;
+    if (args.is_json)
+        return mover_print_json(status);
+    print(status);
+    json_decref(status);
+    return fflush(stdout) != 0;
+}
+
+int mover_control_metrics(const struct mover_ask *of, int argc, char **argv)
+{
+    static const struct mover_usage usage = {
+        .about = "Writes what a running server has counted, as Prometheus reads it.",
+        .shared = &which};
+    struct show_args args = {.ask = *of};
+    mover_parse(&usage, argc, argv, &args);
+    char *text = mover_ask(&args.ask, json_pack("{s:s}", "command", "metrics"));
+    const bool is_written = text && fputs(text, stdout) >= 0 && !fflush(stdout);
+    free(text);
+    return !is_written;
+}

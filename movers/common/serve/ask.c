@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "common/serve/ask.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "common/serve/control.h"
+
+enum { PATIENCE_S = 10 };
+
+static void tell_asker(const struct mover_ask *ask, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static void tell_asker(const struct mover_ask *ask, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fprintf(stderr, "sidewire %s: ", ask->command);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+    va_end(args);
+}
+
+/* ---- which server ---- */
+
+/* -1: nobody listens there. */
+static int connect_to(const char *path)
+{
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    snprintf(at.sun_path, sizeof(at.sun_path), "%s", path); /* it fits: its callers have looked */
+    const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (fd >= 0 && !connect(fd, (struct sockaddr *)&at, sizeof(at)))
+        return fd;
+    const int why = errno;
+    if (fd >= 0)
+        close(fd);
+    errno = why;
+    return -1;
+}
+
+/* One of the servers that live, by their sockets in that folder; those of others are removed. */
+static int ask_find_server(const char *folder, char found[MOVER_CONTROL_PATH_MAX], int *count)
+{
+    int fd = -1;
+    *count = 0;
+    DIR *dir = opendir(folder);
+    if (!dir)
+        return -1;
+    for (struct dirent *entry; (entry = readdir(dir));) {
+        char path[MOVER_CONTROL_PATH_MAX];
+        const int len = snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name);
+        if (*entry->d_name == '.' || len >= MOVER_CONTROL_PATH_MAX)
+            continue;
+        const int one = connect_to(path);
+        if (one < 0) {
+            if (errno == ECONNREFUSED)
+                unlink(path); /* of a server that was killed */
+            continue;
+        }
+        if (fd >= 0)
+            close(fd);
+        fd = one;
+        ++*count;
+        strcpy(found, path);
+    }
+    closedir(dir);
+    return fd;
+}
+
+/* Fills in the socket's path, or only the folder. False: it has said why not. */
+static bool choose_socket(const struct mover_ask *ask, char folder[MOVER_CONTROL_FOLDER_MAX],
+                          char path[MOVER_CONTROL_PATH_MAX])
+{
+    char error[512];
+    bool is_good = ask->path || mover_control_folder(ask->mover, folder, error, sizeof(error));
+    if (is_good && !ask->path && !access(folder, F_OK)) /* else nobody has it yet */
+        is_good = mover_control_folder_is_ours(folder, error, sizeof(error));
+    if (is_good && ask->path)
+        is_good = mover_control_path_fits(ask->path, error, sizeof(error));
+    if (!is_good)
+        tell_asker(ask, "%s", error);
+    else if (ask->path)
+        strcpy(path, ask->path);
+    else if (ask->pid)
+        snprintf(path, MOVER_CONTROL_PATH_MAX, "%s/%.10s.sock", folder, ask->pid);
+    return is_good;
+}
+
+/* -1: it was told why not. */
+static int reach_server(const struct mover_ask *ask)
+{
+    char path[MOVER_CONTROL_PATH_MAX] = "", folder[MOVER_CONTROL_FOLDER_MAX] = "";
+    int count = 1;
+    if (!choose_socket(ask, folder, path))
+        return -1;
+    int fd = *path ? connect_to(path) : ask_find_server(folder, path, &count);
+    if (fd < 0 && *path)
+        tell_asker(ask, "%s: %s; is the %s running?", path, strerror(errno), ask->noun);
+    else if (fd < 0)
+        tell_asker(ask, "no %s of this user runs; '%s' starts one, --control PATH reaches another",
+                   ask->noun, ask->start);
+    else if (count > 1)
+        tell_asker(ask, "%d %ss run; say --pid, %s/ has them by number", count, ask->noun, folder);
+    else if (mover_control_is_trusted(fd, true))
+        return fd;
+    else
+        tell_asker(ask, "%s is of another user, who is told nothing", path);
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
+/* ---- asking ---- */
+
+/* The answer, and the descriptor of a document that came with it, or -1. NULL: there was none. */
+static json_t *send_request(int socket, const json_t *request, int *document_fd)
+{
+    static char message[MOVER_CONTROL_MESSAGE_MAX];
+    char *text = json_dumps(request, JSON_COMPACT);
+    const struct timeval patience = {.tv_sec = PATIENCE_S};
+    union {
+        struct cmsghdr header;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control = {.bytes = {0}};
+    struct iovec part = {message, sizeof(message)};
+    struct msghdr header = {.msg_iov = &part,
+                            .msg_iovlen = 1,
+                            .msg_control = &control,
+                            .msg_controllen = sizeof(control)};
+    *document_fd = -1;
+    setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+    const bool is_sent = text && send(socket, text, strlen(text), MSG_NOSIGNAL) > 0;
+    free(text);
+    const ssize_t len = is_sent ? recvmsg(socket, &header, MSG_CMSG_CLOEXEC) : -1;
+    if (len <= 0)
+        return NULL;
+    const struct cmsghdr *rights = CMSG_FIRSTHDR(&header);
+    if (rights && rights->cmsg_type == SCM_RIGHTS)
+        memcpy(document_fd, CMSG_DATA(rights), sizeof(*document_fd));
+    return json_loadb(message, (size_t)len, 0, NULL);
+}
+
+/* The whole file, NUL-terminated. The writer's place is the reader's, too. */
+static char *read_document(int fd)
+{
+    struct stat stat;
+    const size_t bytes = !fstat(fd, &stat) && stat.st_size >= 0 ? (size_t)stat.st_size : 0;
+    char *text = calloc(1, bytes + 1);
+    if (text && pread(fd, text, bytes, 0) == (ssize_t)bytes)
+        return text;
+    free(text);
+    return NULL;
+}
+
+static char *take_answer(const struct mover_ask *ask, const json_t *answer, int document_fd)
+{
+    const char *said = json_string_value(json_object_get(answer, "text"));
+    char *text = NULL;
+    if (!json_is_true(json_object_get(answer, "ok")))
+        said &&*said ? tell_asker(ask, "%s", said)
+                     : tell_asker(ask, "the %s did not answer", ask->noun);
+    else if (!(text = document_fd >= 0 ? read_document(document_fd) : strdup(said ? said : "")))
+        tell_asker(ask, "no memory");
+    return text;
+}
+
+char *mover_ask(const struct mover_ask *ask, json_t *request)
+{
+    char *text = NULL;
+    const int socket = reach_server(ask);
+    if (socket >= 0) {
+        int document_fd;
+        json_t *answer = send_request(socket, request, &document_fd);
+        text = take_answer(ask, answer, document_fd);
+        json_decref(answer);
+        close(socket);
+        if (document_fd >= 0)
+            close(document_fd);
+    }
+    json_decref(request);
+    return text;
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The other end of control.h: finds a server of this host that runs, and asks it. */
+#ifndef SW_MOVERS_ASK_H
+#define SW_MOVERS_ASK_H
+
+#include <jansson.h>
+
+/* Which server is meant, and how it is spoken of on standard error. */
+struct mover_ask {
+    const char *mover;   /* "nvme": as in struct mover_control_setup */
+    const char *command; /* "nvme target status", for messages */
+    const char *noun;    /* "target" */
+    const char *start;   /* "sidewire nvme target --namespace ram:64M": what starts one */
+    const char *path;    /* its socket; NULL: one of the user's folder */
+    const char *pid;     /* its number, if there are several; NULL: the only one */
+};
+
+/* Asks for that, and takes what was answered, the caller's to free(): a document where one came,
+ * else the lines that the server has said. NULL: standard error was told why there is none, after
+ * 10 s at most. Takes the request. A server of another user is told nothing; root may ask any. */
+char *mover_ask(const struct mover_ask *ask, json_t *request);
+
+#endif
