@@ -367,6 +367,17 @@ static int open_to_serve(const char *path, int flags, const struct mover_serving
     return fd;
 }
 
+int mover_served_claim(const char *path, int flags, const struct mover_serving *how, int *fd,
+                       char *error, size_t error_bytes)
+{
+    struct stat st;
+    *fd = -1;
+    if (stat(path, &st) || !S_ISBLK(st.st_mode))
+        return 0;
+    *fd = open_to_serve(path, flags, how, error, error_bytes);
+    return *fd < 0 ? *fd : 0;
+}
+
 int mover_served_open(const char *path, int flags, const struct mover_serving *how, char *error,
                       size_t error_bytes)
 {

@@ -37,7 +37,11 @@ struct mover_serving {
  * is ending or for udev; 0.3 s for one that is not found. */
 int mover_served_open(const char *path, int flags, const struct mover_serving *how, char *error,
                       size_t error_bytes);
-/* The same of a file that is open; no claim on block devices. `path` is for the error. */
+/* The claim alone, beside a lock that was shared when its file was opened. `*fd` has it until that
+ * is closed; -1: no block device, which cannot be claimed. Returns 0 or a negative errno. */
+int mover_served_claim(const char *path, int flags, const struct mover_serving *how, int *fd,
+                       char *error, size_t error_bytes);
+/* The lock alone, of a file that is open. `path` is for the error. */
 int mover_served_lock(int fd, const char *path, const struct mover_serving *how, char *error,
                       size_t error_bytes);
 

@@ -13,7 +13,9 @@
 
 struct claimed_file {
     struct claimed_file *next;
-    int fd;                  /* has the lock */
+    int fd;          /* has the lock, and the claim if it was not shared when it was opened */
+    bool is_claimed; /* by that one */
+    int claim_fd;    /* has the claim, if it came later; -1 */
     uint32_t users, staying; /* claims; those of them that are not leaving */
     bool is_unlocked;        /* another server was faster */
     struct mover_serving how;
@@ -60,6 +62,22 @@ static struct claimed_file *find_left(const char *path)
     return file;
 }
 
+static void drop_claim(struct claimed_file *file)
+{
+    if (file->claim_fd >= 0)
+        close(file->claim_fd);
+    file->claim_fd = -1;
+}
+
+/* A device that was shared until now is not claimed: a system might mount it. */
+static int claim_alone(struct claimed_file *file, const char *path, const struct mover_serving *how,
+                       char *error, size_t error_size)
+{
+    if (how->is_shared || file->is_claimed || file->claim_fd >= 0)
+        return 0;
+    return mover_served_claim(path, O_RDWR, how, &file->claim_fd, error, error_size);
+}
+
 /* To change a lock may lose it, where another server is faster. */
 static int share_lock(struct claimed_file *file, const char *path, const struct mover_serving *how,
                       char *error, size_t error_size)
@@ -67,11 +85,16 @@ static int share_lock(struct claimed_file *file, const char *path, const struct 
     char ignored[8];
     if (is_same_share(&file->how, how) && !file->is_unlocked)
         return 0;
-    const int rc = mover_served_lock(file->fd, path, how, error, error_size);
+    int rc = claim_alone(file, path, how, error, error_size);
+    if (rc)
+        return rc;
+    rc = mover_served_lock(file->fd, path, how, error, error_size);
     file->is_unlocked =
         rc && mover_served_lock(file->fd, path, &file->how, ignored, sizeof(ignored));
     if (!rc)
         file->how = *how;
+    if (file->how.is_shared)
+        drop_claim(file);
     return rc;
 }
 
@@ -87,7 +110,8 @@ static int lock_anew(const struct nvt_backend_setup *setup, const struct mover_s
         free(file);
         return fd;
     }
-    *file = (struct claimed_file){.next = files, .fd = fd, .how = *how};
+    *file = (struct claimed_file){
+        .next = files, .fd = fd, .is_claimed = !how->is_shared, .claim_fd = -1, .how = *how};
     *out = files = file;
     return 0;
 }
@@ -119,6 +143,7 @@ static void close_claimed(struct claimed_file *file)
     while (*at != file)
         at = &(*at)->next;
     *at = file->next;
+    drop_claim(file);
     close(file->fd);
     free(file);
 }

@@ -290,7 +290,7 @@ static void served_open__a_device_once(void **state)
     (void)state;
     char name[32], node[64];
     struct stat st;
-    int loop;
+    int loop, claim;
     if (!make_loop(name, &loop)) {
         print_message("no loop device here\n");
         skip();
@@ -324,6 +324,9 @@ static void served_open__a_device_once(void **state)
     assert_true(mover_served_open(name, O_RDWR, &alone, error, sizeof(error)) == -EBUSY);
     end_server(&one, SIGKILL);
     end_server(&two, SIGKILL);
+    assert_int_equal(mover_served_claim(name, O_RDWR, &alone, &claim, error, sizeof(error)), 0);
+    assert_true(open(name, O_RDWR | O_EXCL | O_CLOEXEC) < 0 && errno == EBUSY);
+    close(claim);
     close(loop);
 }
 

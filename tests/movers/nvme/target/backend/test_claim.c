@@ -4,6 +4,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -34,6 +35,22 @@ int mover_served_lock(int fd, const char *path, const struct mover_serving *how,
     (void)error;
     (void)error_bytes;
     return refusals && refusals-- ? -EBUSY : 0;
+}
+
+static int claimed = -1; /* the descriptor that has it */
+
+int mover_served_claim(const char *path, int flags, const struct mover_serving *how, int *fd,
+                       char *error, size_t error_bytes)
+{
+    assert_false(how->is_shared);
+    assert_false(fcntl(claimed, F_GETFD) >= 0);
+    *fd = claimed = mover_served_open(path, flags, how, error, error_bytes);
+    return 0;
+}
+
+static bool is_claimed(void)
+{
+    return fcntl(claimed, F_GETFD) >= 0;
 }
 
 static char error[64];
@@ -88,12 +105,39 @@ static void claim__has_a_lock_that_was_lost_again(void **state)
     nvt_claim_release(claim);
 }
 
+/* Beside its lock, which it has from the one that shared it. */
+static void claim__is_of_the_device_once_it_is_not_shared(void **state)
+{
+    (void)state;
+    struct nvt_claim *claim = take(&shares), *other = NULL;
+    assert_false(is_claimed());
+    nvt_claim_leave(claim);
+    refusals = 1;
+    assert_int_equal(nvt_claim_take(&writes, &other, error, sizeof(error)), -EBUSY);
+    assert_false(is_claimed());
+    other = take(&writes);
+    assert_true(is_claimed());
+    nvt_claim_release(claim);
+    assert_true(is_claimed());
+    nvt_claim_leave(other);
+    claim = take(&shares);
+    assert_false(is_claimed());
+    nvt_claim_leave(claim);
+    nvt_claim_release(other);
+    other = take(&writes);
+    nvt_claim_release(claim);
+    assert_true(is_claimed());
+    nvt_claim_release(other);
+    assert_false(is_claimed());
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(claim__stays_where_it_has_its_lock_back),
         cmocka_unit_test(claim__does_not_stay_where_another_server_has_the_lock),
         cmocka_unit_test(claim__has_a_lock_that_was_lost_again),
+        cmocka_unit_test(claim__is_of_the_device_once_it_is_not_shared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
