@@ -16,6 +16,8 @@ struct serve {
     uint32_t whats_count, names_count;
     const char *listen, *port;
     struct pms_memory_setup setup;
+    struct mover_loop loop;
+    struct mover_signals signals;
     struct pms_server server;
     struct pms_region regions[PMS_REGIONS_MAX];
 };
@@ -179,7 +181,7 @@ static int pmem_open_all(struct serve *serve, char *error, size_t error_bytes)
     }
     serve->server.regions = serve->regions;
     serve->server.regions_count = serve->whats_count;
-    code = pms_server_start(&serve->server, found->ai_addr, error, error_bytes);
+    code = pms_server_start(&serve->server, &serve->loop, found->ai_addr, error, error_bytes);
     freeaddrinfo(found);
     return code;
 }
@@ -202,25 +204,23 @@ int pm_serve(int argc, char **argv)
         .words = "PATH|DAXDEV|pci:ADDRESS/BAR...",
         .about = "Serves memory that keeps its contents.",
         .own = {.rows = options, .word = take_what, .check = check_serve}};
-    static struct serve serve = {.port = "4430", .server = {.epoll_fd = -1, .timer_fd = -1}};
+    static struct serve serve = {.port = "4430"};
     char error[400];
     mover_parse(&usage, argc, argv, &serve);
-    struct mover_loop loop;
-    struct mover_signals signals = {0};
-    const int rc = mover_loop_open(&loop);
-    if (rc)
-        return mover_fail("epoll: %s", strerror(-rc));
-    if (mover_signals_open(&signals, &loop, error, sizeof(error)))
+    const int code = mover_loop_open(&serve.loop);
+    if (code)
+        return mover_fail("epoll: %s", strerror(-code));
+    if (mover_signals_open(&serve.signals, &serve.loop, error, sizeof(error)))
         return mover_fail("%s", error);
     if (pmem_open_all(&serve, error, sizeof(error))) {
         close_regions(&serve);
         return mover_fail("%s", error);
     }
     print_regions(&serve);
-    const int code = pms_server_run(&serve.server, loop.epoll_fd);
+    mover_loop_run(&serve.loop);
     pms_server_end(&serve.server);
     close_regions(&serve);
-    mover_signals_close(&signals);
-    mover_loop_close(&loop);
-    return code ? mover_fail("%s", strerror(-code)) : MOVER_DONE;
+    mover_signals_close(&serve.signals);
+    mover_loop_close(&serve.loop);
+    return MOVER_DONE;
 }

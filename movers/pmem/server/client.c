@@ -28,6 +28,11 @@ static bool client_post_receive(struct pms_client *client, uint32_t index)
                               client->mr->lkey);
 }
 
+static void take_completions(struct mover_watch *watch)
+{
+    pms_client_ready(watch->context, LIST_MEMBER(watch, struct pms_client, watch));
+}
+
 static bool client_make_qp(struct pms_server *server, struct pms_client *client)
 {
     const struct ibv_qp_init_attr attr = {.cap = {.max_send_wr = PMS_RECEIVES + 1,
@@ -36,8 +41,11 @@ static bool client_make_qp(struct pms_server *server, struct pms_client *client)
                                                   .max_recv_sge = 1},
                                           .sq_sig_all = 1};
     struct ibv_pd *pd = client->grant->pd;
-    if (!mover_queue_open(&client->queue, client->id->verbs, CQ_ENTRIES, server->epoll_fd, client))
+    client->watch = (struct mover_watch){.ready = take_completions, .context = server};
+    if (!mover_queue_open(&client->queue, client->id->verbs, CQ_ENTRIES, server->loop->epoll_fd,
+                          &client->watch))
         return false;
+    client->watch.fd = client->queue.channel->fd;
     client->mr = ibv_reg_mr(pd, client->requests, sizeof(client->requests) + sizeof(client->answer),
                             IBV_ACCESS_LOCAL_WRITE);
     if (!client->mr || !mover_queue_make_qp(&client->queue, client->id, pd, &attr))
@@ -96,6 +104,7 @@ static struct pms_client *new_client(struct pms_server *server, struct rdma_cm_i
     client->id = id;
     id->context = client;
     server->clients[slot] = client;
+    pms_places_watch(server);
     return client;
 }
 
@@ -104,6 +113,8 @@ static void free_client(struct pms_server *server, struct pms_client *client)
 {
     if (client->id->qp)
         rdma_destroy_qp(client->id);
+    if (client->queue.channel)
+        mover_loop_unwatch(server->loop, &client->watch);
     mover_queue_close(&client->queue);
     if (client->mr)
         ibv_dereg_mr(client->mr);

@@ -174,7 +174,7 @@ static bool is_too_slow(const struct pms_server *server, const struct pms_client
     return client->answered_ns && now_ns - client->answered_ns >= limits->answer_ns;
 }
 
-void pms_places_sweep(struct pms_server *server)
+static void end_silent(struct pms_server *server)
 {
     const uint64_t now_ns = mover_now_ns();
     for (uint32_t i = 0; i < PMS_CLIENTS_MAX; i++) {
@@ -191,11 +191,20 @@ void pms_places_sweep(struct pms_server *server)
     }
 }
 
-int pms_places_pause_ms(const struct pms_server *server)
+static void sweep_places(struct mover_watch *watch)
 {
-    const uint64_t step_ns = server->limits.prove_ns / 4;
+    struct pms_server *server = watch->context;
+    end_silent(server);
     for (uint32_t i = 0; i < PMS_CLIENTS_MAX; i++)
         if (server->clients[i])
-            return (int)(step_ns / 1000000) + 1;
-    return -1;
+            return pms_places_watch(server);
+}
+
+void pms_places_watch(struct pms_server *server)
+{
+    const uint64_t step_ns = server->limits.prove_ns / 4;
+    if (server->sweep.due_ns)
+        return;
+    server->sweep = (struct mover_watch){.fd = -1, .ready = sweep_places, .context = server};
+    mover_loop_call_at(server->loop, &server->sweep, mover_now_ns() + step_ns + NS_PER_MS);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Serves regions: takes connections, says who may use what, and hands out keys. One thread, that
- * of pms_server_run(). Data never passes through it.
+ * of its loop. Data never passes through it.
  */
 #ifndef SW_MOVERS_PMEM_SERVER_H
 #define SW_MOVERS_PMEM_SERVER_H
@@ -13,6 +13,7 @@
 
 #include "common/rdma/listener.h"
 #include "common/rdma/queue.h"
+#include "common/serve/loop.h"
 #include "common/serve/told.h"
 #include "pmem/server/memory.h"
 #include "pmem/server/rules.h"
@@ -67,6 +68,7 @@ struct pms_client {
     bool is_proved, may_write, is_probed;
     struct pms_grant *grant;
     struct mover_queue queue;
+    struct mover_watch watch; /* of the queue */
     struct ibv_mr *mr;
     uint32_t slot;
     uint32_t opened;     /* regions, a bit for each */
@@ -84,7 +86,9 @@ struct pms_server {
     uint8_t instance[16];
     struct rdma_event_channel *events;
     struct mover_listener listener;
-    int epoll_fd, timer_fd; /* the listener's */
+    struct mover_loop *loop;                      /* of the caller */
+    struct mover_watch events_watch, timer_watch; /* the timer is the listener's */
+    struct mover_watch sweep;                     /* a time, while there are clients */
     struct pms_grant grants[PMS_GRANTS_MAX];
     uint32_t grants_count;
     struct pms_client *clients[PMS_CLIENTS_MAX];
@@ -99,13 +103,12 @@ struct pms_server {
     bool is_shared; /* others serve the regions, too: nobody is alone here */
 };
 
-/* 0, or a negative errno and what is wrong. The rules fit the regions. */
-int pms_server_start(struct pms_server *server, const struct sockaddr *listen, char *error,
-                     size_t error_bytes);
+/* Serves by that loop from here on. 0, or a negative errno and what is wrong: then there is nothing
+ * to end. The rules fit the regions. */
+int pms_server_start(struct pms_server *server, struct mover_loop *loop,
+                     const struct sockaddr *listen, char *error, size_t error_bytes);
 /* Tells of disks that have failed since the last time. */
 void pms_server_look_at_disks(struct pms_server *server);
-/* Until `stop_fd` is readable. 0, or a negative errno: nothing could have ended it. */
-int pms_server_run(struct pms_server *server, int stop_fd);
 void pms_server_end(struct pms_server *server);
 
 /* ---- grant.c ---- */
@@ -122,10 +125,8 @@ void pms_limits_init(struct pms_limits *limits);
 /* Ends one that has proved nothing for a while where that makes room. False: there is no place for
  * a client of this origin, yet or at all. */
 bool pms_places_make_room(struct pms_server *server, const struct in6_addr *origin, bool may_write);
-/* Ends those that are silent for too long. */
-void pms_places_sweep(struct pms_server *server);
-/* When to do so next, for epoll_wait(). */
-int pms_places_pause_ms(const struct pms_server *server);
+/* From now on those that are silent for too long are ended, as long as there are clients. */
+void pms_places_watch(struct pms_server *server);
 
 /* ---- client.c ---- */
 

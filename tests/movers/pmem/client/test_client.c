@@ -27,7 +27,8 @@ struct world {
     struct pms_region region;
     struct pms_server server;
     pthread_t thread;
-    int stop_fd;
+    struct mover_loop loop;
+    struct mover_watch stop;
     bool is_serving;
     char port[8];
     struct sw_pmem_options options;
@@ -36,10 +37,15 @@ struct world {
     uint8_t *local;
 };
 
+static void take_stop(struct mover_watch *watch)
+{
+    mover_loop_stop(watch->context);
+}
+
 static void *serve(void *arg)
 {
     struct world *w = arg;
-    pms_server_run(&w->server, w->stop_fd);
+    mover_loop_run(&w->loop);
     return NULL;
 }
 
@@ -54,10 +60,13 @@ static void begin(struct world *w, const char *rule)
     assert_int_equal(pms_rules_add(&w->server.rules, rule, error, sizeof(error)), 0);
     assert_int_equal(pms_rules_fit(&w->server.rules, "region", REGION, error, sizeof(error)), 0);
     at.sin_port = htons((uint16_t)atoi(w->port));
-    if (pms_server_start(&w->server, (struct sockaddr *)&at, error, sizeof(error)))
+    assert_int_equal(mover_loop_open(&w->loop), 0);
+    if (pms_server_start(&w->server, &w->loop, (struct sockaddr *)&at, error, sizeof(error)))
         fail_msg("%s", error);
     snprintf(w->port, sizeof(w->port), "%u", mover_listener_port(&w->server.listener));
-    w->stop_fd = eventfd(0, EFD_CLOEXEC);
+    w->stop = (struct mover_watch){
+        .fd = eventfd(0, EFD_CLOEXEC), .ready = take_stop, .context = &w->loop};
+    assert_int_equal(mover_loop_watch(&w->loop, &w->stop), 0);
     assert_int_equal(pthread_create(&w->thread, NULL, serve, w), 0);
     w->is_serving = true;
 }
@@ -67,10 +76,11 @@ static void end(struct world *w)
     const uint64_t one = 1;
     if (!w->is_serving)
         return;
-    assert_int_equal(write(w->stop_fd, &one, sizeof(one)), sizeof(one));
+    assert_int_equal(write(w->stop.fd, &one, sizeof(one)), sizeof(one));
     pthread_join(w->thread, NULL);
     pms_server_end(&w->server);
-    close(w->stop_fd);
+    mover_loop_close(&w->loop);
+    close(w->stop.fd);
     w->is_serving = false;
 }
 

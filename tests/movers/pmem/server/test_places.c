@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -30,16 +29,22 @@ struct world {
     struct pms_region region;
     struct pms_server server;
     pthread_t thread;
-    int stop_fd;
+    struct mover_loop loop;
+    struct mover_watch stop;
     char port[8];
 };
 
 static struct world world;
 
+static void take_stop(struct mover_watch *watch)
+{
+    mover_loop_stop(watch->context);
+}
+
 static void *serve(void *arg)
 {
     (void)arg;
-    pms_server_run(&world.server, world.stop_fd);
+    mover_loop_run(&world.loop);
     return NULL;
 }
 
@@ -53,10 +58,13 @@ static void prepare(const char *rule, const struct pms_limits *limits)
     world.server.regions_count = 1;
     strcpy(world.region.name, "region");
     assert_int_equal(pms_rules_add(&world.server.rules, rule, error, sizeof(error)), 0);
-    if (pms_server_start(&world.server, (struct sockaddr *)&at, error, sizeof(error)))
+    assert_int_equal(mover_loop_open(&world.loop), 0);
+    if (pms_server_start(&world.server, &world.loop, (struct sockaddr *)&at, error, sizeof(error)))
         fail_msg("%s", error);
     snprintf(world.port, sizeof(world.port), "%u", mover_listener_port(&world.server.listener));
-    world.stop_fd = eventfd(0, EFD_CLOEXEC);
+    world.stop = (struct mover_watch){
+        .fd = eventfd(0, EFD_CLOEXEC), .ready = take_stop, .context = &world.loop};
+    assert_int_equal(mover_loop_watch(&world.loop, &world.stop), 0);
 }
 
 static void run(void)
@@ -74,9 +82,15 @@ static void begin(const char *rule, const struct pms_limits *limits)
 static void stop(void)
 {
     const uint64_t one = 1;
-    assert_int_equal(write(world.stop_fd, &one, sizeof(one)), sizeof(one));
+    assert_int_equal(write(world.stop.fd, &one, sizeof(one)), sizeof(one));
     pthread_join(world.thread, NULL);
-    close(world.stop_fd);
+    close(world.stop.fd);
+}
+
+static void end(void)
+{
+    pms_server_end(&world.server);
+    mover_loop_close(&world.loop);
 }
 
 /* `from`: an address of this host. */
@@ -142,7 +156,7 @@ static void silent__make_room_for_others(void **state)
     sw_pmem_close(pmem);
     for (uint32_t i = 0; i < SILENT; i++)
         rdma_destroy_ep(ids[i]);
-    pms_server_end(&world.server);
+    end();
 }
 
 /* Silent callers are too young to be let go: one that comes then is not turned away for good. */
@@ -163,7 +177,7 @@ static void silent__make_others_wait_a_little(void **state)
     sw_pmem_close(pmem);
     for (uint32_t i = 0; i < 2; i++)
         rdma_destroy_ep(ids[i]);
-    pms_server_end(&world.server);
+    end();
 }
 
 /* Those of four addresses have all places, and none of them has had its time. */
@@ -188,7 +202,7 @@ static void silent__of_some_addresses_keep_out_no_other(void **state)
     sw_pmem_close(pmem);
     for (uint32_t i = 0; i < PMS_UNPROVED_MAX; i++)
         rdma_destroy_ep(ids[i]);
-    pms_server_end(&world.server);
+    end();
 }
 
 static void honest__may_start_together(void **state)
@@ -218,7 +232,7 @@ static void honest__may_start_together(void **state)
         sw_pmem_close(pmems[i]);
     stop();
     assert_int_equal(world.server.let_go, 0);
-    pms_server_end(&world.server);
+    end();
 }
 
 static void silent__leave_after_a_while(void **state)
@@ -241,7 +255,7 @@ static void silent__leave_after_a_while(void **state)
     sw_pmem_close(pmem);
     stop();
     assert_int_equal(world.server.let_go, 1);
-    pms_server_end(&world.server);
+    end();
 }
 
 static void places__of_one_address(void **state)
@@ -265,7 +279,7 @@ static void places__of_one_address(void **state)
     sw_pmem_close(third);
     sw_pmem_close(pmems[1]);
     stop();
-    pms_server_end(&world.server);
+    end();
 }
 
 static uint32_t fill_places(struct pms_server *server, uint32_t host, bool may_write)
@@ -342,7 +356,7 @@ static void silent__readers_keep_out_no_other(void **state)
     sw_pmem_close(pmem);
     for (uint32_t i = 0; i < 2; i++)
         rdma_destroy_ep(ids[i]);
-    pms_server_end(&world.server);
+    end();
 }
 
 static uint32_t count_lines(FILE *file)
@@ -386,7 +400,7 @@ static void refusals__are_told_of_once_in_a_second(void **state)
     (void)state;
     expect_few_lines("192.0.2.1:*:rw", be_refused);
     assert_int_equal(world.server.refused, TOGETHER);
-    pms_server_end(&world.server);
+    end();
 }
 
 /* Until its connection has ended for that. */
@@ -408,7 +422,7 @@ static void malformed__are_told_of_once_in_a_second(void **state)
     (void)state;
     expect_few_lines("*:*:rw", send_nonsense);
     assert_int_equal(world.server.malformed, TOGETHER);
-    pms_server_end(&world.server);
+    end();
 }
 
 static void probes__disturb_nobody(void **state)
@@ -430,17 +444,7 @@ static void probes__disturb_nobody(void **state)
     stop();
     assert_true(world.server.probes > 1); /* the first has completed */
     assert_int_equal(world.server.let_go, 0);
-    pms_server_end(&world.server);
-}
-
-static void server__that_nothing_could_end_does_not_run(void **state)
-{
-    static struct pms_server server;
-    (void)state;
-    server.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    assert_true(server.epoll_fd >= 0);
-    assert_int_equal(pms_server_run(&server, -1), -EBADF);
-    close(server.epoll_fd);
+    end();
 }
 
 int main(void)
@@ -458,7 +462,6 @@ int main(void)
         cmocka_unit_test(malformed__are_told_of_once_in_a_second),
         cmocka_unit_test(refusals__are_told_of_once_in_a_second),
         cmocka_unit_test(probes__disturb_nobody),
-        cmocka_unit_test(server__that_nothing_could_end_does_not_run),
     };
     world.region.memory = (struct pms_memory){.bytes = REGION, .kind = SW_PMEM_VOLATILE};
     world.region.memory.base =
