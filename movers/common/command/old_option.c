@@ -9,9 +9,9 @@
 enum { OLD_OPTIONS_MAX = 16 };
 
 /* Whether it was not told yet: one that is repeated is told once. */
-static bool begin_telling(const void *old)
+static bool begin_telling(const struct mover_option *old)
 {
-    static const void *told[OLD_OPTIONS_MAX];
+    static const struct mover_option *told[OLD_OPTIONS_MAX];
     int at = 0;
     while (at < OLD_OPTIONS_MAX && told[at] && told[at] != old)
         at++;
@@ -33,25 +33,4 @@ void mover_old_option_tell(const struct argp_state *state, const struct mover_op
     else
         fprintf(stderr, "%s: -%c is --%s now; the letter goes with the next release\n", state->name,
                 old->letter, now->name);
-}
-
-int mover_current_key(const struct argp_state *state, const struct argp_option *options, int key)
-{
-    const struct argp_option *now = NULL;
-    for (const struct argp_option *one = options; one->name || one->key; one++) {
-        if (one->flags != MOVER_OLD) {
-            now = one;
-            continue;
-        }
-        assert(now && now->name);
-        if (one->key != key)
-            continue;
-        if (begin_telling(one))
-            fprintf(stderr,
-                    one->name ? "%s: --%s is --%s now; the old name goes with the next release\n"
-                              : "%s: -%s is --%s now; the letter goes with the next release\n",
-                    state->name, one->name ? one->name : (char[]){(char)one->key, 0}, now->name);
-        return now->key;
-    }
-    return key;
 }

@@ -12,8 +12,4 @@
 void mover_old_option_tell(const struct argp_state *state, const struct mover_option *old,
                            const struct mover_option *now);
 
-/* The key of the option that `key` is an old spelling of, or `key`. Standard error is told of each
- * old spelling once. */
-int mover_current_key(const struct argp_state *state, const struct argp_option *options, int key);
-
 #endif

@@ -10,22 +10,12 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "common/command/old_option.h"
+#include "common/command/histogram.h"
+#include "common/command/table.h"
 #include "common/time/clock.h"
 #include "transfer/command/command.h"
 
-enum {
-    SINGLES = 200,
-    SIZES_MAX = 32,
-    LEAST_MS = 200,
-    KEY_BS = 0x4000,
-    KEY_BLOCKS,
-    KEY_RANDOM,
-    KEY_RW,
-    KEY_SUMS,
-    KEY_OLD_SIZE,
-    KEY_OLD_OPERATION
-};
+enum { SINGLES = 200, SIZES_MAX = 32, LEAST_MS = 200 };
 
 struct bench {
     struct xf_remote remote;
@@ -37,7 +27,8 @@ struct bench {
     struct sw_xfer_memory *memory;
     struct sw_xfer_blocks *local, *there;
     struct sw_xfer_transfer *transfer;
-    json_t *rows;
+    struct mover_histogram latency;
+    struct mover_table table;
 };
 
 struct row {
@@ -46,54 +37,41 @@ struct row {
     double latency_us, prepare_us, post_us, seconds, gb_per_s;
 };
 
-static const struct argp_option options[] = {
-    {"bytes", 'b', "BYTES", 0, "How many one transfer has (the region's, 64M at most)", 1},
-    {"blocks", KEY_BLOCKS, "N", 0, "One row: so many blocks of together --bytes", 1},
-    {NULL, 'n', NULL, MOVER_OLD, NULL, 0},
-    {"bs", KEY_BS, "BYTES", 0, "One row: bytes of a block", 1},
-    {"size", KEY_OLD_SIZE, NULL, MOVER_OLD, NULL, 0},
-    {"rw", KEY_RW, "KIND", 0, "write or read (write)", 1},
-    {"operation", KEY_OLD_OPERATION, NULL, MOVER_OLD, NULL, 0},
-    {"random", KEY_RANDOM, NULL, 0, "The peer's blocks in another order than those here", 2},
-    {"sums", KEY_SUMS, NULL, 0, "Compares the sums of all blocks", 2},
+static void take_operation(struct argp_state *state, void *place, char *text)
+{
+    enum sw_xfer_op *op = place;
+    *op = !strcmp(text, "read") ? SW_XFER_READ : SW_XFER_WRITE;
+    if (*op == SW_XFER_WRITE && strcmp(text, "write"))
+        argp_error(state, "\"%s\" is none of write and read", text);
+}
+
+#define BENCH(member) offsetof(struct bench, member)
+
+static const struct mover_option options[] = {
+    {"bytes", 'b', "BYTES", 0, "How many one transfer has (the region's, 64M at most)", 1,
+     mover_take_bytes, BENCH(bytes)},
+    {"blocks", 0, "N", 0, "One row: so many blocks of together --bytes", 1, mover_take_bytes,
+     BENCH(blocks)},
+    {.letter = 'n', .flags = MOVER_OLD},
+    {"bs", 0, "BYTES", 0, "One row: bytes of a block", 1, mover_take_bytes, BENCH(size)},
+    {.name = "size", .flags = MOVER_OLD},
+    {"rw", 0, "KIND", 0, "write or read (write)", 1, take_operation, BENCH(op)},
+    {.name = "operation", .flags = MOVER_OLD},
+    {"random", 0, NULL, 0, "The peer's blocks in another order than those here", 2, mover_take_flag,
+     BENCH(is_random)},
+    {"sums", 0, NULL, 0, "Compares the sums of all blocks", 2, mover_take_flag, BENCH(has_sums)},
     {0},
 };
-static const struct argp_child children[] = {{&xf_remote_argp, 0, NULL, 0}, {0}};
 
-static error_t transfer_parse_bench(int key, char *value, struct argp_state *state)
-{
-    struct bench *bench = state->input;
-    switch (mover_current_key(state, options, key)) {
-    case 'b':
-        bench->bytes = mover_parse_bytes(state, value);
-        return 0;
-    case KEY_BLOCKS:
-        bench->blocks = mover_parse_bytes(state, value);
-        return 0;
-    case KEY_BS:
-        bench->size = mover_parse_bytes(state, value);
-        return 0;
-    case KEY_RW:
-        bench->op = !strcmp(value, "read") ? SW_XFER_READ : SW_XFER_WRITE;
-        if (bench->op == SW_XFER_WRITE && strcmp(value, "write"))
-            argp_error(state, "\"%s\" is none of write and read", value);
-        return 0;
-    case KEY_SUMS:
-        bench->has_sums = true;
-        return 0;
-    case KEY_RANDOM:
-        bench->is_random = true;
-        return 0;
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &bench->remote;
-        return 0;
-    case ARGP_KEY_ARG:
-        argp_error(state, "'%s' is too much", value);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
+static const struct mover_column columns[] = {
+    {"BLOCK", "block_bytes", .width = 10},
+    {"BLOCKS", "blocks", .width = 8},
+    {"REQUESTS", "requests", .width = 8},
+    {"LATENCY(us)", "p50_us", .width = 11, .digits = 1},
+    {"PREPARE(us)", "prepare_us", .width = 11, .digits = 1},
+    {"POST(us)", "post_us", .width = 9, .digits = 1},
+    {"GB/s", "gb_per_s", .width = 8, .digits = 2},
+    {0}};
 
 static double now_us(void)
 {
@@ -136,19 +114,13 @@ static enum sw_xfer_status describe_blocks(struct bench *bench, const struct row
     return status;
 }
 
-static int compare_times(const void *one, const void *other)
-{
-    const double a = *(const double *)one, b = *(const double *)other;
-    return (a > b) - (a < b);
-}
-
 /* The median of one block at a time. */
 static enum sw_xfer_status measure_latency(struct bench *bench, struct row *row)
 {
-    static double took_us[SINGLES];
+    memset(&bench->latency, 0, sizeof(bench->latency));
     for (int i = 0; i < SINGLES; i++) {
         const uint32_t at = (uint32_t)((uint64_t)i % row->blocks);
-        const double start = now_us();
+        const uint64_t start_ns = mover_now_ns();
         enum sw_xfer_status status = sw_xfer_post(
             bench->transfer,
             &(struct sw_xfer_post_options){.local_index = &at, .remote_index = &at, .count = 1});
@@ -156,10 +128,9 @@ static enum sw_xfer_status measure_latency(struct bench *bench, struct row *row)
             status = sw_xfer_wait(bench->transfer, SW_XFER_NEVER);
         if (status)
             return status;
-        took_us[i] = now_us() - start;
+        mover_histogram_add(&bench->latency, mover_now_ns() - start_ns);
     }
-    qsort(took_us, SINGLES, sizeof(*took_us), compare_times);
-    row->latency_us = took_us[SINGLES / 2];
+    row->latency_us = (double)mover_histogram_at(&bench->latency, 0.5) / 1e3;
     return SW_XFER_OK;
 }
 
@@ -193,11 +164,11 @@ static int measure_posts(struct bench *bench, struct row *row)
     struct sw_xfer_info info;
     enum sw_xfer_status status = describe_blocks(bench, row);
     if (status)
-        return xf_fail(&bench->remote, "%s", sw_xfer_status_text(status));
+        return mover_fail("%s", sw_xfer_status_text(status));
     const double start = now_us();
     if ((bench->has_sums ? sw_xfer_prepare_summed : sw_xfer_prepare)(
             bench->remote.peer, bench->op, bench->local, bench->there, &error, &bench->transfer))
-        return xf_fail(&bench->remote, "%s", error.text);
+        return mover_fail("%s", error.text);
     row->prepare_us = now_us() - start;
     sw_xfer_info_of(bench->transfer, &info);
     row->requests = info.requests;
@@ -210,25 +181,18 @@ static int measure_posts(struct bench *bench, struct row *row)
     sw_xfer_release(bench->transfer);
     sw_xfer_blocks_release(bench->local);
     sw_xfer_blocks_release(bench->there);
-    return XF_STATUS_OK;
+    return MOVER_DONE;
 }
 
 static void show_result(struct bench *bench, const struct row *row)
 {
-    if (bench->remote.is_json) {
-        json_array_append_new(
-            bench->rows, json_pack("{sI sI sI sf sf sf sf sf sf sf}", "block_bytes",
-                                   (json_int_t)row->block_bytes, "blocks", (json_int_t)row->blocks,
-                                   "requests", (json_int_t)row->requests, "p50_us", row->latency_us,
-                                   "prepare_us", row->prepare_us, "post_us", row->post_us,
-                                   "seconds", row->seconds, "mb_per_s", row->gb_per_s * 1e3,
-                                   "latency_us", row->latency_us, "gb_per_s", row->gb_per_s));
-        return;
-    }
-    printf("%10" PRIu64 " %8" PRIu64 " %8u %11.1f %11.1f %9.1f %8.2f\n", row->block_bytes,
-           row->blocks, row->requests, row->latency_us, row->prepare_us, row->post_us,
-           row->gb_per_s);
-    fflush(stdout);
+    mover_table_add(&bench->table, NULL,
+                    json_pack("{sI sI sI sf sf sf sf sf sf sf}", "block_bytes",
+                              (json_int_t)row->block_bytes, "blocks", (json_int_t)row->blocks,
+                              "requests", (json_int_t)row->requests, "p50_us", row->latency_us,
+                              "prepare_us", row->prepare_us, "post_us", row->post_us, "seconds",
+                              row->seconds, "mb_per_s", row->gb_per_s * 1e3, "latency_us",
+                              row->latency_us, "gb_per_s", row->gb_per_s));
 }
 
 static int run_bench(struct bench *bench)
@@ -237,22 +201,20 @@ static int run_bench(struct bench *bench)
     if (!bench->bytes)
         bench->bytes = region < 64 << 20 ? region : 64 << 20;
     if (bench->bytes > region)
-        return xf_fail(&bench->remote, "the region has %" PRIu64 " bytes", region);
+        return mover_fail("the region has %" PRIu64 " bytes", region);
     if (bench->blocks > bench->bytes || bench->size > bench->bytes)
-        return xf_fail(&bench->remote, "%" PRIu64 " bytes are not enough for that", bench->bytes);
+        return mover_fail("%" PRIu64 " bytes are not enough for that", bench->bytes);
     struct sw_xfer_error error;
     bench->data = mmap(NULL, bench->bytes, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     if (bench->data == MAP_FAILED)
-        return xf_fail(&bench->remote, "%s", strerror(errno));
+        return mover_fail("%s", strerror(errno));
     if (sw_xfer_memory_host(bench->remote.agent, bench->data, bench->bytes, &error, &bench->memory))
-        return xf_fail(&bench->remote, "%s", error.text);
-    if (!bench->remote.is_json)
-        printf("%10s %8s %8s %11s %11s %9s %8s\n", "BLOCK", "BLOCKS", "REQUESTS", "LATENCY(us)",
-               "PREPARE(us)", "POST(us)", "GB/s");
+        return mover_fail("%s", error.text);
+    mover_table_open(&bench->table, columns, bench->remote.is_json);
     const bool is_one = bench->blocks || bench->size;
     uint64_t size = bench->size ? bench->size : is_one ? bench->bytes / bench->blocks : 4096;
-    int code = XF_STATUS_OK;
+    int code = MOVER_DONE;
     for (int i = 0; !code && size <= bench->bytes && i < (is_one ? 1 : SIZES_MAX); i++) {
         struct row row = {.block_bytes = size, .blocks = bench->bytes / size};
         if (bench->blocks && row.blocks > bench->blocks)
@@ -267,23 +229,21 @@ static int run_bench(struct bench *bench)
 
 int xf_bench(int argc, char **argv)
 {
-    static const struct argp argp = {.options = options,
-                                     .parser = transfer_parse_bench,
-                                     .doc = "Draws the size of blocks against bandwidth and "
-                                            "latency.",
-                                     .children = children};
+    static const struct mover_usage usage = {
+        .about = "Draws the size of blocks against bandwidth and latency.",
+        .own = {.rows = options},
+        .shared = &xf_remote_options};
     static struct bench bench = {.op = SW_XFER_WRITE};
-    xf_remote_parse("bench", &argp, argc, argv, &bench.remote);
-    bench.rows = json_array();
+    xf_remote_parse(&usage, argc, argv, &bench);
     int code = xf_remote_open(&bench.remote);
     if (!code)
         code = run_bench(&bench);
     if (bench.remote.agent)
         sw_xfer_agent_close(bench.remote.agent);
     const char *kind = bench.op == SW_XFER_READ ? "read" : "write";
-    if (!code && bench.remote.is_json)
-        return mover_print_json(
-            json_pack("{ss so ss}", "rw", kind, "rows", bench.rows, "operation", kind));
-    json_decref(bench.rows);
+    if (!code)
+        return mover_table_close(&bench.table, json_pack("{ss so ss}", "rw", kind, "rows",
+                                                         bench.table.rows, "operation", kind));
+    json_decref(bench.table.rows);
     return code;
 }

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The commands of sidewire-transfer. Each gets its arguments from its own name on, and returns the
- * status of the process: 0 done, 1 failed, 2 wrong usage. */
+/* The commands of sidewire-transfer. */
 #ifndef SW_MOVERS_TRANSFER_COMMAND_H
 #define SW_MOVERS_TRANSFER_COMMAND_H
 
-#include <argp.h>
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/command/command.h"
+#include "common/command/front.h"
+#include "common/command/json.h"
+#include "common/command/option.h"
 #include "sidewire/transfer.h"
 
-enum { XF_STATUS_OK = 0, XF_STATUS_FAILED = 1, XF_STATUS_USAGE = 2, XF_CARD_BYTES_MAX = 1 << 15 };
+enum { XF_CARD_BYTES_MAX = 1 << 15 };
 
 int xf_serve(int argc, char **argv);
 int xf_read(int argc, char **argv);
@@ -23,7 +23,6 @@ int xf_plan(int argc, char **argv);
 
 /* What commands share that use a card: its options, the peer, output. */
 struct xf_remote {
-    const char *command; /* for messages */
     const char *card_path, *region;
     struct sw_xfer_agent_options options;
     struct sw_xfer_agent *agent;
@@ -35,28 +34,22 @@ struct xf_remote {
     bool is_json;
 };
 
-/* A child for argp; its input is a struct xf_remote. */
-extern const struct argp xf_remote_argp;
+/* Options for arguments that begin with a struct xf_remote. */
+extern const struct mover_options xf_remote_options;
 
-/* `argp` has xf_remote_argp as its first child, and `input` begins with a struct xf_remote, which
- * this fills with defaults. */
-void xf_remote_parse(const char *command, const struct argp *argp, int argc, char **argv,
-                     struct xf_remote *input);
+/* Parses by `usage`, which shares xf_remote_options; `arguments` begins with a struct xf_remote,
+ * which this fills with defaults. */
+void xf_remote_parse(const struct mover_usage *usage, int argc, char **argv, void *arguments);
 /* Reads the card; then connects, finding the region. Each says what went wrong, and returns the
  * exit status. */
 int xf_remote_card(struct xf_remote *remote);
 int xf_remote_open(struct xf_remote *remote);
-int xf_fail(const struct xf_remote *remote, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
 /* Why a transfer failed: with the error of the peer where that is gone. */
 int xf_fail_transfer(const struct xf_remote *remote, const struct sw_xfer_transfer *transfer);
 
-/* One more address of the agent. */
-void xf_add_rail(struct argp_state *state, struct sw_xfer_agent_options *to, const char *address);
+/* One more address of the agent; the place is its struct sw_xfer_agent_options. */
+mover_take xf_take_rail;
 /* The ways to the peer, and what went over each. */
 json_t *xf_rails_json(const struct xf_remote *remote);
-
-/* A line on a terminal that says how far it is; nothing elsewhere. */
-void xf_progress(const struct xf_remote *remote, const struct sw_xfer_transfer *transfer);
 
 #endif

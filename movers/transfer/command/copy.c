@@ -8,10 +8,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/command/old_option.h"
+#include "common/command/progress.h"
 #include "transfer/command/command.h"
 
-enum { TICK_MS = 100, KEY_BS = 0x2000, KEY_OLD_BLOCK, KEY_NOTICE, KEY_DEADLINE, KEY_SUMS };
+enum { TICK_MS = 100 };
 
 struct copy {
     struct xf_remote remote;
@@ -25,61 +25,48 @@ struct copy {
     struct sw_xfer_transfer *transfer;
 };
 
-static const struct argp_option options[] = {
-    {"offset", 'f', "BYTES", 0, "Where in the region (0)", 1},
-    {"bytes", 'b', "BYTES", 0, "How many (read: to the region's end; write: the file's)", 1},
-    {"bs", KEY_BS, "BYTES", 0, "Bytes of a block (1M)", 2},
-    {"block", KEY_OLD_BLOCK, NULL, MOVER_OLD, NULL, 0},
-    {"notice", KEY_NOTICE, "TEXT", 0, "What the peer is told when all is there", 2},
-    {"sums", KEY_SUMS, NULL, 0, "Compares the sums of all blocks at the end", 2},
-    {"deadline", KEY_DEADLINE, "MS", 0, "Ends it when it is not done by then (none)", 2},
+static void copy_take_bytes(struct argp_state *state, void *place, char *text)
+{
+    struct copy *copy = place;
+    mover_take_bytes(state, &copy->bytes, text);
+    copy->has_bytes = true;
+}
+
+static void copy_take_path(struct argp_state *state, void *arguments, char *text)
+{
+    struct copy *copy = arguments;
+    if (copy->path)
+        argp_error(state, "one file; '%s' is another", text);
+    copy->path = text;
+}
+
+static void copy_check(struct argp_state *state, void *arguments)
+{
+    const struct copy *copy = arguments;
+    if (!copy->block_bytes)
+        argp_error(state, "a block has at least one byte");
+    if (copy->notice && strlen(copy->notice) > SW_XFER_NOTICE_MAX)
+        argp_error(state, "a notice has up to %d bytes", SW_XFER_NOTICE_MAX);
+    if (!copy->path)
+        argp_error(state, "the file is missing");
+}
+
+#define COPY(member) offsetof(struct copy, member)
+
+static const struct mover_option options[] = {
+    {"offset", 'f', "BYTES", 0, "Where in the region (0)", 1, mover_take_bytes, COPY(offset)},
+    {"bytes", 'b', "BYTES", 0, "How many (read: to the region's end; write: the file's)", 1,
+     copy_take_bytes, 0},
+    {"bs", 0, "BYTES", 0, "Bytes of a block (1M)", 2, mover_take_bytes, COPY(block_bytes)},
+    {.name = "block", .flags = MOVER_OLD},
+    {"notice", 0, "TEXT", 0, "What the peer is told when all is there", 2, mover_take_text,
+     COPY(notice)},
+    {"sums", 0, NULL, 0, "Compares the sums of all blocks at the end", 2, mover_take_flag,
+     COPY(has_sums)},
+    {"deadline", 0, "MS", 0, "Ends it when it is not done by then (none)", 2, mover_take_count,
+     COPY(deadline_ms)},
     {0},
 };
-static const struct argp_child children[] = {{&xf_remote_argp, 0, NULL, 0}, {0}};
-
-static error_t transfer_parse_copy(int key, char *value, struct argp_state *state)
-{
-    struct copy *copy = state->input;
-    switch (mover_current_key(state, options, key)) {
-    case 'f':
-        copy->offset = mover_parse_bytes(state, value);
-        return 0;
-    case 'b':
-        copy->bytes = mover_parse_bytes(state, value);
-        copy->has_bytes = true;
-        return 0;
-    case KEY_BS:
-        copy->block_bytes = mover_parse_bytes(state, value);
-        if (!copy->block_bytes)
-            argp_error(state, "a block has at least one byte");
-        return 0;
-    case KEY_NOTICE:
-        copy->notice = value;
-        if (strlen(value) > SW_XFER_NOTICE_MAX)
-            argp_error(state, "a notice has up to %d bytes", SW_XFER_NOTICE_MAX);
-        return 0;
-    case KEY_SUMS:
-        copy->has_sums = true;
-        return 0;
-    case KEY_DEADLINE:
-        copy->deadline_ms = mover_parse_count(state, value);
-        return 0;
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &copy->remote;
-        return 0;
-    case ARGP_KEY_ARG:
-        if (copy->path)
-            argp_error(state, "one file; '%s' is another", value);
-        copy->path = value;
-        return 0;
-    case ARGP_KEY_END:
-        if (!copy->path)
-            argp_error(state, "the file is missing");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
 
 /* How many bytes, and the file with room for them. */
 static int command_copy_open_file(struct copy *copy)
@@ -90,24 +77,23 @@ static int command_copy_open_file(struct copy *copy)
     copy->fd = open(copy->path,
                     copy->is_write ? O_RDONLY | O_CLOEXEC : O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (copy->fd < 0 || fstat(copy->fd, &st))
-        return xf_fail(remote, "%s: %s", copy->path, strerror(errno));
+        return mover_fail("%s: %s", copy->path, strerror(errno));
     if (!S_ISREG(st.st_mode))
-        return xf_fail(remote, "%s is no regular file; it could not be mapped", copy->path);
+        return mover_fail("%s is no regular file; it could not be mapped", copy->path);
     if (copy->offset >= region)
-        return xf_fail(remote, "the region ends at %" PRIu64 " bytes", region);
+        return mover_fail("the region ends at %" PRIu64 " bytes", region);
     if (!copy->has_bytes)
         copy->bytes = copy->is_write ? (uint64_t)st.st_size : region - copy->offset;
     if (!copy->bytes || copy->bytes > region - copy->offset ||
         (copy->is_write && copy->bytes > (uint64_t)st.st_size))
-        return xf_fail(remote,
-                       "%" PRIu64 " bytes cannot be moved: the region ends at %" PRIu64
-                       ", the file at %" PRIu64,
-                       copy->bytes, region, (uint64_t)st.st_size);
+        return mover_fail("%" PRIu64 " bytes cannot be moved: the region ends at %" PRIu64
+                          ", the file at %" PRIu64,
+                          copy->bytes, region, (uint64_t)st.st_size);
     /* Blocks of the disk now: a full disk found later would be a SIGBUS. */
     if (!copy->is_write && (ftruncate(copy->fd, (off_t)copy->bytes) ||
                             (errno = posix_fallocate(copy->fd, 0, (off_t)copy->bytes))))
-        return xf_fail(remote, "%s: %s", copy->path, strerror(errno));
-    return XF_STATUS_OK;
+        return mover_fail("%s: %s", copy->path, strerror(errno));
+    return MOVER_DONE;
 }
 
 static enum sw_xfer_status prepare_copy(struct copy *copy, struct sw_xfer_error *error)
@@ -153,26 +139,31 @@ static int transfer_tell_progress(const struct copy *copy)
                                           xf_rails_json(&copy->remote)));
     fprintf(stderr, "%" PRIu64 " bytes in %u requests, %.1f ms, %.2f GB/s\n", info.bytes_done,
             info.requests, seconds * 1e3, (double)info.bytes_done / seconds / 1e9);
-    return XF_STATUS_OK;
+    return MOVER_DONE;
 }
 
 static int move_all(struct copy *copy)
 {
     struct sw_xfer_error error;
+    struct sw_xfer_info info;
+    struct mover_progress progress;
     enum sw_xfer_status status;
     if (prepare_copy(copy, &error))
-        return xf_fail(&copy->remote, "%s", error.text);
+        return mover_fail("%s", error.text);
     const struct sw_xfer_post_options post = {
         .notice = copy->notice,
         .notice_bytes = copy->notice ? (uint32_t)strlen(copy->notice) : 0,
         .deadline_ns = copy->deadline_ms ? sw_xfer_deadline_ms(copy->deadline_ms) : 0};
     status = sw_xfer_post(copy->transfer, &post);
     if (status)
-        return xf_fail(&copy->remote, "%s", sw_xfer_status_text(status));
+        return mover_fail("%s", sw_xfer_status_text(status));
+    mover_progress_begin(&progress, copy->bytes, !copy->remote.is_json && isatty(STDERR_FILENO));
     do {
         status = sw_xfer_wait(copy->transfer, sw_xfer_deadline_ms(TICK_MS));
-        xf_progress(&copy->remote, copy->transfer);
+        sw_xfer_info_of(copy->transfer, &info);
+        mover_progress_at(&progress, info.bytes_done);
     } while (status == SW_XFER_TIMEOUT);
+    mover_progress_end(&progress);
     return status ? xf_fail_transfer(&copy->remote, copy->transfer) : transfer_tell_progress(copy);
 }
 
@@ -186,30 +177,30 @@ static int transfer_run_copy(struct copy *copy)
     if (copy->remote.agent)
         sw_xfer_agent_close(copy->remote.agent);
     if (copy->fd >= 0 && close(copy->fd) && !code)
-        code = xf_fail(&copy->remote, "%s: %s", copy->path, strerror(errno));
+        code = mover_fail("%s: %s", copy->path, strerror(errno));
     return code;
 }
 
 int xf_read(int argc, char **argv)
 {
-    static const struct argp argp = {.options = options,
-                                     .parser = transfer_parse_copy,
-                                     .args_doc = "FILE",
-                                     .doc = "Reads bytes of a region into FILE.",
-                                     .children = children};
+    static const struct mover_usage usage = {
+        .words = "FILE",
+        .about = "Reads bytes of a region into FILE.",
+        .own = {.rows = options, .word = copy_take_path, .check = copy_check},
+        .shared = &xf_remote_options};
     static struct copy copy = {.fd = -1, .block_bytes = 1 << 20};
-    xf_remote_parse("read", &argp, argc, argv, &copy.remote);
+    xf_remote_parse(&usage, argc, argv, &copy);
     return transfer_run_copy(&copy);
 }
 
 int xf_write(int argc, char **argv)
 {
-    static const struct argp argp = {.options = options,
-                                     .parser = transfer_parse_copy,
-                                     .args_doc = "FILE",
-                                     .doc = "Writes FILE into a region.",
-                                     .children = children};
+    static const struct mover_usage usage = {
+        .words = "FILE",
+        .about = "Writes FILE into a region.",
+        .own = {.rows = options, .word = copy_take_path, .check = copy_check},
+        .shared = &xf_remote_options};
     static struct copy copy = {.is_write = true, .fd = -1, .block_bytes = 1 << 20};
-    xf_remote_parse("write", &argp, argc, argv, &copy.remote);
+    xf_remote_parse(&usage, argc, argv, &copy);
     return transfer_run_copy(&copy);
 }

@@ -4,22 +4,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/command/old_option.h"
+#include "common/command/remote.h"
+#include "common/command/table.h"
 #include "sidewire/transfer_plan.h"
 #include "transfer/command/command.h"
 
 enum { ORDER_BYTES = 16 };
-enum {
-    KEY_FROM = 0x5000,
-    KEY_TO,
-    KEY_TOKENS,
-    KEY_LAYERS,
-    KEY_PLANES,
-    KEY_HEADS,
-    KEY_ELEMENTS,
-    KEY_ELEMENT_BYTES
-};
-
 struct side {
     struct sw_plan_side side;
     char order[ORDER_BYTES];
@@ -31,28 +21,13 @@ struct plan {
     struct side from, to;
     uint64_t tokens;
     bool is_json;
-    json_t *pairs;
+    struct mover_table pairs;
     uint64_t blocks, bytes;
 };
 
-static const struct argp_option options[] = {
-    {"from", KEY_FROM, "SIDE", 0, "ORDER:RANKS:TOKENS of the source, as L/PBTH:2:16", 1},
-    {NULL, 'f', NULL, MOVER_OLD, NULL, 0},
-    {"to", KEY_TO, "SIDE", 0, "The same of the target", 1},
-    {NULL, 't', NULL, MOVER_OLD, NULL, 0},
-    {"tokens", KEY_TOKENS, "N", 0, "Tokens of the request (4096)", 1},
-    {NULL, 'n', NULL, MOVER_OLD, NULL, 0},
-    {"layers", KEY_LAYERS, "N", 0, "Layers of the model (32)", 2},
-    {"planes", KEY_PLANES, "N", 0, "2: keys and values; 1: one latent (2)", 2},
-    {"heads", KEY_HEADS, "N", 0, "KV heads of all ranks together (8)", 2},
-    {"head-elements", KEY_ELEMENTS, "N", 0, "Elements of a head (128)", 2},
-    {"element-bytes", KEY_ELEMENT_BYTES, "BYTES", 0, "Bytes of an element (2)", 2},
-    {"output-format", 'o', "FORMAT", 0, "normal or json", 3},
-    {0},
-};
-
-static void parse_side(struct argp_state *state, const char *text, struct side *side)
+static void take_side(struct argp_state *state, void *place, char *text)
 {
+    struct side *side = place;
     char end;
     if (sscanf(text, "%15[LPBTH/]:%" SCNu32 ":%" SCNu32 "%c", side->order, &side->side.ranks,
                &side->side.block_tokens, &end) != 3)
@@ -61,48 +36,42 @@ static void parse_side(struct argp_state *state, const char *text, struct side *
     side->is_told = true;
 }
 
-static error_t parse_plan(int key, char *value, struct argp_state *state)
+static void check_sides(struct argp_state *state, void *arguments)
 {
-    struct plan *plan = state->input;
-    switch (mover_current_key(state, options, key)) {
-    case KEY_FROM:
-        parse_side(state, value, &plan->from);
-        return 0;
-    case KEY_TO:
-        parse_side(state, value, &plan->to);
-        return 0;
-    case KEY_TOKENS:
-        plan->tokens = mover_parse_bytes(state, value);
-        return 0;
-    case KEY_LAYERS:
-        plan->model.layers = mover_parse_count(state, value);
-        return 0;
-    case KEY_PLANES:
-        plan->model.planes = mover_parse_count(state, value);
-        return 0;
-    case KEY_HEADS:
-        plan->model.heads = mover_parse_count(state, value);
-        return 0;
-    case KEY_ELEMENTS:
-        plan->model.head_elements = mover_parse_count(state, value);
-        return 0;
-    case KEY_ELEMENT_BYTES:
-        plan->model.element_bytes = mover_parse_count(state, value);
-        return 0;
-    case 'o':
-        plan->is_json = mover_parse_format(state, value);
-        return 0;
-    case ARGP_KEY_ARG:
-        argp_error(state, "'%s' is too much", value);
-        return 0;
-    case ARGP_KEY_END:
-        if (!plan->from.is_told || !plan->to.is_told)
-            argp_error(state, "both sides are needed: --from SIDE --to SIDE");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    const struct plan *plan = arguments;
+    if (!plan->from.is_told || !plan->to.is_told)
+        argp_error(state, "both sides are needed: --from SIDE --to SIDE");
 }
+
+#define PLAN(member) offsetof(struct plan, member)
+
+static const struct mover_option options[] = {
+    {"from", 0, "SIDE", 0, "ORDER:RANKS:TOKENS of the source, as L/PBTH:2:16", 1, take_side,
+     PLAN(from)},
+    {.letter = 'f', .flags = MOVER_OLD},
+    {"to", 0, "SIDE", 0, "The same of the target", 1, take_side, PLAN(to)},
+    {.letter = 't', .flags = MOVER_OLD},
+    {"tokens", 0, "N", 0, "Tokens of the request (4096)", 1, mover_take_bytes, PLAN(tokens)},
+    {.letter = 'n', .flags = MOVER_OLD},
+    {"layers", 0, "N", 0, "Layers of the model (32)", 2, mover_take_count, PLAN(model.layers)},
+    {"planes", 0, "N", 0, "2: keys and values; 1: one latent (2)", 2, mover_take_count,
+     PLAN(model.planes)},
+    {"heads", 0, "N", 0, "KV heads of all ranks together (8)", 2, mover_take_count,
+     PLAN(model.heads)},
+    {"head-elements", 0, "N", 0, "Elements of a head (128)", 2, mover_take_count,
+     PLAN(model.head_elements)},
+    {"element-bytes", 0, "BYTES", 0, "Bytes of an element (2)", 2, mover_take_count,
+     PLAN(model.element_bytes)},
+    MOVER_OPTION_FORMAT(PLAN(is_json)),
+    {0},
+};
+
+static const struct mover_column columns[] = {{"SOURCE", "source", .width = 6},
+                                              {"TARGET", "target", .width = 6},
+                                              {"BLOCKS", "blocks", .width = 10},
+                                              {"BYTES", "bytes", .width = 14},
+                                              {"BYTES/BLOCK", "block_bytes", .width = 12},
+                                              {0}};
 
 /* A memory that has the request's blocks, one behind the other. */
 static void fit_blocks(const struct plan *plan, struct sw_plan_side *side)
@@ -114,19 +83,15 @@ static void fit_blocks(const struct plan *plan, struct sw_plan_side *side)
 
 static void show_pair(struct plan *plan, const struct sw_plan *pair)
 {
-    const uint32_t from = plan->from.side.rank, to = plan->to.side.rank;
     plan->blocks += pair->blocks;
     plan->bytes += pair->bytes;
-    if (plan->is_json)
-        json_array_append_new(plan->pairs,
-                              json_pack("{sI sI sI sI sI sI}", "source", (json_int_t)from, "target",
-                                        (json_int_t)to, "blocks", (json_int_t)pair->blocks, "bytes",
-                                        (json_int_t)pair->bytes, "source_extents",
-                                        (json_int_t)pair->source_count, "target_extents",
-                                        (json_int_t)pair->target_count));
-    else
-        printf("%6" PRIu32 " %6" PRIu32 " %10" PRIu32 " %14" PRIu64 " %12" PRIu64 "\n", from, to,
-               pair->blocks, pair->bytes, pair->bytes / pair->blocks);
+    mover_table_add(&plan->pairs, NULL,
+                    json_pack("{sI sI sI sI sI sI sI}", "source", (json_int_t)plan->from.side.rank,
+                              "target", (json_int_t)plan->to.side.rank, "blocks",
+                              (json_int_t)pair->blocks, "bytes", (json_int_t)pair->bytes,
+                              "block_bytes", (json_int_t)(pair->bytes / pair->blocks),
+                              "source_extents", (json_int_t)pair->source_count, "target_extents",
+                              (json_int_t)pair->target_count));
 }
 
 static int make_pairs(struct plan *plan)
@@ -136,37 +101,33 @@ static int make_pairs(struct plan *plan)
     struct sw_plan_side *from = &plan->from.side, *to = &plan->to.side;
     fit_blocks(plan, from);
     fit_blocks(plan, to);
-    if (!plan->is_json)
-        printf("%6s %6s %10s %14s %12s\n", "SOURCE", "TARGET", "BLOCKS", "BYTES", "BYTES/BLOCK");
+    mover_table_open(&plan->pairs, columns, plan->is_json);
     /* Once in any case, so that it says what is wrong. */
     for (to->rank = 0; to->rank < to->ranks || !to->rank; to->rank++)
         for (from->rank = 0; from->rank < from->ranks || !from->rank; from->rank++) {
-            if (sw_plan_reshard(&plan->model, from, to, 0, plan->tokens, &error, &pair)) {
-                fprintf(stderr, "sidewire transfer plan: %s\n", error.text);
-                return XF_STATUS_FAILED;
-            }
+            if (sw_plan_reshard(&plan->model, from, to, 0, plan->tokens, &error, &pair))
+                return mover_fail("%s", error.text);
             if (pair.blocks)
                 show_pair(plan, &pair);
             sw_plan_free(&pair);
         }
-    return XF_STATUS_OK;
+    return MOVER_DONE;
 }
 
 int xf_plan(int argc, char **argv)
 {
-    static const struct argp argp = {
-        .options = options,
-        .parser = parse_plan,
-        .doc = "Shows how many blocks it takes to hand a KV cache from one layout to another."};
+    static const struct mover_usage usage = {
+        .about = "Shows how many blocks it takes to hand a KV cache from one layout to another.",
+        .own = {.rows = options, .check = check_sides}};
     static struct plan plan = {
         .model = {.layers = 32, .planes = 2, .heads = 8, .head_elements = 128, .element_bytes = 2},
         .tokens = 4096};
-    argp_parse(&argp, argc, argv, 0, NULL, &plan);
-    plan.pairs = json_array();
+    mover_parse(&usage, argc, argv, &plan);
     const int code = make_pairs(&plan);
-    if (!code && plan.is_json)
-        return mover_print_json(json_pack("{sI sI so}", "blocks", (json_int_t)plan.blocks, "bytes",
-                                          (json_int_t)plan.bytes, "pairs", plan.pairs));
-    json_decref(plan.pairs);
-    return code || fflush(stdout) ? XF_STATUS_FAILED : XF_STATUS_OK;
+    if (!code)
+        return mover_table_close(&plan.pairs,
+                                 json_pack("{sI sI so}", "blocks", (json_int_t)plan.blocks, "bytes",
+                                           (json_int_t)plan.bytes, "pairs", plan.pairs.rows));
+    json_decref(plan.pairs.rows);
+    return code;
 }

@@ -2,34 +2,53 @@
 /* The card, the peer, and what output needs. */
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "common/command/remote.h"
 #include "transfer/command/command.h"
 
-enum { KEY_TIMEOUT = 0x1000, KEY_RAIL };
-
-static const struct argp_option options[] = {
-    {"card", 'c', "PATH", 0, "File with the card of the peer; - is the standard input", 1},
-    {"region", 'r', "NAME", 0, "Name of the region (the first)", 1},
-    {"local", 'w', "ADDR", 0, "Address of the RDMA device here (that which leads there)", 1},
-    {"rail", KEY_RAIL, "ADDR", 0, "One more address here, of another RDMA device", 1},
-    {"connect-timeout", KEY_TIMEOUT, "MS", 0, "Milliseconds a connection may take (5000)", 2},
-    {"output-format", 'o', "FORMAT", 0, "normal or json", 3},
-    {0},
-};
-
-void xf_add_rail(struct argp_state *state, struct sw_xfer_agent_options *to, const char *address)
+void xf_take_rail(struct argp_state *state, void *place, char *text)
 {
+    struct sw_xfer_agent_options *to = place;
     int at = 0;
     while (at < SW_XFER_ADDRESSES_MAX - 1 && to->rails[at])
         at++;
     if (at == SW_XFER_ADDRESSES_MAX - 1)
         argp_error(state, "there are more than %d addresses", SW_XFER_ADDRESSES_MAX);
-    to->rails[at] = address;
+    to->rails[at] = text;
+}
+
+#define REMOTE(member) offsetof(struct xf_remote, member)
+
+static const struct mover_option options[] = {
+    {"card", 'c', "PATH", 0, "File with the card of the peer; - is the standard input", 1,
+     mover_take_text, REMOTE(card_path)},
+    MOVER_OPTION_REGION(REMOTE(region), "the first"),
+    MOVER_OPTION_LOCAL(REMOTE(options.address)),
+    {"rail", 0, "ADDR", 0, "One more address here, of another RDMA device", 1, xf_take_rail,
+     REMOTE(options)},
+    MOVER_OPTION_CONNECT_TIMEOUT(REMOTE(options.connect_timeout_ms), "5000"),
+    MOVER_OPTION_FORMAT(REMOTE(is_json)),
+    {0},
+};
+
+static void remote_check(struct argp_state *state, void *arguments)
+{
+    const struct xf_remote *remote = arguments;
+    if (!remote->card_path)
+        argp_error(state, "the card of the peer is missing (-c PATH)");
+    if (remote->options.rails[0] && !remote->options.address)
+        argp_error(state, "the first address is missing (-w ADDR)");
+}
+
+const struct mover_options xf_remote_options = {.rows = options, .check = remote_check};
+
+void xf_remote_parse(const struct mover_usage *usage, int argc, char **argv, void *arguments)
+{
+    struct xf_remote *remote = arguments;
+    sw_xfer_agent_options_init(&remote->options);
+    mover_parse(usage, argc, argv, arguments);
 }
 
 json_t *xf_rails_json(const struct xf_remote *remote)
@@ -45,67 +64,15 @@ json_t *xf_rails_json(const struct xf_remote *remote)
     return all;
 }
 
-static error_t transfer_parse_remote(int key, char *value, struct argp_state *state)
-{
-    struct xf_remote *remote = state->input;
-    switch (key) {
-    case 'c':
-        remote->card_path = value;
-        return 0;
-    case 'r':
-        remote->region = value;
-        return 0;
-    case 'w':
-        remote->options.address = value;
-        return 0;
-    case 'o':
-        remote->is_json = mover_parse_format(state, value);
-        return 0;
-    case KEY_RAIL:
-        xf_add_rail(state, &remote->options, value);
-        return 0;
-    case KEY_TIMEOUT:
-        remote->options.connect_timeout_ms = mover_parse_count(state, value);
-        return 0;
-    case ARGP_KEY_END:
-        if (!remote->card_path)
-            argp_error(state, "the card of the peer is missing (-c PATH)");
-        if (remote->options.rails[0] && !remote->options.address)
-            argp_error(state, "the first address is missing (-w ADDR)");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
-const struct argp xf_remote_argp = {.options = options, .parser = transfer_parse_remote};
-
-void xf_remote_parse(const char *command, const struct argp *argp, int argc, char **argv,
-                     struct xf_remote *input)
-{
-    input->command = command;
-    sw_xfer_agent_options_init(&input->options);
-    argp_parse(argp, argc, argv, 0, NULL, input);
-}
-
-int xf_fail(const struct xf_remote *remote, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    const int code = mover_fail_as("transfer", remote->command, format, args);
-    va_end(args);
-    return code;
-}
-
 int xf_fail_transfer(const struct xf_remote *remote, const struct sw_xfer_transfer *transfer)
 {
     struct sw_xfer_info info;
     struct sw_xfer_error error;
     sw_xfer_info_of(transfer, &info);
     if (sw_xfer_peer_state_of(remote->peer) != SW_XFER_GONE)
-        return xf_fail(remote, "%s", sw_xfer_status_text(info.status));
+        return mover_fail("%s", sw_xfer_status_text(info.status));
     sw_xfer_peer_error(remote->peer, &error);
-    return xf_fail(remote, "%s (%s)", sw_xfer_status_text(info.status), error.text);
+    return mover_fail("%s (%s)", sw_xfer_status_text(info.status), error.text);
 }
 
 int xf_remote_card(struct xf_remote *remote)
@@ -121,22 +88,22 @@ int xf_remote_card(struct xf_remote *remote)
     if (fd > STDIN_FILENO)
         close(fd);
     if (got < 0)
-        return xf_fail(remote, "%s: %s", remote->card_path, strerror(why));
+        return mover_fail("%s: %s", remote->card_path, strerror(why));
     struct sw_xfer_card card;
     const enum sw_xfer_status status = sw_xfer_card_read(remote->card, remote->card_bytes, &card);
-    return status ? xf_fail(remote, "%s: %s", remote->card_path, sw_xfer_status_text(status))
-                  : XF_STATUS_OK;
+    return status ? mover_fail("%s: %s", remote->card_path, sw_xfer_status_text(status))
+                  : MOVER_DONE;
 }
 
 static int remote_find_region(struct xf_remote *remote)
 {
     if (remote->region &&
         sw_xfer_card_find(remote->card, remote->card_bytes, remote->region, &remote->region_index))
-        return xf_fail(remote, "there is no region \"%s\"; 'sidewire transfer ls' lists them",
-                       remote->region);
+        return mover_fail("there is no region \"%s\"; 'sidewire transfer ls' lists them",
+                          remote->region);
     if (sw_xfer_card_region(remote->card, remote->card_bytes, remote->region_index, &remote->about))
-        return xf_fail(remote, "the card has no region");
-    return XF_STATUS_OK;
+        return mover_fail("the card has no region");
+    return MOVER_DONE;
 }
 
 int xf_remote_open(struct xf_remote *remote)
@@ -150,14 +117,6 @@ int xf_remote_open(struct xf_remote *remote)
     if (sw_xfer_agent_open(&remote->options, &error, &remote->agent) ||
         sw_xfer_connect(remote->agent, remote->card, remote->card_bytes, &error, &remote->peer) ||
         sw_xfer_peer_wait(remote->peer, SW_XFER_NEVER, &error))
-        return xf_fail(remote, "%s", error.text);
-    return XF_STATUS_OK;
-}
-
-void xf_progress(const struct xf_remote *remote, const struct sw_xfer_transfer *transfer)
-{
-    struct sw_xfer_info info;
-    sw_xfer_info_of(transfer, &info);
-    if (!remote->is_json)
-        mover_progress_show(info.bytes_done, info.bytes, info.state != SW_XFER_POSTED);
+        return mover_fail("%s", error.text);
+    return MOVER_DONE;
 }

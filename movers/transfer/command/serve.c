@@ -8,14 +8,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "common/command/old_option.h"
 #include "common/serve/holes.h"
 #include "common/serve/new_file.h"
 #include "common/serve/signals.h"
 #include "common/text/endpoint.h"
 #include "transfer/command/command.h"
 
-enum { FILES_MAX = 64, KEY_LAYOUT = 0x3000, KEY_RAIL, KEY_SHARED, KEY_READ_ONLY };
+enum { FILES_MAX = 64 };
 
 struct serve {
     const char *paths[FILES_MAX], *card_path;
@@ -33,80 +32,73 @@ struct serve {
     uint32_t lost; /* addresses that are away, a bit for each */
 };
 
-static const struct argp_option options[] = {
+static void serve_take_address(struct argp_state *state, void *place, char *text)
+{
+    struct sw_xfer_agent_options *agent = place;
+    if (!mover_split_endpoint(text, &agent->address, &agent->port))
+        argp_error(state, "--listen is ADDR[:PORT], as 192.0.2.1:4440 or [2001:db8::1]:4440");
+}
+
+static void take_read_only(struct argp_state *state, void *place, char *text)
+{
+    uint32_t *rights = place;
+    (void)state;
+    (void)text;
+    *rights = SW_XFER_MAY_READ;
+}
+
+static void take_layout(struct argp_state *state, void *place, char *text)
+{
+    uint64_t *layout = place;
+    (void)state;
+    *layout = sw_xfer_layout(text, strlen(text));
+}
+
+static void serve_take_path(struct argp_state *state, void *arguments, char *text)
+{
+    struct serve *serve = arguments;
+    if (serve->paths_count == FILES_MAX)
+        argp_error(state, "there are more than %d files", FILES_MAX);
+    serve->paths[serve->paths_count++] = text;
+}
+
+static void serve_check(struct argp_state *state, void *arguments)
+{
+    const struct serve *serve = arguments;
+    if (!serve->options.address)
+        argp_error(state, "the address to listen at is missing (-l ADDR)");
+    if (!serve->card_path)
+        argp_error(state, "the file for the card is missing (-c PATH)");
+    if (!serve->paths_count && !serve->memory_bytes)
+        argp_error(state, "what to serve is missing: files, or --memory BYTES");
+}
+
+#define SERVE(member) offsetof(struct serve, member)
+
+static const struct mover_option options[] = {
     {"listen", 'l', "ADDR[:PORT]", 0,
-     "Address of the RDMA device to listen at; a free port by default, the card says which", 1},
-    {"rail", KEY_RAIL, "ADDR", 0, "One more address, of another device; peers use all", 1},
-    {"port", 's', "PORT", 0, "The port, without an address", 1},
-    {"card", 'c', "PATH", 0, "File that the card is written to", 1},
-    {"memory", 'm', "BYTES", 0, "Serves so much memory, as the region \"memory\"", 2},
-    {"size", 'S', "BYTES", 0, "Creates files with this size if they are not there, or empty", 2},
-    {"shared", KEY_SHARED, NULL, 0, "Other servers on this host may serve the files, too", 2},
-    {"read-only", KEY_READ_ONLY, NULL, 0, "Peers may only read", 2},
-    {NULL, 'R', NULL, MOVER_OLD, NULL, 0},
-    {"layout", KEY_LAYOUT, "TEXT", 0, "How blocks lie; peers that say otherwise are refused", 2},
-    {"output-format", 'o', "FORMAT", 0, "normal or json: how notices are printed", 3},
+     "Address of the RDMA device to listen at; a free port by default, the card says which", 1,
+     serve_take_address, SERVE(options)},
+    {"rail", 0, "ADDR", 0, "One more address, of another device; peers use all", 1, xf_take_rail,
+     SERVE(options)},
+    {"port", 's', "PORT", 0, "The port, without an address", 1, mover_take_text,
+     SERVE(options.port)},
+    {"card", 'c', "PATH", 0, "File that the card is written to", 1, mover_take_text,
+     SERVE(card_path)},
+    {"memory", 'm', "BYTES", 0, "Serves so much memory, as the region \"memory\"", 2,
+     mover_take_bytes, SERVE(memory_bytes)},
+    {"size", 'S', "BYTES", 0, "Creates files with this size if they are not there, or empty", 2,
+     mover_take_bytes, SERVE(create_bytes)},
+    {"shared", 0, NULL, 0, "Other servers on this host may serve the files, too", 2,
+     mover_take_flag, SERVE(is_shared)},
+    {"read-only", 0, NULL, 0, "Peers may only read", 2, take_read_only, SERVE(rights)},
+    {.letter = 'R', .flags = MOVER_OLD},
+    {"layout", 0, "TEXT", 0, "How blocks lie; peers that say otherwise are refused", 2, take_layout,
+     SERVE(options.layout)},
+    {"output-format", 'o', "FORMAT", 0, "normal or json: how notices are printed", 3,
+     mover_take_format, SERVE(is_json)},
     {0},
 };
-
-static error_t transfer_parse_serve(int key, char *value, struct argp_state *state)
-{
-    struct serve *serve = state->input;
-    switch (mover_current_key(state, options, key)) {
-    case 'l':
-        if (!mover_split_endpoint(value, &serve->options.address, &serve->options.port))
-            argp_error(state, "--listen is ADDR[:PORT], as 192.0.2.1:4440 or [2001:db8::1]:4440");
-        return 0;
-    case KEY_RAIL:
-        xf_add_rail(state, &serve->options, value);
-        return 0;
-    case 's':
-        serve->options.port = value;
-        return 0;
-    case 'c':
-        serve->card_path = value;
-        return 0;
-    case 'm':
-        serve->memory_bytes = mover_parse_bytes(state, value);
-        return 0;
-    case 'S':
-        serve->create_bytes = mover_parse_bytes(state, value);
-        return 0;
-    case KEY_READ_ONLY:
-        serve->rights = SW_XFER_MAY_READ;
-        return 0;
-    case KEY_SHARED:
-        serve->is_shared = true;
-        return 0;
-    case KEY_LAYOUT:
-        serve->options.layout = sw_xfer_layout(value, strlen(value));
-        return 0;
-    case 'o':
-        serve->is_json = mover_parse_format(state, value);
-        return 0;
-    case ARGP_KEY_ARG:
-        if (serve->paths_count == FILES_MAX)
-            argp_error(state, "there are more than %d files", FILES_MAX);
-        serve->paths[serve->paths_count++] = value;
-        return 0;
-    case ARGP_KEY_END:
-        if (!serve->options.address)
-            argp_error(state, "the address to listen at is missing (-l ADDR)");
-        if (!serve->card_path)
-            argp_error(state, "the file for the card is missing (-c PATH)");
-        if (!serve->paths_count && !serve->memory_bytes)
-            argp_error(state, "what to serve is missing: files, or --memory BYTES");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
-static int transfer_fail_command(const char *what, const char *why)
-{
-    fprintf(stderr, "sidewire transfer serve: %s: %s\n", what, why);
-    return XF_STATUS_FAILED;
-}
 
 static int add_region(struct serve *serve, struct sw_xfer_memory *memory, const char *name)
 {
@@ -114,10 +106,10 @@ static int add_region(struct serve *serve, struct sw_xfer_memory *memory, const 
     const struct sw_xfer_lease_options lease = {
         .name = name, .rights = serve->rights, .deadline_ns = SW_XFER_NEVER};
     if (sw_xfer_lease_grant(memory, &lease, &error, &serve->leases[serve->leases_count]))
-        return transfer_fail_command(name, error.text);
+        return mover_fail("%s: %s", name, error.text);
     serve->leases_count++;
     serve->bytes += sw_xfer_memory_bytes(memory);
-    return XF_STATUS_OK;
+    return MOVER_DONE;
 }
 
 /* Peers that may only read share it with others that only read. Where peers may write, the file has
@@ -147,14 +139,12 @@ static int add_file(struct serve *serve, const char *path)
     char why[512];
     const char *slash = strrchr(path, '/');
     const int fd = serve_open_file(serve, path, why, sizeof(why));
-    if (fd < 0) {
-        fprintf(stderr, "sidewire transfer serve: %s\n", why);
-        return XF_STATUS_FAILED;
-    }
+    if (fd < 0)
+        return mover_fail("%s", why);
     serve->files[serve->files_count++] = fd; /* has the lock */
     const enum sw_xfer_status status = sw_xfer_memory_file(
         serve->agent, fd, 0, 0, serve->rights & SW_XFER_MAY_WRITE, &error, &memory);
-    return status ? transfer_fail_command(path, error.text)
+    return status ? mover_fail("%s: %s", path, error.text)
                   : add_region(serve, memory, slash ? slash + 1 : path);
 }
 
@@ -165,9 +155,9 @@ static int serve_add_memory(struct serve *serve)
     serve->memory =
         mmap(NULL, serve->memory_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (serve->memory == MAP_FAILED)
-        return transfer_fail_command("memory", strerror(errno));
+        return mover_fail("memory: %s", strerror(errno));
     if (sw_xfer_memory_host(serve->agent, serve->memory, serve->memory_bytes, &error, &memory))
-        return transfer_fail_command("memory", error.text);
+        return mover_fail("memory: %s", error.text);
     return add_region(serve, memory, "memory");
 }
 
@@ -180,9 +170,9 @@ static int serve_write_card(const struct serve *serve)
     size_t bytes = 0;
     if (sw_xfer_card_make(serve->agent, serve->leases, serve->leases_count, card, sizeof(card),
                           &bytes))
-        return transfer_fail_command(serve->card_path, "no card can be made");
+        return mover_fail("%s: %s", serve->card_path, "no card can be made");
     if (snprintf(path, sizeof(path), "%s.new", serve->card_path) >= (int)sizeof(path))
-        return transfer_fail_command(serve->card_path, "the path is too long");
+        return mover_fail("%s: %s", serve->card_path, "the path is too long");
     unlink(path); /* of a server that was killed */
     const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     const bool is_written = fd >= 0 && write(fd, card, bytes) == (ssize_t)bytes;
@@ -190,7 +180,7 @@ static int serve_write_card(const struct serve *serve)
     const int why = errno;
     if (fd >= 0)
         close(fd);
-    return is_there ? XF_STATUS_OK : transfer_fail_command(serve->card_path, strerror(why));
+    return is_there ? MOVER_DONE : mover_fail("%s: %s", serve->card_path, strerror(why));
 }
 
 static void print_notices(struct serve *serve)
@@ -221,7 +211,7 @@ static void tell_listeners(struct serve *serve)
         const uint32_t bit = 1u << i;
         const bool is_lost = !sw_xfer_listens(serve->agent, i, &text);
         if (is_lost != !!(serve->lost & bit))
-            fprintf(stderr, "sidewire transfer serve: %s\n", text.text);
+            mover_fail("%s", text.text);
         serve->lost = is_lost ? serve->lost | bit : serve->lost & ~bit;
     }
 }
@@ -232,7 +222,7 @@ static int serve_all(struct serve *serve, struct mover_loop *loop)
     struct mover_watch agent = {.fd = sw_xfer_fd(serve->agent)};
     const int rc = mover_loop_watch(loop, &agent);
     if (rc)
-        return transfer_fail_command("agent", strerror(-rc));
+        return mover_fail("agent: %s", strerror(-rc));
     while (!loop->is_over) {
         sw_xfer_poll(serve->agent);
         print_notices(serve);
@@ -240,15 +230,15 @@ static int serve_all(struct serve *serve, struct mover_loop *loop)
         mover_loop_turn(loop, sw_xfer_arm(serve->agent) ? -1 : 0);
     }
     mover_loop_unwatch(loop, &agent);
-    return XF_STATUS_OK;
+    return MOVER_DONE;
 }
 
 static int transfer_open_all(struct serve *serve)
 {
     struct sw_xfer_error error;
     if (sw_xfer_agent_open(&serve->options, &error, &serve->agent))
-        return transfer_fail_command("agent", error.text);
-    int code = serve->memory_bytes ? serve_add_memory(serve) : XF_STATUS_OK;
+        return mover_fail("agent: %s", error.text);
+    int code = serve->memory_bytes ? serve_add_memory(serve) : MOVER_DONE;
     for (uint32_t i = 0; !code && i < serve->paths_count; i++)
         code = add_file(serve, serve->paths[i]);
     return code ? code : serve_write_card(serve);
@@ -256,24 +246,21 @@ static int transfer_open_all(struct serve *serve)
 
 int xf_serve(int argc, char **argv)
 {
-    static const struct argp argp = {.options = options,
-                                     .parser = transfer_parse_serve,
-                                     .args_doc = "[FILE...]",
-                                     .doc = "Lets peers that have the card read and write files "
-                                            "or memory."};
+    static const struct mover_usage usage = {
+        .words = "[FILE...]",
+        .about = "Lets peers that have the card read and write files or memory.",
+        .own = {.rows = options, .word = serve_take_path, .check = serve_check}};
     static struct serve serve = {.rights = SW_XFER_MAY_READ | SW_XFER_MAY_WRITE};
     struct mover_loop loop;
     struct mover_signals signals = {0};
     char error[128];
     sw_xfer_agent_options_init(&serve.options);
-    argp_parse(&argp, argc, argv, 0, NULL, &serve);
+    mover_parse(&usage, argc, argv, &serve);
     int code = mover_loop_open(&loop);
     if (code)
-        return transfer_fail_command("epoll", strerror(-code));
-    if (mover_signals_open(&signals, &loop, error, sizeof(error))) {
-        fprintf(stderr, "sidewire transfer serve: %s\n", error);
-        return XF_STATUS_FAILED;
-    }
+        return mover_fail("epoll: %s", strerror(-code));
+    if (mover_signals_open(&signals, &loop, error, sizeof(error)))
+        return mover_fail("%s", error);
     code = transfer_open_all(&serve);
     if (!code) {
         fprintf(stderr, "%u regions, %" PRIu64 " bytes; the card is in %s. Ctrl-C ends it.\n",
