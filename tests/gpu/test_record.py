@@ -1,0 +1,122 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""The recorder without a GPU: on the stub of the driver it goes through all of its questions; one
+that hangs, crashes or leaves a process costs its own time alone; without a driver each is skipped
+with its reason; a run that is cut off has written what it knew.
+
+usage: test_record.py FOLDER_OF_PROGRAMS"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+sys.dont_write_bytecode = True
+
+import asking  # noqa: E402
+from questions import LAST, QUESTIONS  # noqa: E402
+
+PROGRAMS = os.path.abspath(sys.argv.pop(1))
+
+
+def record(*words, env=None):
+    """Its lines, and what it said in the end."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = os.path.join(folder, 'recording')
+        argv = [os.path.join(HERE, 'record'), '--programs', PROGRAMS, '--out', out, *words]
+        done = subprocess.run(
+            argv, capture_output=True, text=True, timeout=300, env={**os.environ, **(env or {})}
+        )
+        with open(out) as file:
+            return [json.loads(line) for line in file], done.stderr
+
+
+class Dry(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.lines, cls.errors = record('--dry')
+        cls.asked = {line['question']: line for line in cls.lines if 'question' in line}
+
+    def test_dry__asks_everything(self):
+        names = [line['question'] for line in self.lines if 'question' in line]
+        self.assertEqual(names, [question.name for question in (*QUESTIONS, LAST)])
+
+    def test_dry__gets_answers(self):
+        for name, line in self.asked.items():
+            if line['status'] == 'skipped':
+                self.assertNotIn('CUDA', line['reason'], name)
+                print(f'{name}: skipped: {line["reason"]}')
+                continue
+            self.assertEqual(line['status'], 'answered', line)
+            self.assertTrue(line['answers'], name)
+            self.assertNotIn('failed', [answer.get('what') for answer in line['answers']])
+
+    def test_dry__says_what_it_is_of(self):
+        head = self.lines[0]
+        self.assertTrue(head['dry'])
+        for key in ('date', 'driver', 'device', 'kernel'):
+            self.assertTrue(head[key], key)
+
+    def test_dry__leaves_nothing_and_changes_nothing(self):
+        end = self.lines[-1]
+        self.assertEqual((end['left'], end['settings_changed']), ([], False))
+        self.assertFalse([line for line in self.lines if line.get('left') and 'question' in line])
+
+
+class Without(unittest.TestCase):
+    def test_without_driver__each_is_skipped_with_its_reason(self):
+        lines, errors = record('--only', 'memory')
+        asked = [line for line in lines if 'question' in line]
+        if asked[0]['status'] == 'answered':
+            self.skipTest('there is a driver here')
+        for line in asked:
+            self.assertEqual(line['status'], 'skipped', line)
+            self.assertTrue(line['reason'], line)
+            self.assertIn(f'not answered: {line["question"]}: {line["reason"]}', errors)
+
+    def test_without_time__what_is_not_asked_is_told(self):
+        lines, errors = record('--dry', '--seconds', '3')
+        not_asked = [line['question'] for line in lines if line.get('status') == 'not asked']
+        self.assertIn(QUESTIONS[-1].name, not_asked)
+        self.assertIn(f'not answered: {QUESTIONS[-1].name}: the time of the whole was up', errors)
+
+
+class Ask(unittest.TestCase):
+    def setUp(self):
+        asking.adopt_orphans()
+
+    def ask(self, script, bound_s=10):
+        return asking.ask(['sh', '-c', script], bound_s, dict(os.environ))
+
+    def test_ask__one_that_hangs_keeps_what_it_said(self):
+        started = time.monotonic()
+        line = self.ask('''echo '{"what": "known"}'; exec sleep 100''', 0.5)
+        self.assertLess(time.monotonic() - started, 50)
+        self.assertEqual((line['status'], line['answers']), ('out of time', [{'what': 'known'}]))
+
+    def test_ask__one_that_crashes_keeps_what_it_said(self):
+        line = self.ask('''echo '{"what": "known"}'; kill -SEGV $$''')
+        self.assertEqual((line['status'], line['answers']), ('crashed', [{'what': 'known'}]))
+        self.assertEqual(line['reason'], 'ended by signal 11')
+
+    def test_ask__what_it_leaves_is_ended(self):
+        line = self.ask('setsid sleep 100 & echo $!')
+        self.assertEqual(line['status'], 'answered')
+        self.assertFalse(os.path.exists(f'/proc/{line["answers"][0]["text"]}'))
+        self.assertEqual(asking.descendants(), [])
+
+    def test_ask__a_failure_and_a_missing_program_say_so(self):
+        line = self.ask('echo no >&2; exit 3')
+        self.assertEqual((line['status'], line['errors']), ('failed', 'no'))
+        line = asking.ask(['/nowhere/program'], 1, dict(os.environ))
+        self.assertEqual(line['status'], 'skipped')
+        self.assertIn('No such file', line['reason'])
+
+
+if __name__ == '__main__':
+    unittest.main(verbosity=2)
