@@ -26,6 +26,21 @@ static const struct mover_option status_options[] = {
 
 static const struct mover_options which = {.rows = which_options};
 
+int mover_control_show(const struct mover_ask *ask, void (*print)(const json_t *status),
+                       bool is_json)
+{
+    char *text = mover_ask_command(ask, "status");
+    json_t *status = text ? json_loads(text, 0, NULL) : NULL;
+    free(text);
+    if (!status)
+        return 1;
+    if (is_json)
+        return mover_print_json(status);
+    print(status);
+    json_decref(status);
+    return fflush(stdout) != 0;
+}
+
 int mover_control_status(const struct mover_ask *of, void (*print)(const json_t *status), int argc,
                          char **argv)
 {
@@ -35,16 +50,7 @@ int mover_control_status(const struct mover_ask *of, void (*print)(const json_t 
         .shared = &which};
     struct show_args args = {.ask = *of};
     mover_parse(&usage, argc, argv, &args);
-    char *text = mover_ask(&args.ask, json_pack("{s:s}", "command", "status"));
-    json_t *status = text ? json_loads(text, 0, NULL) : NULL;
-    free(text);
-    if (!status)
-        return 1;
-    if (args.is_json)
-        return mover_print_json(status);
-    print(status);
-    json_decref(status);
-    return fflush(stdout) != 0;
+    return mover_control_show(&args.ask, print, args.is_json);
 }
 
 int mover_control_metrics(const struct mover_ask *of, int argc, char **argv)
@@ -54,7 +60,7 @@ int mover_control_metrics(const struct mover_ask *of, int argc, char **argv)
         .shared = &which};
     struct show_args args = {.ask = *of};
     mover_parse(&usage, argc, argv, &args);
-    char *text = mover_ask(&args.ask, json_pack("{s:s}", "command", "metrics"));
+    char *text = mover_ask_command(&args.ask, "metrics");
     const bool is_written = text && fputs(text, stdout) >= 0 && !fflush(stdout);
     free(text);
     return !is_written;

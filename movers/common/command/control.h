@@ -4,6 +4,7 @@
 #define SW_MOVERS_COMMAND_CONTROL_H
 
 #include <jansson.h>
+#include <stdbool.h>
 
 #include "common/command/option.h"
 #include "common/serve/ask.h"
@@ -21,6 +22,9 @@
  * not. */
 int mover_control_status(const struct mover_ask *of, void (*print)(const json_t *status), int argc,
                          char **argv);
+/* The same for a command that has parsed its options. */
+int mover_control_show(const struct mover_ask *ask, void (*print)(const json_t *status),
+                       bool is_json);
 /* `metrics`: writes them, as Prometheus reads them. */
 int mover_control_metrics(const struct mover_ask *of, int argc, char **argv);
 

@@ -188,3 +188,8 @@ char *mover_ask(const struct mover_ask *ask, json_t *request)
     json_decref(request);
     return text;
 }
+
+char *mover_ask_command(const struct mover_ask *ask, const char *command)
+{
+    return mover_ask(ask, json_pack("{s:s}", "command", command));
+}

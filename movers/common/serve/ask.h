@@ -19,5 +19,7 @@ struct mover_ask {
  * else the lines that the server has said. NULL: standard error was told why there is none, after
  * 10 s at most. Takes the request. A server of another user is told nothing; root may ask any. */
 char *mover_ask(const struct mover_ask *ask, json_t *request);
+/* The same, with a command and no more: "status". */
+char *mover_ask_command(const struct mover_ask *ask, const char *command);
 
 #endif

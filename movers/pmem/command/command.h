@@ -15,6 +15,7 @@ int pm_serve(int argc, char **argv);
 int pm_ls(int argc, char **argv);
 int pm_info(int argc, char **argv);
 int pm_status(int argc, char **argv);
+int pm_metrics(int argc, char **argv);
 int pm_get(int argc, char **argv);
 int pm_put(int argc, char **argv);
 int pm_bench(int argc, char **argv);
@@ -25,6 +26,7 @@ struct pm_remote {
     struct sw_pmem_options options;
     struct sw_pmem *pmem;
     bool is_json;
+    bool may_be_here; /* of the command: without an address it asks a server of this host */
 };
 
 /* Options for arguments that begin with a struct pm_remote. */

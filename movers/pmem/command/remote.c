@@ -27,7 +27,7 @@ static const struct mover_option options[] = {
 static void check_remote(struct argp_state *state, void *arguments)
 {
     const struct pm_remote *remote = arguments;
-    if (!remote->options.address)
+    if (!remote->options.address && !remote->may_be_here)
         argp_error(state, "the address of the server is missing (-a ADDR)");
 }
 

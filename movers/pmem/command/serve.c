@@ -6,18 +6,21 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/command/control.h"
+#include "common/serve/control.h"
 #include "common/serve/signals.h"
 #include "common/text/endpoint.h"
 #include "pmem/command/command.h"
-#include "pmem/server/server.h"
+#include "pmem/server/status.h"
 
 struct serve {
     const char *whats[PMS_REGIONS_MAX], *names[PMS_REGIONS_MAX];
     uint32_t whats_count, names_count;
-    const char *listen, *port;
+    const char *listen, *port, *control_path;
     struct pms_memory_setup setup;
     struct mover_loop loop;
     struct mover_signals signals;
+    struct mover_control control;
     struct pms_server server;
     struct pms_region regions[PMS_REGIONS_MAX];
 };
@@ -99,6 +102,7 @@ static const struct mover_option options[] = {
      "Connections of one address at most (128 of 256); half as many if it may only read", 2,
      take_of_one, SERVE(server.limits.of_one)},
     {.letter = 'c', .flags = MOVER_OLD},
+    MOVER_OPTION_CONTROL(SERVE(control_path)),
     {"verbose", 'v', NULL, 0, "Says who connects and leaves", 3, mover_take_flag,
      SERVE(server.is_verbose)},
     {0},
@@ -186,6 +190,26 @@ static int pmem_open_all(struct serve *serve, char *error, size_t error_bytes)
     return code;
 }
 
+static json_t *serve_status(void *context)
+{
+    return pms_status(context);
+}
+
+/* Clients are served without it, too; but one that was asked for has to be there. */
+static bool open_control(struct serve *serve)
+{
+    const struct mover_control_setup setup = {.mover = "pmem",
+                                              .path = serve->control_path,
+                                              .context = &serve->server,
+                                              .status = serve_status,
+                                              .metrics = pms_metrics};
+    char error[400];
+    if (!mover_control_open(&serve->control, &serve->loop, &setup, error, sizeof(error)))
+        return true;
+    mover_fail("%s%s", error, serve->control_path ? "" : "; 'sidewire pmem status' needs -a");
+    return !serve->control_path;
+}
+
 static void print_regions(const struct serve *serve)
 {
     for (uint32_t i = 0; i < serve->whats_count; i++) {
@@ -216,11 +240,15 @@ int pm_serve(int argc, char **argv)
         close_regions(&serve);
         return mover_fail("%s", error);
     }
-    print_regions(&serve);
-    mover_loop_run(&serve.loop);
+    const bool is_good = open_control(&serve);
+    if (is_good) {
+        print_regions(&serve);
+        mover_loop_run(&serve.loop);
+    }
+    mover_control_close(&serve.control);
     pms_server_end(&serve.server);
     close_regions(&serve);
     mover_signals_close(&serve.signals);
     mover_loop_close(&serve.loop);
-    return MOVER_DONE;
+    return is_good ? MOVER_DONE : MOVER_FAILED;
 }

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "common/command/control.h"
 #include "common/command/table.h"
 #include "pmem/command/command.h"
 
@@ -100,17 +101,12 @@ int pm_info(int argc, char **argv)
     return code;
 }
 
-static void print_counts(const struct sw_pmem_server_info *info)
+static long long count_of(const json_t *status, const char *key)
 {
-    printf("up           %" PRIu64 " s\n", info->uptime_ms / 1000);
-    printf("clients      %u of %u, this one included\n", info->clients, info->clients_max);
-    printf("connections  %" PRIu64 ", %" PRIu64 " refused, %" PRIu64
-           " ended for a client that wished to be alone\n",
-           info->connections, info->refused, info->ended);
-    printf("malformed    %" PRIu64 " messages\n\n", info->malformed);
+    return json_integer_value(json_object_get(status, key));
 }
 
-static int show_counts(const struct sw_pmem_server_info *info, bool is_json)
+static void show_print_status(const json_t *status)
 {
     static const struct mover_column columns[] = {{"REGION", "name", .width = -24},
                                                   {"OPENED", "opens", .width = 10},
@@ -118,35 +114,81 @@ static int show_counts(const struct sw_pmem_server_info *info, bool is_json)
                                                   {"WRITERS", "writers", .width = 10},
                                                   {0}};
     struct mover_table table;
-    if (!is_json)
-        print_counts(info);
-    mover_table_open(&table, columns, is_json);
-    for (uint32_t i = 0; i < info->regions_count; i++)
-        mover_table_add(&table, NULL,
-                        json_pack("{ss sI sI sI}", "name", info->regions[i].name, "opens",
-                                  (json_int_t)info->regions[i].opens, "clients",
-                                  (json_int_t)info->regions[i].clients, "writers",
-                                  (json_int_t)info->regions[i].writers));
-    return mover_table_close(
-        &table, json_pack("{sI sI sI sI sI sI sI sI so}", "uptime_ms", (json_int_t)info->uptime_ms,
-                          "clients", (json_int_t)info->clients, "clients_max",
-                          (json_int_t)info->clients_max, "connected", (json_int_t)info->connections,
-                          "connections", (json_int_t)info->connections, "refused",
-                          (json_int_t)info->refused, "ended", (json_int_t)info->ended, "malformed",
-                          (json_int_t)info->malformed, "regions", table.rows));
+    size_t i;
+    json_t *region;
+    const bool is_here = json_object_get(status, "is_listening");
+    printf("up           %lld s\n", count_of(status, "uptime_ms") / 1000);
+    printf("clients      %lld of %lld%s\n", count_of(status, "clients"),
+           count_of(status, "clients_max"), is_here ? "" : ", this one included");
+    printf("connections  %lld, %lld refused, %lld ended for a client that wished to be alone\n",
+           count_of(status, "connected"), count_of(status, "refused"), count_of(status, "ended"));
+    printf("malformed    %lld messages\n\n", count_of(status, "malformed"));
+    mover_table_open(&table, columns, false);
+    json_array_foreach(json_object_get(status, "regions"), i, region)
+        mover_table_add(&table, NULL, json_incref(region));
+    mover_table_close(&table, table.rows);
 }
+
+static int show_counts(const struct sw_pmem_server_info *info, bool is_json)
+{
+    json_t *regions = json_array();
+    for (uint32_t i = 0; i < info->regions_count; i++)
+        json_array_append_new(regions, json_pack("{ss sI sI sI}", "name", info->regions[i].name,
+                                                 "opens", (json_int_t)info->regions[i].opens,
+                                                 "clients", (json_int_t)info->regions[i].clients,
+                                                 "writers", (json_int_t)info->regions[i].writers));
+    json_t *status = json_pack(
+        "{sI sI sI sI sI sI sI sI so}", "uptime_ms", (json_int_t)info->uptime_ms, "clients",
+        (json_int_t)info->clients, "clients_max", (json_int_t)info->clients_max, "connected",
+        (json_int_t)info->connections, "connections", (json_int_t)info->connections, "refused",
+        (json_int_t)info->refused, "ended", (json_int_t)info->ended, "malformed",
+        (json_int_t)info->malformed, "regions", regions);
+    if (is_json)
+        return mover_print_json(status);
+    show_print_status(status);
+    json_decref(status);
+    return fflush(stdout) ? MOVER_FAILED : MOVER_DONE;
+}
+
+static struct mover_ask ask_here(void)
+{
+    return (struct mover_ask){.mover = "pmem",
+                              .command = mover_front_words(),
+                              .noun = "server",
+                              .start = "sidewire pmem serve PATH"};
+}
+
+struct status_args {
+    struct pm_remote remote;
+    struct mover_ask ask;
+};
+
+static const struct mover_option status_options[] = {
+    MOVER_OPTION_CONTROL(offsetof(struct status_args, ask.path)),
+    MOVER_OPTION_PID(offsetof(struct status_args, ask.pid)),
+    {0},
+};
 
 int pm_status(int argc, char **argv)
 {
     static const struct mover_usage usage = {
-        .about =
-            "Shows what a server has counted. Data is not: it never passes through the server.",
+        .about = "Shows what a server has counted, without --address one of this host. Data is "
+                 "not: it never passes through the server.",
+        .own = {.rows = status_options},
         .shared = &pm_remote_options};
-    struct pm_remote remote = {0};
+    struct status_args args = {.remote = {.may_be_here = true}, .ask = ask_here()};
     struct sw_pmem_server_info info;
     struct sw_pmem_error error;
-    pm_remote_parse(&usage, argc, argv, &remote);
-    if (sw_pmem_server(&remote.options, &info, &error))
+    pm_remote_parse(&usage, argc, argv, &args);
+    if (!args.remote.options.address)
+        return mover_control_show(&args.ask, show_print_status, args.remote.is_json);
+    if (sw_pmem_server(&args.remote.options, &info, &error))
         return mover_fail("%s", error.text);
-    return show_counts(&info, remote.is_json);
+    return show_counts(&info, args.remote.is_json);
+}
+
+int pm_metrics(int argc, char **argv)
+{
+    const struct mover_ask ask = ask_here();
+    return mover_control_metrics(&ask, argc, argv);
 }

@@ -120,11 +120,10 @@ static enum pmf_status list_regions(struct pms_server *server, struct pms_client
     return PMF_OK;
 }
 
-static enum pmf_status count_all(const struct pms_server *server, const struct pms_client *asks,
-                                 struct pmf_answer *answer)
+void pms_counts_of(const struct pms_server *server, struct pmf_counts *counts)
 {
-    answer->counts = (struct pmf_counts){
-        .uptime_ms = (mover_now_ns() - server->started_ns) / 1000000,
+    *counts = (struct pmf_counts){
+        .uptime_ms = (mover_now_ns() - server->started_ns) / NS_PER_MS,
         .connections = server->connections,
         .refused = server->refused,
         .malformed = server->malformed,
@@ -132,19 +131,29 @@ static enum pmf_status count_all(const struct pms_server *server, const struct p
         .clients_max = PMS_CLIENTS_MAX,
     };
     for (uint32_t i = 0; i < PMS_CLIENTS_MAX; i++)
-        answer->counts.clients += server->clients[i] != NULL;
-    for (uint32_t i = 0; i < server->regions_count; i++) {
-        if (!answer_rights_of(server, asks, i))
-            continue;
-        struct pmf_region_counts *counts = &answer->region_counts[answer->count++];
-        memcpy(counts->name, server->regions[i].name, sizeof(counts->name));
-        counts->opens = server->regions[i].opens;
-        for (uint32_t j = 0; j < PMS_CLIENTS_MAX; j++) {
-            const struct pms_client *client = server->clients[j];
-            counts->clients += client && client->opened >> i & 1;
-            counts->writers += client && may_write(server, client, i);
-        }
+        counts->clients += server->clients[i] != NULL;
+}
+
+void pms_region_counts_of(const struct pms_server *server, uint32_t region,
+                          struct pmf_region_counts *counts)
+{
+    memcpy(counts->name, server->regions[region].name, sizeof(counts->name));
+    counts->opens = server->regions[region].opens;
+    counts->clients = counts->writers = 0;
+    for (uint32_t i = 0; i < PMS_CLIENTS_MAX; i++) {
+        const struct pms_client *client = server->clients[i];
+        counts->clients += client && client->opened >> region & 1;
+        counts->writers += client && may_write(server, client, region);
     }
+}
+
+static enum pmf_status count_all(const struct pms_server *server, const struct pms_client *asks,
+                                 struct pmf_answer *answer)
+{
+    pms_counts_of(server, &answer->counts);
+    for (uint32_t i = 0; i < server->regions_count; i++)
+        if (answer_rights_of(server, asks, i))
+            pms_region_counts_of(server, i, &answer->region_counts[answer->count++]);
     return PMF_OK;
 }
 

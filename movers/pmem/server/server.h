@@ -142,5 +142,8 @@ void pms_client_end(struct pms_server *server, struct pms_client *client);
 /* A message of `bytes` bytes, and what is said to it. */
 void pms_answer(struct pms_server *server, struct pms_client *client, const uint8_t *message,
                 size_t bytes, struct pmf_answer *answer);
+void pms_counts_of(const struct pms_server *server, struct pmf_counts *counts);
+void pms_region_counts_of(const struct pms_server *server, uint32_t region,
+                          struct pmf_region_counts *counts);
 
 #endif

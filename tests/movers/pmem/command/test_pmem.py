@@ -40,6 +40,21 @@ def client(*words, data=None):
     )
 
 
+def here(command, *words):
+    """A command that asks the server of this host."""
+    return subprocess.run(
+        [SIDEWIRE, 'pmem', command, *words], capture_output=True, timeout=30, check=False
+    )
+
+
+def refused_at(control, folder):
+    """What a second server says whose socket is another one's."""
+    other = os.path.join(folder, 'second')
+    line = f'-l 127.0.0.1:{PORT + 1} --size 64K --control {control}'
+    done = here('serve', other, *line.split())
+    return done.stderr if done.returncode == 1 else b''
+
+
 def client_of_log(command, *words):
     return subprocess.run(
         [SIDEWIRE, 'pmem', 'log', command, '--copy', f'127.0.0.1:{PORT}', *words],
@@ -356,6 +371,31 @@ class Pmem(unittest.TestCase):
         self.assertEqual(status['connections'], status['connected'])  # the old key
         self.assertGreaterEqual(status['clients'], 2)
         self.assertIn(b'REGION', client('status').stdout)
+
+    def test_status__of_the_server_here(self):
+        control = os.path.join(self.folder.name, 'control')
+        server = self.serve('--control', control)
+        self.assertEqual(client('info').returncode, 0)
+        status = json.loads(here('status', '-o', 'json', '--control', control).stdout)
+        self.assertEqual(status['regions'][0]['opens'], 1)
+        pid = str(server.process.pid)
+        self.assertIn(b'REGION', here('status', '--control', control).stdout)
+        self.assertIn(
+            b'sidewire_pmem_region_opens_total{name="region"} 1\n',
+            here('metrics', '--control', control).stdout,
+        )
+        self.assertIn(b'another server has it', refused_at(control, self.folder.name))
+        self.assertEqual(server.end(), 0)
+        self.assertIn(b'is the server running', here('status', '--control', control).stderr)
+        self.assertIn(b'is the server running', here('status', '--pid', pid).stderr)
+
+    def test_status__is_served_without_a_folder_for_its_socket(self):
+        """Clients do not need it."""
+        os.environ['XDG_RUNTIME_DIR'] = '/' + 'x' * 100
+        self.addCleanup(os.environ.pop, 'XDG_RUNTIME_DIR')
+        self.serve()
+        self.assertEqual(client('info').returncode, 0)
+        self.assertIn(b'XDG_RUNTIME_DIR', here('status').stderr)
 
     def test_persistence__is_promised_where_it_is(self):
         """iWARP has neither FLUSH nor ATOMIC WRITE: bytes are moved, and nothing is claimed of
