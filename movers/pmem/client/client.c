@@ -10,6 +10,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "common/rdma/memory.h"
 #include "common/time/clock.h"
 #include "common/time/deadline.h"
 
@@ -50,14 +51,10 @@ static enum sw_pmem_status resolve_server(struct pmc_client *c, struct sw_pmem_e
 static bool allocate_scratch(struct pmc_client *c)
 {
     const size_t values = (size_t)c->pmem.options.chains * SW_PMEM_CHAIN_MAX * sizeof(uint64_t);
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    c->scratch_bytes = (sizeof(*c->scratch) + values + page - 1) / page * page;
-    c->scratch = aligned_alloc(page, c->scratch_bytes);
+    c->scratch_bytes = sizeof(*c->scratch) + values;
+    c->scratch = mover_pages(c->scratch_bytes);
     c->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (!c->scratch || c->epoll_fd < 0)
-        return false;
-    memset(c->scratch, 0, c->scratch_bytes);
-    return true;
+    return c->scratch && c->epoll_fd >= 0;
 }
 
 static enum sw_pmem_status start_client(const struct sw_pmem_options *options, enum pmf_type asks,

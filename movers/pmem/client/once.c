@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "common/rdma/memory.h"
 #include "pmem/client/client.h"
 
 enum sw_pmem_status sw_pmem_mem_register(struct sw_pmem *p, void *data, size_t bytes,
@@ -10,6 +11,7 @@ enum sw_pmem_status sw_pmem_mem_register(struct sw_pmem *p, void *data, size_t b
 {
     struct pmc_client *c = pmc_client_of(p);
     struct ibv_pd *pd = c->pd;
+    struct mover_memory host = mover_memory_host(data, bytes);
     if (mover_is_forked(&p->guard))
         return SW_PMEM_FORKED;
     if (!pd || !bytes)
@@ -19,9 +21,7 @@ enum sw_pmem_status sw_pmem_mem_register(struct sw_pmem *p, void *data, size_t b
         return SW_PMEM_NO_MEMORY;
     *made = (struct sw_pmem_mem){
         .next = c->mems, .at = &c->mems, .guard = &p->guard, .data = data, .bytes = bytes};
-    made->mr = ibv_reg_mr(pd, data, bytes, IBV_ACCESS_LOCAL_WRITE);
-    if (!made->mr) /* memory that can only be read */
-        made->mr = ibv_reg_mr(pd, data, bytes, 0);
+    made->mr = mover_memory_register(&host, pd, 0);
     if (!made->mr) {
         free(made);
         return errno == ENOMEM ? SW_PMEM_NO_MEMORY : SW_PMEM_SYSTEM;

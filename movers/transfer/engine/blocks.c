@@ -108,8 +108,9 @@ enum sw_xfer_status sw_xfer_blocks_local(struct sw_xfer_agent *agent,
     blocks->rights = SW_XFER_MAY_READ | SW_XFER_MAY_WRITE;
     for (uint32_t i = 0; i < memories_count; i++) {
         blocks->memories[i] = memories[i];
-        reaches[i] = (struct reach){.address = memories[i]->address, .bytes = memories[i]->bytes};
-        if (!memories[i]->is_writable)
+        reaches[i] =
+            (struct reach){.address = memories[i]->at.address, .bytes = memories[i]->at.bytes};
+        if (!memories[i]->at.is_writable)
             blocks->rights = SW_XFER_MAY_READ;
     }
     return keep_blocks(blocks, reaches, extents, extents_count, out);

@@ -188,8 +188,9 @@ static int register_lease(struct sw_xfer_lease *lease, uint64_t offset)
     for (uint32_t i = 0; i < agent->rails_count; i++) {
         const uint32_t at = agent->rails[i].device;
         if (!lease->mrs[at])
-            lease->mrs[at] = xfe_memory_share(lease->memory, &agent->devices[at], offset,
-                                              lease->bytes, access_of(lease->rights));
+            lease->mrs[at] =
+                mover_memory_register_part(&lease->memory->at, agent->devices[at].pd, offset,
+                                           lease->bytes, access_of(lease->rights));
         const int why = errno;
         if (lease->mrs[at])
             continue;
@@ -213,7 +214,7 @@ static enum sw_xfer_status lease_check_options(const struct sw_xfer_memory *memo
                                                const struct sw_xfer_lease_options *options,
                                                struct sw_xfer_error *error)
 {
-    const uint64_t bytes = memory->bytes;
+    const uint64_t bytes = memory->at.bytes;
     if (xfe_is_forked(memory->agent))
         return xfe_fail(error, SW_XFER_FORKED, "%s", sw_xfer_status_text(SW_XFER_FORKED));
     if (!memory->agent->rails_count)
@@ -222,7 +223,7 @@ static enum sw_xfer_status lease_check_options(const struct sw_xfer_memory *memo
         return xfe_fail(error, SW_XFER_INVALID, "the lease does not lie within the memory");
     if (!options->rights || options->rights > (SW_XFER_MAY_READ | SW_XFER_MAY_WRITE))
         return xfe_fail(error, SW_XFER_INVALID, "a lease gives the right to read, write or both");
-    if (options->rights & SW_XFER_MAY_WRITE && !memory->is_writable)
+    if (options->rights & SW_XFER_MAY_WRITE && !memory->at.is_writable)
         return xfe_fail(error, SW_XFER_DENIED, "this memory can only be read");
     if (options->name && !xfw_is_name(options->name))
         return xfe_fail(error, SW_XFER_INVALID, "a name has up to %d bytes, all printable",
@@ -246,8 +247,8 @@ enum sw_xfer_status sw_xfer_lease_grant(struct sw_xfer_memory *memory,
         return xfe_fail(error, SW_XFER_NO_MEMORY, "out of memory");
     snprintf(lease->name, sizeof(lease->name), "%s", options->name ? options->name : "");
     lease->memory = memory;
-    lease->address = memory->address + options->offset;
-    lease->bytes = options->bytes ? options->bytes : memory->bytes - options->offset;
+    lease->address = memory->at.address + options->offset;
+    lease->bytes = options->bytes ? options->bytes : memory->at.bytes - options->offset;
     lease->rights = options->rights;
     lease->deadline_ns = options->deadline_ns ? options->deadline_ns : SW_XFER_NEVER;
     int code = visitor ? grant_windows(lease, options->visitor) : -EOPNOTSUPP;

@@ -2,67 +2,19 @@
 #include "transfer/engine/memory.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "transfer/engine/agent.h"
 #include "transfer/engine/status.h"
 #include "transfer/engine/transfer.h"
 
-void *xfe_pages(size_t bytes)
-{
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    const size_t whole = (bytes + page - 1) / page * page;
-    void *data = aligned_alloc(page, whole);
-    return data ? memset(data, 0, whole) : NULL;
-}
-
-static struct ibv_mr *register_part(const struct sw_xfer_memory *memory,
-                                    const struct xfe_device *device, uint64_t offset,
-                                    uint64_t bytes, int access)
-{
-    struct ibv_pd *pd = device->pd;
-    if (memory->fd >= 0 && memory->kind != SW_XFER_FILE)
-        return ibv_reg_dmabuf_mr(pd, memory->fd_offset + offset, bytes, memory->address + offset,
-                                 memory->fd, access);
-    return ibv_reg_mr(pd, (char *)memory->data + offset, bytes, (unsigned)access);
-}
-
-/* Linux up to 6.1 takes pages to be written even where they are only read, and refuses those of a
- * shared mapping of a file that is open to be read. It makes copies of private ones. */
-static bool map_privately(const struct sw_xfer_memory *memory)
-{
-    return memory->kind == SW_XFER_FILE && !memory->is_writable &&
-           mmap(memory->mapped, memory->mapped_bytes, PROT_READ, MAP_PRIVATE | MAP_FIXED,
-                memory->fd, (off_t)memory->fd_offset) != MAP_FAILED;
-}
-
 bool xfe_memory_register(struct sw_xfer_memory *memory, struct xfe_device *device)
 {
     struct ibv_mr **mr = &memory->mrs[xfe_device_index(device)];
-    const int access = memory->is_writable ? IBV_ACCESS_LOCAL_WRITE : 0;
     const int bind = device->has_windows ? IBV_ACCESS_MW_BIND : 0;
-    *mr = register_part(memory, device, 0, memory->bytes, access | bind);
-    if (!*mr && bind)
-        *mr = register_part(memory, device, 0, memory->bytes, access);
-    if (!*mr && access && memory->kind == SW_XFER_HOST) {
-        *mr = register_part(memory, device, 0, memory->bytes, 0); /* it can only be read */
-        memory->is_writable = !*mr;
-    }
-    if (!*mr && errno == EFAULT && map_privately(memory))
-        *mr = register_part(memory, device, 0, memory->bytes, access);
+    *mr = mover_memory_register(&memory->at, device->pd, bind);
     return *mr;
-}
-
-struct ibv_mr *xfe_memory_share(const struct sw_xfer_memory *memory,
-                                const struct xfe_device *device, uint64_t offset, uint64_t bytes,
-                                int access)
-{
-    return register_part(memory, device, offset, bytes, access);
 }
 
 /* With none of the devices where one has failed. */
@@ -83,18 +35,21 @@ static bool register_everywhere(struct sw_xfer_memory *memory)
     return true;
 }
 
+/* Takes `at`, also where it fails. */
 static enum sw_xfer_status engine_add_memory(struct sw_xfer_agent *agent,
-                                             const struct sw_xfer_memory *as,
+                                             enum sw_xfer_memory_kind kind, struct mover_memory *at,
                                              struct sw_xfer_error *error,
                                              struct sw_xfer_memory **out)
 {
     struct sw_xfer_memory *memory = malloc(sizeof(*memory));
-    if (!memory)
+    if (!memory) {
+        mover_memory_close(at);
         return xfe_fail(error, SW_XFER_NO_MEMORY, "out of memory");
-    *memory = *as;
-    memory->agent = agent;
+    }
+    *memory = (struct sw_xfer_memory){.agent = agent, .kind = kind, .at = *at};
     if (!register_everywhere(memory)) {
         const int why = errno;
+        mover_memory_close(&memory->at);
         free(memory);
         const bool cannot = why == EOPNOTSUPP || why == ENOSYS || why == EPROTONOSUPPORT;
         return xfe_fail(error,
@@ -111,76 +66,56 @@ static enum sw_xfer_status engine_add_memory(struct sw_xfer_agent *agent,
 enum sw_xfer_status sw_xfer_memory_host(struct sw_xfer_agent *agent, void *data, size_t bytes,
                                         struct sw_xfer_error *error, struct sw_xfer_memory **memory)
 {
-    const struct sw_xfer_memory as = {.kind = SW_XFER_HOST,
-                                      .data = data,
-                                      .address = (uintptr_t)data,
-                                      .bytes = bytes,
-                                      .fd = -1,
-                                      .is_writable = true};
+    struct mover_memory at = mover_memory_host(data, bytes);
     if (xfe_is_forked(agent))
         return xfe_fail(error, SW_XFER_FORKED, "%s", sw_xfer_status_text(SW_XFER_FORKED));
     if (!data || !bytes)
         return xfe_fail(error, SW_XFER_INVALID, "memory has at least one byte");
-    return engine_add_memory(agent, &as, error, memory);
+    return engine_add_memory(agent, SW_XFER_HOST, &at, error, memory);
 }
 
 enum sw_xfer_status sw_xfer_memory_file(struct sw_xfer_agent *agent, int fd, uint64_t offset,
                                         uint64_t bytes, bool is_writable,
                                         struct sw_xfer_error *error, struct sw_xfer_memory **memory)
 {
-    struct stat st;
+    struct mover_memory at;
     if (xfe_is_forked(agent))
         return xfe_fail(error, SW_XFER_FORKED, "%s", sw_xfer_status_text(SW_XFER_FORKED));
-    if (fstat(fd, &st))
-        return xfe_fail(error, SW_XFER_SYSTEM, "the file: %s", strerror(errno));
-    const uint64_t size = (uint64_t)st.st_size;
-    if (offset >= size || bytes > size - offset || offset % (uint64_t)sysconf(_SC_PAGESIZE))
+    const int code = mover_memory_file(&at, fd, offset, bytes, is_writable);
+    if (code == -EINVAL)
         return xfe_fail(error, SW_XFER_INVALID,
                         "the part does not lie within the file, or not at the start of a page");
-    struct sw_xfer_memory as = {.kind = SW_XFER_FILE,
-                                .bytes = bytes ? bytes : size - offset,
-                                .fd = is_writable ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0),
-                                .fd_offset = offset,
-                                .is_writable = is_writable};
-    if (as.fd < 0 && !is_writable)
-        return xfe_fail(error, SW_XFER_SYSTEM, "the file: %s", strerror(errno));
-    as.mapped_bytes = as.bytes;
-    as.mapped = mmap(NULL, as.bytes, PROT_READ | (is_writable ? PROT_WRITE : 0), MAP_SHARED, fd,
-                     (off_t)offset);
-    as.data = as.mapped;
-    as.address = (uintptr_t)as.data;
-    const enum sw_xfer_status status =
-        as.mapped == MAP_FAILED
-            ? xfe_fail(error, SW_XFER_SYSTEM, "the file cannot be mapped: %s", strerror(errno))
-            : engine_add_memory(agent, &as, error, memory);
-    if (status && as.mapped != MAP_FAILED)
-        munmap(as.mapped, as.mapped_bytes);
-    if (status && as.fd >= 0)
-        close(as.fd);
-    return status;
+    if (code)
+        return xfe_fail(error, SW_XFER_SYSTEM, "the file cannot be mapped: %s", strerror(-code));
+    return engine_add_memory(agent, SW_XFER_FILE, &at, error, memory);
 }
 
 enum sw_xfer_status sw_xfer_memory_dmabuf(struct sw_xfer_agent *agent, int fd, uint64_t offset,
                                           uint64_t bytes, struct sw_xfer_error *error,
                                           struct sw_xfer_memory **memory)
 {
+    struct mover_memory at;
     if (xfe_is_forked(agent))
         return xfe_fail(error, SW_XFER_FORKED, "%s", sw_xfer_status_text(SW_XFER_FORKED));
-    struct sw_xfer_memory as = {.kind = SW_XFER_DMABUF,
-                                .address = offset,
-                                .bytes = bytes,
-                                .fd_offset = offset,
-                                .fd = dup(fd),
-                                .is_writable = true};
-    if (as.fd < 0 || !bytes) {
-        if (as.fd >= 0)
-            close(as.fd);
+    if (mover_memory_dmabuf(&at, fd, offset, bytes))
         return xfe_fail(error, SW_XFER_INVALID, "no descriptor of a DMA buffer, or no bytes");
-    }
-    const enum sw_xfer_status status = engine_add_memory(agent, &as, error, memory);
-    if (status)
-        close(as.fd);
-    return status;
+    return engine_add_memory(agent, SW_XFER_DMABUF, &at, error, memory);
+}
+
+enum sw_xfer_status sw_xfer_memory_cuda(struct sw_xfer_agent *agent, uint64_t device_pointer,
+                                        uint64_t bytes, struct sw_xfer_error *error,
+                                        struct sw_xfer_memory **memory)
+{
+    struct mover_memory at;
+    if (xfe_is_forked(agent))
+        return xfe_fail(error, SW_XFER_FORKED, "%s", sw_xfer_status_text(SW_XFER_FORKED));
+    const int code = mover_memory_cuda(&at, device_pointer, bytes);
+    if (code == -ENODEV)
+        return xfe_fail(error, SW_XFER_NOT_SUPPORTED, "there is no CUDA driver on this host");
+    if (code)
+        return xfe_fail(error, SW_XFER_NOT_SUPPORTED,
+                        "the CUDA driver hands out no DMA buffer for this address");
+    return engine_add_memory(agent, SW_XFER_CUDA, &at, error, memory);
 }
 
 enum sw_xfer_memory_kind sw_xfer_memory_kind_of(const struct sw_xfer_memory *memory)
@@ -190,12 +125,12 @@ enum sw_xfer_memory_kind sw_xfer_memory_kind_of(const struct sw_xfer_memory *mem
 
 void *sw_xfer_memory_data(const struct sw_xfer_memory *memory)
 {
-    return memory->data;
+    return memory->at.data;
 }
 
 uint64_t sw_xfer_memory_bytes(const struct sw_xfer_memory *memory)
 {
-    return memory->bytes;
+    return memory->at.bytes;
 }
 
 /* A peer that was stopped amid a store to registered pages finds others there, and these are
@@ -218,10 +153,7 @@ void xfe_memory_free(struct sw_xfer_memory *memory)
     for (uint32_t i = 0; i < memory->agent->devices_count; i++)
         if (memory->mrs[i] && !xfe_is_forked(memory->agent))
             ibv_dereg_mr(memory->mrs[i]);
-    if (memory->mapped)
-        munmap(memory->mapped, memory->mapped_bytes);
-    if (memory->fd >= 0)
-        close(memory->fd);
+    mover_memory_close(&memory->at);
     free(memory);
 }
 

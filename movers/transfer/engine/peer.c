@@ -7,11 +7,11 @@
 #include <string.h>
 
 #include "common/base/minmax.h"
+#include "common/rdma/memory.h"
 #include "common/time/clock.h"
 #include "transfer/engine/agent.h"
 #include "transfer/engine/device.h"
 #include "transfer/engine/lane.h"
-#include "transfer/engine/memory.h"
 #include "transfer/engine/send.h"
 #include "transfer/engine/source.h"
 #include "transfer/engine/status.h"
@@ -240,7 +240,7 @@ static bool make_lane(struct sw_xfer_peer *peer, uint32_t index)
     lane->peer = peer;
     lane->index = index;
     lane->connection.epoll_fd = -1;
-    lane->scratch = xfe_pages(sizeof(*lane->scratch));
+    lane->scratch = mover_pages(sizeof(*lane->scratch));
     xfc_flow_lane(&peer->flow, index, ring, options->queue_depth, options->window_bytes);
     return ring && lane->scratch;
 }

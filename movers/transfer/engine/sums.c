@@ -51,9 +51,9 @@ static const uint8_t *find_leased(const struct sw_xfer_agent *agent, uint64_t vi
         if (!sw_xfer_lease_is_granted(lease) || xfe_lease_key(lease, rail) != sum->key ||
             (lease->visitor && lease->visitor != visitor) || !(lease->rights & SW_XFER_MAY_READ) ||
             sum->address < lease->address || sum->bytes > lease->bytes ||
-            sum->address - lease->address > lease->bytes - sum->bytes || !memory->data)
+            sum->address - lease->address > lease->bytes - sum->bytes || !memory->at.data)
             continue;
-        return (const uint8_t *)memory->data + (sum->address - memory->address);
+        return (const uint8_t *)memory->at.data + (sum->address - memory->at.address);
     }
     return NULL;
 }

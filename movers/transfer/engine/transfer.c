@@ -98,7 +98,7 @@ static enum sw_xfer_status check_sums(const struct sw_xfer_peer *peer,
     if (!(remote->rights & SW_XFER_MAY_READ))
         return xfe_fail(error, SW_XFER_DENIED, "sums need the right to read");
     for (uint32_t i = 0; i < local->parts; i++)
-        if (!local->memories[i]->data)
+        if (!local->memories[i]->at.data)
             return xfe_fail(error, SW_XFER_NOT_SUPPORTED, "the processor does not see this memory");
     if (!peer->was_live)
         return xfe_fail(error, SW_XFER_AGAIN,

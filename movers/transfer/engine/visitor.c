@@ -5,13 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/rdma/memory.h"
 #include "common/rdma/queue.h"
 #include "common/serve/origin.h"
 #include "common/time/clock.h"
 #include "transfer/engine/agent.h"
 #include "transfer/engine/device.h"
 #include "transfer/engine/lease.h"
-#include "transfer/engine/memory.h"
 #include "transfer/engine/notice.h"
 #include "transfer/engine/origin.h"
 #include "transfer/engine/rail.h"
@@ -180,7 +180,7 @@ static struct xfe_visitor *new_visitor(struct sw_xfer_agent *agent, struct rdma_
         if (agent->visitors[i])
             continue;
         struct xfe_session *session = xfe_session_enter(agent, as, xfe_origin_is_here(id));
-        struct xfe_visitor *visitor = session ? xfe_pages(sizeof(*visitor)) : NULL;
+        struct xfe_visitor *visitor = session ? mover_pages(sizeof(*visitor)) : NULL;
         if (!visitor)
             return NULL;
         visitor->source.kind = XFE_VISITOR;

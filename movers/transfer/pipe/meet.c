@@ -10,9 +10,9 @@
 
 #include "common/base/bytes.h"
 #include "common/rdma/listener.h"
+#include "common/rdma/memory.h"
 #include "common/time/clock.h"
 #include "common/time/deadline.h"
-#include "transfer/engine/memory.h"
 #include "transfer/engine/status.h"
 #include "transfer/pipe/pipe.h"
 
@@ -33,8 +33,8 @@ static struct sw_pipe *make_pipe(void)
     if (!pipe)
         return NULL;
     pipe->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    pipe->inbox = xfe_pages(PIPE_INBOX_BYTES);
-    pipe->outbox = xfe_pages(PIPE_OUTBOX_BYTES);
+    pipe->inbox = mover_pages(PIPE_INBOX_BYTES);
+    pipe->outbox = mover_pages(PIPE_OUTBOX_BYTES);
     pipe->spin_us = PIPE_SPIN_US;
     pipe->in = (struct pipe_in){.ring = pipe->inbox + PIPE_AT_RING, .bytes = PIPE_RING_BYTES};
     if (mover_fork_guard_open(&pipe->guard) && pipe->epoll_fd >= 0 && pipe->inbox && pipe->outbox)

@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
+#include "common/rdma/memory.h"
 #include "common/rdma/watch.h"
 #include "nvme/target/server/rdma_receives.h"
 #include "nvme/target/server/server.h"
@@ -129,10 +130,8 @@ static struct ibv_mr *register_region(const struct nvr_device *device, struct nv
     const bool was_pinned = atomic_load(&region->is_pinned);
     nvt_region_pin(region);
     const uint64_t before = pinned_bytes();
-    struct ibv_mr *mr =
-        ibv_reg_mr(device->pd, region->base, region->len_bytes, IBV_ACCESS_LOCAL_WRITE);
-    if (!mr) /* memory that can only be read */
-        mr = ibv_reg_mr(device->pd, region->base, region->len_bytes, 0);
+    struct mover_memory host = mover_memory_host(region->base, region->len_bytes);
+    struct ibv_mr *mr = mover_memory_register(&host, device->pd, 0);
     if (!was_pinned && pinned_bytes() < before + region->len_bytes) /* a NIC in user space */
         atomic_store(&region->is_pinned, false);
     return mr;
