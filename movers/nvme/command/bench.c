@@ -2,48 +2,11 @@
 /* `bench`: latency and throughput by block size and depth, and verification. Names as fio's. */
 #include "nvme/command/bench.h"
 
-#include "common/command/bench.h"
-
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    KEY_RW = 0x3000,
-    KEY_MIX,
-    KEY_BS,
-    KEY_DEPTH,
-    KEY_RUNTIME,
-    KEY_RAMP,
-    KEY_SIZE,
-    KEY_OFFSET,
-    KEY_JOBS,
-    KEY_SLEEP,
-    KEY_VERIFY,
-    KEY_LOOPS,
-    KEY_DESTROY,
-};
-
-static const struct argp_option options[] = {
-    {"rw", KEY_RW, "KIND", 0, "read, write, rw, randread, randwrite or randrw (randread)", 0},
-    {"rwmixread", KEY_MIX, "PERCENT", 0, "Share of reads where both are done (50)", 0},
-    {"bs", KEY_BS, "BYTES", 0, "Bytes of a request (4k); several with commas", 0},
-    {"iodepth", KEY_DEPTH, "N", 0, "Requests in flight per thread (1); several with commas", 0},
-    {"runtime", KEY_RUNTIME, "S", 0, "Seconds of each measurement (2)", 0},
-    {"ramp_time", KEY_RAMP, "S", 0, "Seconds before it (0.2)", 0},
-    {"size", KEY_SIZE, "BYTES", 0, "The part of the namespace that is used (all; verify: 64m)", 0},
-    {"offset", KEY_OFFSET, "BYTES", 0, "Where it begins (0)", 0},
-    {"numjobs", KEY_JOBS, "N", 0, "Threads, each with a queue (1)", 0},
-    {"sleep", KEY_SLEEP, NULL, 0, "Threads sleep until something comes, instead of polling", 0},
-    {"verify", KEY_VERIFY, NULL, 0, "Write blocks with checksum and sequence, read them back", 0},
-    {"loops", KEY_LOOPS, "N", 0, "Rounds of verification, unless --runtime is given (2)", 0},
-    {"destroy-data", KEY_DESTROY, NULL, 0, "What is there may be overwritten", 0},
-    {0},
-};
-
-struct arguments {
-    struct nv_bench bench;
-    bool may_destroy;
-};
+#include "common/command/bench.h"
+#include "common/command/table.h"
 
 static uint32_t bench_parse_list(struct argp_state *state, char *text, uint64_t max, uint64_t *out)
 {
@@ -57,8 +20,21 @@ static uint32_t bench_parse_list(struct argp_state *state, char *text, uint64_t 
     return count;
 }
 
-static void parse_rw(struct argp_state *state, struct nv_bench *bench, const char *text)
+static void take_sizes(struct argp_state *state, void *place, char *text)
 {
+    struct nv_bench *bench = place;
+    bench->sizes_count = bench_parse_list(state, text, 16 << 20, bench->sizes);
+}
+
+static void take_depths(struct argp_state *state, void *place, char *text)
+{
+    struct nv_bench *bench = place;
+    bench->depths_count = bench_parse_list(state, text, 1023, bench->depths);
+}
+
+static void take_rw(struct argp_state *state, void *place, char *text)
+{
+    struct nv_bench *bench = place;
     const char *kind = text;
     bench->rw = text;
     bench->is_random = !strncmp(kind, "rand", 4);
@@ -81,74 +57,88 @@ static uint64_t parse_one(struct argp_state *state, const char *text, uint64_t m
     return value;
 }
 
-static error_t parse_span(int key, char *arg, struct argp_state *state)
+static void take_percent(struct argp_state *state, void *place, char *text)
 {
-    struct arguments *a = state->input;
-    struct nv_bench *bench = &a->bench;
-    switch (key) {
-    case KEY_SIZE:
-        bench->span_bytes = parse_one(state, arg, INT64_MAX);
-        return 0;
-    case KEY_OFFSET:
-        bench->offset_bytes = parse_one(state, arg, INT64_MAX);
-        return 0;
-    case KEY_JOBS:
-        bench->threads = (uint32_t)parse_one(state, arg, 64);
-        return 0;
-    case KEY_LOOPS:
-        bench->loops = (uint32_t)parse_one(state, arg, 1000000);
-        return 0;
-    case KEY_DESTROY:
-        a->may_destroy = true;
-        return 0;
-    case ARGP_KEY_END:
-        if (!bench->threads)
-            argp_error(state, "no thread is no bench: --numjobs");
-        if ((bench->verifies || bench->read_percent < 100) && !a->may_destroy)
-            argp_error(state, "this overwrites the namespace: say --destroy-data if you mean it");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    *(uint32_t *)place = (uint32_t)parse_one(state, text, 100);
 }
 
-static error_t nvme_parse_bench(int key, char *arg, struct argp_state *state)
+static void take_jobs(struct argp_state *state, void *place, char *text)
 {
-    struct arguments *a = state->input;
-    struct nv_bench *bench = &a->bench;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &bench->host;
-        return 0;
-    case KEY_RW:
-        parse_rw(state, bench, arg);
-        return 0;
-    case KEY_MIX:
-        bench->read_percent = (uint32_t)parse_one(state, arg, 100);
-        return 0;
-    case KEY_BS:
-        bench->sizes_count = bench_parse_list(state, arg, 16 << 20, bench->sizes);
-        return 0;
-    case KEY_DEPTH:
-        bench->depths_count = bench_parse_list(state, arg, 1023, bench->depths);
-        return 0;
-    case KEY_RUNTIME:
-        bench->runtime_ms = mover_parse_seconds_ms(state, arg);
-        bench->has_runtime = true;
-        return 0;
-    case KEY_RAMP:
-        bench->ramp_ms = mover_parse_seconds_ms(state, arg);
-        return 0;
-    case KEY_SLEEP:
-        bench->polls = false;
-        return 0;
-    case KEY_VERIFY:
-        bench->verifies = true;
-        return 0;
-    default:
-        return parse_span(key, arg, state);
-    }
+    *(uint32_t *)place = (uint32_t)parse_one(state, text, 64);
 }
+
+static void take_loops(struct argp_state *state, void *place, char *text)
+{
+    *(uint32_t *)place = (uint32_t)parse_one(state, text, 1000000);
+}
+
+static void take_span(struct argp_state *state, void *place, char *text)
+{
+    *(uint64_t *)place = parse_one(state, text, INT64_MAX);
+}
+
+static void take_runtime(struct argp_state *state, void *place, char *text)
+{
+    struct nv_bench *bench = place;
+    mover_take_time(state, &bench->runtime_ns, text);
+    bench->has_runtime = true;
+}
+
+static void take_sleep(struct argp_state *state, void *place, char *text)
+{
+    struct nv_bench *bench = place;
+    (void)state;
+    (void)text;
+    bench->polls = false;
+}
+
+static void bench_check(struct argp_state *state, void *arguments)
+{
+    const struct nv_bench *bench = arguments;
+    if (!bench->threads)
+        argp_error(state, "no thread is no bench: --numjobs");
+    if ((bench->verifies || bench->read_percent < 100) && !bench->may_destroy)
+        argp_error(state, "this overwrites the namespace: say --destroy-data if you mean it");
+}
+
+#define BENCH(member) offsetof(struct nv_bench, member)
+
+static const struct mover_option options[] = {
+    {"rw", 0, "KIND", 0, "read, write, rw, randread, randwrite or randrw (randread)", 0, take_rw,
+     0},
+    {"rwmixread", 0, "PERCENT", 0, "Share of reads where both are done (50)", 0, take_percent,
+     BENCH(read_percent)},
+    {"bs", 0, "BYTES", 0, "Bytes of a request (4k); several with commas", 0, take_sizes, 0},
+    {"iodepth", 0, "N", 0, "Requests in flight per thread (1); several with commas", 0, take_depths,
+     0},
+    {"runtime", 0, "S", 0, "Seconds of each measurement (2)", 0, take_runtime, 0},
+    {"ramp_time", 0, "S", 0, "Seconds before it (0.2)", 0, mover_take_time, BENCH(ramp_ns)},
+    {"size", 0, "BYTES", 0, "The part of the namespace that is used (all; verify: 64m)", 0,
+     take_span, BENCH(span_bytes)},
+    {"offset", 0, "BYTES", 0, "Where it begins (0)", 0, take_span, BENCH(offset_bytes)},
+    {"numjobs", 0, "N", 0, "Threads, each with a queue (1)", 0, take_jobs, BENCH(threads)},
+    {"sleep", 0, NULL, 0, "Threads sleep until something comes, instead of polling", 0, take_sleep,
+     0},
+    {"verify", 0, NULL, 0, "Write blocks with checksum and sequence, read them back", 0,
+     mover_take_flag, BENCH(verifies)},
+    {"loops", 0, "N", 0, "Rounds of verification, unless --runtime is given (2)", 0, take_loops,
+     BENCH(loops)},
+    {"destroy-data", 0, NULL, 0, "What is there may be overwritten", 0, mover_take_flag,
+     BENCH(may_destroy)},
+    {0},
+};
+
+static const struct mover_column columns[] = {{"", NULL, .width = -5},
+                                              {"bytes", "request_bytes", .width = 8},
+                                              {"depth", "iodepth", .width = 6},
+                                              {"IOPS", "iops", .width = 10},
+                                              {"MB/s", "mb_per_s", .width = 10, .digits = 1},
+                                              {"mean us", "mean_us", .width = 9, .digits = 2},
+                                              {"p50 us", "p50_us", .width = 9, .digits = 2},
+                                              {"p99 us", "p99_us", .width = 9, .digits = 2},
+                                              {"p99.9 us", "p999_us", .width = 9, .digits = 2},
+                                              {"max us", "max_us", .width = 9, .digits = 2},
+                                              {0}};
 
 static int check_span(struct nv_bench *bench)
 {
@@ -158,77 +148,65 @@ static int check_span(struct nv_bench *bench)
     struct sw_nvme_info info;
     sw_nvme_info_of(bench->host.controller, &info);
     if (bench->offset_bytes >= all || bench->offset_bytes % ns->block_bytes)
-        return nv_fail(&bench->host, "offset %llu is behind the end, or inside a block of %u",
-                       (unsigned long long)bench->offset_bytes, ns->block_bytes);
+        return mover_fail("offset %llu is behind the end, or inside a block of %u",
+                          (unsigned long long)bench->offset_bytes, ns->block_bytes);
     const uint64_t room = all - bench->offset_bytes;
     if (!bench->span_bytes)
         bench->span_bytes = bench->verifies && room > VERIFY_BYTES ? VERIFY_BYTES : room;
     if (bench->span_bytes > room)
-        return nv_fail(&bench->host, "--size is %llu bytes, and only %llu are there",
-                       (unsigned long long)bench->span_bytes, (unsigned long long)room);
+        return mover_fail("--size is %llu bytes, and only %llu are there",
+                          (unsigned long long)bench->span_bytes, (unsigned long long)room);
     for (uint32_t i = 0; i < bench->sizes_count; i++) {
         if (bench->sizes[i] % ns->block_bytes)
-            return nv_fail(&bench->host, "--bs %llu is no multiple of a block of %u",
-                           (unsigned long long)bench->sizes[i], ns->block_bytes);
+            return mover_fail("--bs %llu is no multiple of a block of %u",
+                              (unsigned long long)bench->sizes[i], ns->block_bytes);
         if (bench->sizes[i] > info.transfer_max_bytes)
-            return nv_fail(&bench->host, "--bs %llu is more than the controller takes: %u",
-                           (unsigned long long)bench->sizes[i], info.transfer_max_bytes);
+            return mover_fail("--bs %llu is more than the controller takes: %u",
+                              (unsigned long long)bench->sizes[i], info.transfer_max_bytes);
     }
     if (info.nr_io_queues < bench->threads)
-        return nv_fail(&bench->host, "%u threads want a queue each, and %u were granted",
-                       bench->threads, info.nr_io_queues);
+        return mover_fail("%u threads want a queue each, and %u were granted", bench->threads,
+                          info.nr_io_queues);
     return 0;
 }
 
-static double us_of(uint64_t ns)
-{
-    return (double)ns / 1e3;
-}
-
-static void bench_print_row(const struct nv_measure *m, unsigned kind)
-{
-    const struct mover_histogram *h = &m->latency[kind];
-    if (!h->count)
-        return;
-    const double iops = m->seconds > 0 ? (double)h->count / m->seconds : 0;
-    printf("%-5s %8u %6u %10.0f %10.1f %9.2f %9.2f %9.2f %9.2f %9.2f\n", kind ? "write" : "read",
-           m->block_bytes, m->depth, iops, iops * m->block_bytes / 1e6,
-           us_of(h->sum_ns) / (double)h->count, us_of(mover_histogram_at(h, 0.5)),
-           us_of(mover_histogram_at(h, 0.99)), us_of(mover_histogram_at(h, 0.999)),
-           us_of(h->max_ns));
-}
-
-static json_t *bench_row_json(const struct nv_measure *m, unsigned kind)
+static json_t *figures_of(const struct nv_measure *m, unsigned kind)
 {
     return mover_bench_figures(&m->latency[kind], m->seconds, m->block_bytes);
 }
 
-static int run_rows(struct nv_bench *bench, json_t *rows)
+/* A row of JSON has reads and writes; of text, there is one for each. */
+static void show_measure(const struct nv_bench *bench, struct mover_table *table,
+                         const struct nv_measure *m)
 {
-    const bool is_table = bench->host.format == NV_NORMAL;
+    const json_int_t bytes = m->block_bytes, depth = m->depth;
+    for (unsigned kind = 0; !table->is_json && kind < 2; kind++)
+        if (m->latency[kind].count) {
+            json_t *row = figures_of(m, kind);
+            json_object_update_new(row,
+                                   json_pack("{sI sI}", "request_bytes", bytes, "iodepth", depth));
+            mover_table_add(table, kind ? "write" : "read", row);
+        }
+    if (table->is_json)
+        mover_table_add(table, NULL,
+                        json_pack("{s:I, s:I, s:I, s:f, s:I, s:o, s:o, s:I}", "request_bytes",
+                                  bytes, "iodepth", depth, "numjobs", (json_int_t)bench->threads,
+                                  "seconds", m->seconds, "errors", (json_int_t)m->errors, "read",
+                                  figures_of(m, 0), "write", figures_of(m, 1), "bs", bytes));
+}
+
+static int run_rows(struct nv_bench *bench, struct mover_table *table)
+{
     int failed = 0;
     struct nv_measure *m = malloc(sizeof(*m));
     if (!m)
-        return nv_fail(&bench->host, "no memory");
-    if (is_table)
-        printf("%-5s %8s %6s %10s %10s %9s %9s %9s %9s %9s\n", "", "bytes", "depth", "IOPS", "MB/s",
-               "mean us", "p50 us", "p99 us", "p99.9 us", "max us");
+        return mover_fail("no memory");
     for (uint32_t i = 0; i < bench->sizes_count * bench->depths_count && !failed; i++) {
         memset(m, 0, sizeof(*m));
         m->block_bytes = (uint32_t)bench->sizes[i / bench->depths_count];
         m->depth = (uint32_t)bench->depths[i % bench->depths_count];
         failed = bench->verifies ? nv_bench_verify(bench, m) : nv_bench_measure(bench, m);
-        if (is_table) {
-            bench_print_row(m, 0);
-            bench_print_row(m, 1);
-            fflush(stdout);
-        }
-        json_array_append_new(
-            rows, json_pack("{s:I, s:I, s:I, s:f, s:I, s:o, s:o, s:I}", "request_bytes",
-                            (json_int_t)m->block_bytes, "iodepth", (json_int_t)m->depth, "numjobs",
-                            (json_int_t)bench->threads, "seconds", m->seconds, "errors",
-                            (json_int_t)m->errors, "read", bench_row_json(m, 0), "write",
-                            bench_row_json(m, 1), "bs", (json_int_t)m->block_bytes));
+        show_measure(bench, table, m);
     }
     free(m);
     return failed;
@@ -236,43 +214,41 @@ static int run_rows(struct nv_bench *bench, json_t *rows)
 
 int nv_bench(int argc, char **argv)
 {
-    const struct argp_child children[] = {{&nv_host_argp, 0, "Connection:", 0}, {0}};
-    const struct argp argp = {
-        .options = options,
-        .parser = nvme_parse_bench,
-        .children = children,
-        .doc = "Measures latency and throughput of a namespace, or verifies what it keeps.",
-    };
-    struct arguments a = {.bench = {.read_percent = 100,
-                                    .is_random = true,
-                                    .rw = "randread",
-                                    .sizes = {4096},
-                                    .sizes_count = 1,
-                                    .depths = {1},
-                                    .depths_count = 1,
-                                    .threads = 1,
-                                    .runtime_ms = 2000,
-                                    .ramp_ms = 200,
-                                    .loops = 2,
-                                    .polls = true}};
-    struct nv_bench *bench = &a.bench;
-    nv_host_parse("bench", &argp, argc, argv, &bench->host);
-    if (bench->host.options.nr_io_queues < bench->threads)
-        bench->host.options.nr_io_queues = bench->threads;
-    if (nv_host_connect(&bench->host))
+    static const struct mover_usage usage = {
+        .about = "Measures latency and throughput of a namespace, or verifies what it keeps.",
+        .own = {.rows = options, .check = bench_check},
+        .shared = &nv_host_options_below};
+    struct nv_bench bench = {.read_percent = 100,
+                             .is_random = true,
+                             .rw = "randread",
+                             .sizes = {4096},
+                             .sizes_count = 1,
+                             .depths = {1},
+                             .depths_count = 1,
+                             .threads = 1,
+                             .runtime_ns = 2000000000,
+                             .ramp_ns = 200000000,
+                             .loops = 2,
+                             .polls = true};
+    nv_host_parse(&usage, argc, argv, &bench);
+    if (bench.host.options.nr_io_queues < bench.threads)
+        bench.host.options.nr_io_queues = bench.threads;
+    if (nv_host_connect(&bench.host))
         return 1;
-    json_t *rows = json_array();
-    int failed =
-        nv_host_namespace(&bench->host, &bench->ns) || check_span(bench) || run_rows(bench, rows);
-    if (bench->verifies && !failed && bench->host.format == NV_NORMAL)
-        printf("verification: all blocks are as they were written\n");
-    nv_host_close(&bench->host);
-    if (bench->host.format == NV_NORMAL) {
-        json_decref(rows);
-        return failed;
+    struct mover_table table = {.is_json = bench.host.format != NV_NORMAL};
+    int failed = nv_host_namespace(&bench.host, &bench.ns) || check_span(&bench);
+    if (failed && table.is_json)
+        table.rows = json_array();
+    if (!failed) {
+        mover_table_open(&table, columns, table.is_json);
+        failed = run_rows(&bench, &table);
     }
-    return mover_print_json(json_pack("{s:s, s:b, s:b, s:b, s:o}", "rw", bench->rw, "polling",
-                                      (int)bench->polls, "verify", (int)bench->verifies, "failed",
-                                      failed, "rows", rows)) ||
+    if (bench.verifies && !failed && !table.is_json)
+        printf("verification: all blocks are as they were written\n");
+    nv_host_close(&bench.host);
+    return mover_table_close(&table,
+                             json_pack("{s:s, s:b, s:b, s:b, s:o*}", "rw", bench.rw, "polling",
+                                       (int)bench.polls, "verify", (int)bench.verifies, "failed",
+                                       failed, "rows", table.rows)) ||
            failed;
 }

@@ -15,9 +15,9 @@ struct nv_bench {
     const char *rw;
     uint64_t sizes[NV_SIZES_MAX], depths[NV_SIZES_MAX];
     uint32_t sizes_count, depths_count, threads;
-    uint64_t runtime_ms, ramp_ms, span_bytes, offset_bytes;
+    uint64_t runtime_ns, ramp_ns, span_bytes, offset_bytes;
     uint32_t loops;
-    bool has_runtime;
+    bool has_runtime, may_destroy;
     struct sw_nvme_namespace ns;
 };
 

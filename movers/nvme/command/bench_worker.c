@@ -58,7 +58,7 @@ static void report_failure(struct run *run, const char *what, const struct sw_nv
 {
     pthread_mutex_lock(&run->lock);
     if (!atomic_exchange(&run->has_failed, true))
-        nv_fail_result(&run->bench->host, what, result);
+        nv_fail_result(what, result);
     pthread_mutex_unlock(&run->lock);
 }
 
@@ -75,8 +75,8 @@ static void check_slot(struct slot *slot)
         pthread_mutex_lock(&run->lock);
         slot->worker->errors++;
         if (!atomic_exchange(&run->has_failed, true))
-            nv_fail(&run->bench->host, "verification: block %llu is %s (round %llu)",
-                    (unsigned long long)lba, wrong, (unsigned long long)run->sequence);
+            mover_fail("verification: block %llu is %s (round %llu)", (unsigned long long)lba,
+                       wrong, (unsigned long long)run->sequence);
         pthread_mutex_unlock(&run->lock);
     }
 }
@@ -162,17 +162,17 @@ static int open_worker(struct worker *worker)
     enum sw_nvme_status status =
         sw_nvme_mem_alloc(bench->host.controller, (size_t)depth * bytes, &worker->mem);
     if (status)
-        return nv_fail(&bench->host, "buffers of %u x %u bytes: %s", depth, bytes,
-                       sw_nvme_status_text(status));
+        return mover_fail("buffers of %u x %u bytes: %s", depth, bytes,
+                          sw_nvme_status_text(status));
     if (sw_nvme_queue_open(bench->host.controller, bench->polls ? SW_NVME_SPIN_FOREVER : 0, &error,
                            &worker->queue))
-        return nv_fail_error(&bench->host, &error);
+        return nv_fail_error(&error);
     if (depth > sw_nvme_queue_depth(worker->queue))
-        return nv_fail(&bench->host, "depth %u is more than a queue holds: %u (see --queue-size)",
-                       depth, sw_nvme_queue_depth(worker->queue));
+        return mover_fail("depth %u is more than a queue holds: %u (see --queue-size)", depth,
+                          sw_nvme_queue_depth(worker->queue));
     worker->slots = calloc(depth, sizeof(*worker->slots));
     if (!worker->slots)
-        return nv_fail(&bench->host, "no memory");
+        return mover_fail("no memory");
     for (uint32_t i = 0; i < depth; i++) {
         worker->slots[i] = (struct slot){
             .worker = worker, .data = (uint8_t *)sw_nvme_mem_data(worker->mem) + (size_t)i * bytes};
@@ -199,9 +199,9 @@ static void *run_worker(void *arg)
     return NULL;
 }
 
-static void sleep_ms(struct run *run, uint64_t ms)
+static void sleep_ns(struct run *run, uint64_t ns)
 {
-    const uint64_t end = mover_now_ns() + ms * 1000000;
+    const uint64_t end = mover_now_ns() + ns;
     while (mover_now_ns() < end && !atomic_load(&run->has_failed)) {
         const uint64_t left = end - mover_now_ns(), slice = 50000000;
         const struct timespec nap = {.tv_nsec = (long)(left < slice ? left : slice)};
@@ -227,10 +227,10 @@ static int bench_worker_start_threads(struct run *run, struct worker *workers, u
     if (started < count)
         atomic_store(&run->has_failed, true);
     if (!run->sequence) {
-        sleep_ms(run, run->bench->ramp_ms);
+        sleep_ns(run, run->bench->ramp_ns);
         const uint64_t start = mover_now_ns();
         atomic_store(&run->measures, true);
-        sleep_ms(run, run->bench->runtime_ms);
+        sleep_ns(run, run->bench->runtime_ns);
         atomic_store(&run->measures, false);
         run->measure->seconds = (double)(mover_now_ns() - start) / 1e9;
         atomic_store(&run->ends, true);
@@ -240,13 +240,13 @@ static int bench_worker_start_threads(struct run *run, struct worker *workers, u
         watch_once(run);
     for (uint32_t i = 0; i < started; i++)
         pthread_join(workers[i].thread, NULL);
-    return started < count ? nv_fail(&run->bench->host, "a thread cannot be started") : 0;
+    return started < count ? mover_fail("a thread cannot be started") : 0;
 }
 
 static int run_rounds(struct run *run, struct worker *workers, uint32_t count)
 {
     const uint64_t start = mover_now_ns();
-    const uint64_t limit = start + run->bench->runtime_ms * 1000000;
+    const uint64_t limit = start + run->bench->runtime_ns;
     int failed = 0;
     atomic_store(&run->measures, true);
     /* The first sequence is of this run, so that no older one can pass for it. */
@@ -275,7 +275,7 @@ static int run_all(struct nv_bench *bench, struct nv_measure *measure, bool veri
         run.units = run.units ? 1ull << (63 - __builtin_clzll(run.units)) : 0;
     if (!workers || !run.units) {
         free(workers);
-        return nv_fail(&bench->host, workers ? "the span is smaller than a block" : "no memory");
+        return mover_fail(workers ? "the span is smaller than a block" : "no memory");
     }
     int failed = 0;
     uint32_t open = 0;

@@ -1,17 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The commands of sidewire-nvme. Each gets its arguments from its own name on, and returns the
- * status of the process: 0 done, 1 failed, 2 wrong usage. */
+/* The commands of sidewire-nvme for a target; host_commands.h has those of hosts. */
 #ifndef SW_MOVERS_NVME_COMMAND_H
 #define SW_MOVERS_NVME_COMMAND_H
 
 #include <stdbool.h>
 
-enum { NV_STATUS_OK = 0, NV_STATUS_FAILED = 1, NV_STATUS_USAGE = 2 };
-
-struct nv_command {
-    const char *name, *summary;
-    int (*main)(int argc, char **argv);
-};
+#include "common/command/front.h"
 
 int nv_target_main(int argc, char **argv);
 

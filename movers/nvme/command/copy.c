@@ -4,6 +4,7 @@
  * flight. Data of a file that is no multiple of a block is refused, not padded.
  */
 #include "common/base/minmax.h"
+#include "common/command/progress.h"
 #include "common/time/clock.h"
 #include "nvme/command/host_commands.h"
 
@@ -14,8 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { CHUNK_BYTES = 256 * 1024, CHUNKS = 16, WAIT_MS = 100, PROGRESS_NS = 200 * 1000 * 1000 };
-enum { KEY_START = 0x2000, KEY_COUNT, KEY_PROGRESS, KEY_LATENCY };
+enum { CHUNK_BYTES = 256 * 1024, CHUNKS = 16, WAIT_MS = 100 };
 
 struct copy;
 
@@ -46,56 +46,45 @@ struct copy {
     bool has_failed;
 };
 
-static const struct argp_option copy_options[] = {
-    {"start-block", KEY_START, "LBA", 0, "The first block (0)", 0},
-    {"block-count", KEY_COUNT, "N", 0, "Blocks, less one, as nvme-cli counts them", 0},
-    {"data-size", 'z', "BYTES", 0, "How many; without this and --block-count: all", 0},
-    {"data", 'd', "FILE", 0, "The file (standard input or output)", 0},
-    {"force-unit-access", 'f', NULL, 0, "Writes are durable when they end", 0},
-    {"latency", KEY_LATENCY, NULL, 0, "Say how long it took", 0},
-    {"progress", KEY_PROGRESS, NULL, 0, "Show progress though standard error is no terminal", 0},
+static void take_start(struct argp_state *state, void *place, char *text)
+{
+    if (!nv_parse_size(text, UINT64_MAX, place))
+        argp_error(state, "\"%s\" is not a block", text);
+}
+
+static void take_block_count(struct argp_state *state, void *place, char *text)
+{
+    struct copy *copy = place;
+    uint64_t value = 0;
+    if (!nv_parse_size(text, 65535, &value))
+        argp_error(state, "\"%s\" is not a number of blocks less one (0 to 65535)", text);
+    copy->block_count = (uint32_t)value;
+    copy->has_count = true;
+}
+
+static void take_data_size(struct argp_state *state, void *place, char *text)
+{
+    struct copy *copy = place;
+    if (!nv_parse_size(text, INT64_MAX, &copy->bytes) || !copy->bytes)
+        argp_error(state, "\"%s\" is not a size", text);
+    copy->has_bytes = true;
+}
+
+#define COPY(member) offsetof(struct copy, member)
+
+static const struct mover_option options[] = {
+    {"start-block", 0, "LBA", 0, "The first block (0)", 0, take_start, COPY(start_block)},
+    {"block-count", 0, "N", 0, "Blocks, less one, as nvme-cli counts them", 0, take_block_count, 0},
+    {"data-size", 'z', "BYTES", 0, "How many; without this and --block-count: all", 0,
+     take_data_size, 0},
+    {"data", 'd', "FILE", 0, "The file (standard input or output)", 0, mover_take_text, COPY(path)},
+    {"force-unit-access", 'f', NULL, 0, "Writes are durable when they end", 0, mover_take_flag,
+     COPY(fua)},
+    {"latency", 0, NULL, 0, "Say how long it took", 0, mover_take_flag, COPY(shows_latency)},
+    {"progress", 0, NULL, 0, "Show progress though standard error is no terminal", 0,
+     mover_take_flag, COPY(shows_progress)},
     {0},
 };
-
-static error_t nvme_parse_copy(int key, char *arg, struct argp_state *state)
-{
-    struct copy *copy = state->input;
-    uint64_t value = 0;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &copy->host;
-        return 0;
-    case KEY_START:
-        if (!nv_parse_size(arg, UINT64_MAX, &copy->start_block))
-            argp_error(state, "\"%s\" is not a block", arg);
-        return 0;
-    case KEY_COUNT:
-        if (!nv_parse_size(arg, 65535, &value))
-            argp_error(state, "\"%s\" is not a number of blocks less one (0 to 65535)", arg);
-        copy->block_count = (uint32_t)value;
-        copy->has_count = true;
-        return 0;
-    case 'z':
-        if (!nv_parse_size(arg, INT64_MAX, &copy->bytes) || !copy->bytes)
-            argp_error(state, "\"%s\" is not a size", arg);
-        copy->has_bytes = true;
-        return 0;
-    case 'd':
-        copy->path = arg;
-        return 0;
-    case 'f':
-        copy->fua = true;
-        return 0;
-    case KEY_LATENCY:
-        copy->shows_latency = true;
-        return 0;
-    case KEY_PROGRESS:
-        copy->shows_progress = true;
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
 
 static int nvme_open_file(struct copy *copy)
 {
@@ -105,14 +94,14 @@ static int nvme_open_file(struct copy *copy)
         copy->fd = open(copy->path, flags | O_CLOEXEC, 0666);
     struct stat stat;
     if (copy->fd < 0 || fstat(copy->fd, &stat))
-        return nv_fail(&copy->host, "%s: %s", copy->path, strerror(errno));
+        return mover_fail("%s: %s", copy->path, strerror(errno));
     copy->is_stream = !S_ISREG(stat.st_mode) && !S_ISBLK(stat.st_mode);
     if (copy->is_write && !copy->has_bytes && !copy->has_count) {
         const off_t end = copy->is_stream ? -1 : lseek(copy->fd, 0, SEEK_END);
         if (end < 0)
-            return nv_fail(&copy->host, "the input has no size: give --data-size");
+            return mover_fail("the input has no size: give --data-size");
         if (lseek(copy->fd, 0, SEEK_SET))
-            return nv_fail(&copy->host, "%s: %s", copy->path, strerror(errno));
+            return mover_fail("%s: %s", copy->path, strerror(errno));
         copy->bytes = (uint64_t)end;
         copy->has_bytes = true;
     }
@@ -123,27 +112,26 @@ static int nvme_open_file(struct copy *copy)
 static int plan_copy(struct copy *copy)
 {
     const struct sw_nvme_namespace *ns = &copy->ns;
-    const struct nv_host *host = &copy->host;
     if (copy->start_block > ns->blocks)
-        return nv_fail(host, "block %llu is behind the end: namespace %u has %llu blocks",
-                       (unsigned long long)copy->start_block, ns->nsid,
-                       (unsigned long long)ns->blocks);
+        return mover_fail("block %llu is behind the end: namespace %u has %llu blocks",
+                          (unsigned long long)copy->start_block, ns->nsid,
+                          (unsigned long long)ns->blocks);
     const uint64_t room = (ns->blocks - copy->start_block) * ns->block_bytes;
     const uint64_t counted = ((uint64_t)copy->block_count + 1) * ns->block_bytes;
     if (copy->has_count && copy->has_bytes && copy->bytes > counted)
-        return nv_fail(host, "--data-size %llu is more than --block-count %u holds",
-                       (unsigned long long)copy->bytes, copy->block_count);
+        return mover_fail("--data-size %llu is more than --block-count %u holds",
+                          (unsigned long long)copy->bytes, copy->block_count);
     if (copy->has_count)
         copy->bytes = counted;
     else if (!copy->has_bytes)
         copy->bytes = room;
     if (copy->bytes % ns->block_bytes)
-        return nv_fail(host, "%llu bytes are no multiple of a block of %u",
-                       (unsigned long long)copy->bytes, ns->block_bytes);
+        return mover_fail("%llu bytes are no multiple of a block of %u",
+                          (unsigned long long)copy->bytes, ns->block_bytes);
     if (copy->bytes > room)
-        return nv_fail(host, "%llu bytes do not fit: %llu are left from block %llu on",
-                       (unsigned long long)copy->bytes, (unsigned long long)room,
-                       (unsigned long long)copy->start_block);
+        return mover_fail("%llu bytes do not fit: %llu are left from block %llu on",
+                          (unsigned long long)copy->bytes, (unsigned long long)room,
+                          (unsigned long long)copy->start_block);
     return 0;
 }
 
@@ -165,8 +153,8 @@ static bool move_file(struct copy *copy, struct chunk *chunk)
             continue;
         if (moved <= 0) {
             copy->has_failed = true;
-            nv_fail(&copy->host, "%s: %s", copy->path ? copy->path : "standard input or output",
-                    moved ? strerror(errno) : "it ends too early");
+            mover_fail("%s: %s", copy->path ? copy->path : "standard input or output",
+                       moved ? strerror(errno) : "it ends too early");
             return false;
         }
         at += (uint32_t)moved;
@@ -183,7 +171,7 @@ static void chunk_done(void *arg, const struct sw_nvme_result *result)
         char what[64];
         snprintf(what, sizeof(what), "block %llu",
                  (unsigned long long)(copy->start_block + chunk->at / copy->ns.block_bytes));
-        nv_fail_result(&copy->host, what, result);
+        nv_fail_result(what, result);
         copy->has_failed = true;
     }
 }
@@ -210,7 +198,7 @@ static void start_chunk(struct copy *copy, struct chunk *chunk)
     const enum sw_nvme_status status =
         copy->is_write ? sw_nvme_write(copy->queue, &io) : sw_nvme_read(copy->queue, &io);
     if (status) {
-        nv_fail(&copy->host, "%s", sw_nvme_status_text(status));
+        mover_fail("%s", sw_nvme_status_text(status));
         copy->has_failed = true;
         return;
     }
@@ -237,22 +225,11 @@ static void finish_chunks(struct copy *copy)
     }
 }
 
-static void show_progress(const struct copy *copy, uint64_t start_ns, bool ends)
-{
-    const double seconds = (double)(mover_now_ns() - start_ns) / 1e9;
-    if (!copy->shows_progress)
-        return;
-    fprintf(stderr, "\r%5.1f%%  %.1f of %.1f MiB  %.0f MB/s %s",
-            copy->bytes ? 100.0 * (double)copy->written / (double)copy->bytes : 100.0,
-            (double)copy->written / 1048576, (double)copy->bytes / 1048576,
-            seconds > 0 ? (double)copy->written / 1e6 / seconds : 0, ends ? "\n" : "");
-}
-
 static void run_chunks(struct copy *copy)
 {
-    const uint64_t start = mover_now_ns();
-    uint64_t shown = start;
+    struct mover_progress progress;
     bool is_busy;
+    mover_progress_begin(&progress, copy->bytes, copy->shows_progress);
     do {
         for (unsigned i = 0; i < CHUNKS && !copy->has_failed && copy->next < copy->bytes; i++) {
             if (!copy->chunks[i].is_busy)
@@ -262,12 +239,9 @@ static void run_chunks(struct copy *copy)
         nv_host_watch(&copy->host);
         finish_chunks(copy);
         is_busy = copy->written < copy->next;
-        if (mover_now_ns() - shown > PROGRESS_NS) {
-            shown = mover_now_ns();
-            show_progress(copy, start, false);
-        }
+        mover_progress_at(&progress, copy->written);
     } while (!copy->has_failed && (is_busy || copy->next < copy->bytes));
-    show_progress(copy, start, true);
+    mover_progress_end(&progress);
 }
 
 static void copy_flush_done(void *arg, const struct sw_nvme_result *result)
@@ -275,7 +249,7 @@ static void copy_flush_done(void *arg, const struct sw_nvme_result *result)
     struct copy *copy = arg;
     copy->done = 1;
     if (result->status) {
-        nv_fail_result(&copy->host, "Flush", result);
+        nv_fail_result("Flush", result);
         copy->has_failed = true;
     }
 }
@@ -286,7 +260,7 @@ static void flush_target(struct copy *copy)
     const struct sw_nvme_io io = {.nsid = copy->ns.nsid, .done = copy_flush_done, .arg = copy};
     const enum sw_nvme_status status = sw_nvme_flush(copy->queue, &io);
     if (status) {
-        nv_fail(&copy->host, "Flush: %s", sw_nvme_status_text(status));
+        mover_fail("Flush: %s", sw_nvme_status_text(status));
         copy->has_failed = true;
         return;
     }
@@ -303,23 +277,23 @@ static int prepare_queue(struct copy *copy)
     const enum sw_nvme_status status =
         sw_nvme_mem_alloc(copy->host.controller, (size_t)copy->chunk_bytes * CHUNKS, &copy->mem);
     if (status)
-        return nv_fail(&copy->host, "%s", sw_nvme_status_text(status));
+        return mover_fail("%s", sw_nvme_status_text(status));
     for (unsigned i = 0; i < CHUNKS; i++)
         copy->chunks[i] = (struct chunk){.copy = copy,
                                          .data = (uint8_t *)sw_nvme_mem_data(copy->mem) +
                                                  (size_t)i * copy->chunk_bytes};
     if (sw_nvme_queue_open(copy->host.controller, 0, &error, &copy->queue))
-        return nv_fail_error(&copy->host, &error);
+        return nv_fail_error(&error);
     return 0;
 }
 
 static int finish_copy(struct copy *copy, uint64_t start_ns)
 {
     const double us = (double)(mover_now_ns() - start_ns) / 1e3;
-    const char *name = copy->host.command;
+    const char *name = copy->is_write ? "write" : "read";
     FILE *out = copy->is_write || copy->path ? stdout : stderr;
     if (!copy->is_write && copy->path && fsync(copy->fd) && errno != EINVAL && errno != EROFS)
-        return nv_fail(&copy->host, "%s: %s", copy->path, strerror(errno));
+        return mover_fail("%s: %s", copy->path, strerror(errno));
     if (copy->host.format == NV_JSON && out == stdout)
         return mover_print_json(json_pack("{s:s, s:I, s:f, s:f}", "command", name, "bytes",
                                           (json_int_t)copy->written, "seconds", us / 1e6, "us",
@@ -353,24 +327,22 @@ static int nvme_run_copy(struct copy *copy)
 
 int nv_read(int argc, char **argv)
 {
-    const struct argp_child children[] = {{&nv_host_argp, 0, "Connection:", 0}, {0}};
-    const struct argp argp = {.options = copy_options,
-                              .parser = nvme_parse_copy,
-                              .children = children,
-                              .doc = "Copies blocks of a namespace to a file, or all of it."};
-    struct copy copy = {0};
-    nv_host_parse("read", &argp, argc, argv, &copy.host);
+    static const struct mover_usage usage = {
+        .about = "Copies blocks of a namespace to a file, or all of it.",
+        .own = {.rows = options},
+        .shared = &nv_host_options_below};
+    struct copy copy = {.is_write = false};
+    nv_host_parse(&usage, argc, argv, &copy);
     return nvme_run_copy(&copy);
 }
 
 int nv_write(int argc, char **argv)
 {
-    const struct argp_child children[] = {{&nv_host_argp, 0, "Connection:", 0}, {0}};
-    const struct argp argp = {.options = copy_options,
-                              .parser = nvme_parse_copy,
-                              .children = children,
-                              .doc = "Copies a file to blocks of a namespace, and flushes it."};
+    static const struct mover_usage usage = {
+        .about = "Copies a file to blocks of a namespace, and flushes it.",
+        .own = {.rows = options},
+        .shared = &nv_host_options_below};
     struct copy copy = {.is_write = true};
-    nv_host_parse("write", &argp, argc, argv, &copy.host);
+    nv_host_parse(&usage, argc, argv, &copy);
     return nvme_run_copy(&copy);
 }

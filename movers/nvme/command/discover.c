@@ -116,23 +116,18 @@ static int print_log(const struct nv_host *host, const struct nvmf_discovery_log
 
 int nv_discover(int argc, char **argv)
 {
-    const struct argp_child children[] = {{&nv_host_argp, 0, NULL, 0}, {0}};
-    const struct argp argp = {
-        .children = children,
-        .args_doc = "",
-        .doc = "Shows what a target offers: its discovery log.",
-    };
+    static const char about[] = "Shows what a target offers: its discovery log.";
     struct nv_host host = {.is_discovery = true};
     struct sw_nvme_error error;
     void *log;
     uint64_t records;
-    nv_host_parse("discover", &argp, argc, argv, &host);
+    nv_host_parse_alone(about, argc, argv, &host);
     host.options.keep_alive_ms = 0;
     if (nv_host_connect(&host))
         return 1;
     int failed = sw_nvme_discover(host.controller, &log, &records, &error) != SW_NVME_OK;
     if (failed) {
-        nv_fail_error(&host, &error);
+        nv_fail_error(&error);
     } else {
         failed = print_log(&host, log, records);
         free(log);

@@ -6,14 +6,15 @@
 #ifndef SW_MOVERS_NVME_HOST_COMMANDS_H
 #define SW_MOVERS_NVME_HOST_COMMANDS_H
 
-#include <argp.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
 #include <jansson.h>
 
-#include "common/command/command.h"
+#include "common/command/front.h"
+#include "common/command/json.h"
+#include "common/command/option.h"
 #include "nvme/command/secret.h"
 #include "sidewire/nvme.h"
 
@@ -33,7 +34,6 @@ int nv_resv_release(int argc, char **argv);
 enum nv_format { NV_NORMAL, NV_JSON, NV_BINARY };
 
 struct nv_host {
-    const char *command; /* for messages */
     struct sw_nvme_options options;
     enum nv_format format;
     uint32_t nsid;
@@ -44,13 +44,15 @@ struct nv_host {
     char secret[NVF_SECRET_TEXT_MAX], ctrl_secret[NVF_SECRET_TEXT_MAX];
 };
 
-/* A child for argp; its input is a struct nv_host. */
-extern const struct argp nv_host_argp;
+/* Options for arguments that begin with a struct nv_host: among the command's own in --help, or
+ * under a header. */
+extern const struct mover_options nv_host_options, nv_host_options_below;
 
-/* Parses the arguments; `argp` has nv_host_argp as its first child and `input` begins with
- * a struct nv_host, which this fills with defaults. */
-void nv_host_parse(const char *command, const struct argp *argp, int argc, char **argv,
-                   struct nv_host *input);
+/* Parses by `usage`, which shares one of these; `arguments` begins with a struct nv_host, which
+ * this fills with defaults. */
+void nv_host_parse(const struct mover_usage *usage, int argc, char **argv, void *arguments);
+/* Parses for a command that has these options alone. */
+void nv_host_parse_alone(const char *about, int argc, char **argv, struct nv_host *host);
 /* Both say what went wrong, and return the exit status: 0 where all is well. */
 int nv_host_connect(struct nv_host *host);
 int nv_host_namespace(struct nv_host *host, struct sw_nvme_namespace *ns);
@@ -58,12 +60,9 @@ void nv_host_close(struct nv_host *host);
 /* Says when the controller goes away, and when it is back. */
 void nv_host_watch(struct nv_host *host);
 
-/* "sidewire nvme read: ...", and below it what mends it. Returns 1. */
-int nv_fail(const struct nv_host *host, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-int nv_fail_error(const struct nv_host *host, const struct sw_nvme_error *error);
-int nv_fail_result(const struct nv_host *host, const char *what,
-                   const struct sw_nvme_result *result);
+/* Say what failed, and below it what mends it. Return MOVER_FAILED. */
+int nv_fail_error(const struct sw_nvme_error *error);
+int nv_fail_result(const char *what, const struct sw_nvme_result *result);
 
 /* A number with K, M, G or T. False: it is none, or more than `max`. */
 bool nv_parse_size(const char *text, uint64_t max, uint64_t *out);

@@ -2,21 +2,9 @@
 /* What commands of the host print: errors with what mends them, JSON, clean strings. */
 #include "nvme/command/host_commands.h"
 
-#include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "common/text/size.h"
-
-int nv_fail(const struct nv_host *host, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    const int code = mover_fail_as("nvme", host->command, format, args);
-    va_end(args);
-    return code;
-}
 
 static const char *mend_of(enum sw_nvme_status status, uint16_t code)
 {
@@ -70,24 +58,23 @@ static void print_mend(enum sw_nvme_status status, uint16_t code)
         fprintf(stderr, "  %s\n", mend);
 }
 
-int nv_fail_error(const struct nv_host *host, const struct sw_nvme_error *error)
+int nv_fail_error(const struct sw_nvme_error *error)
 {
     if (error->nvme_status)
-        nv_fail(host, "%s (0x%x)", error->text, error->nvme_status);
+        mover_fail("%s (0x%x)", error->text, error->nvme_status);
     else
-        nv_fail(host, "%s", error->text);
+        mover_fail("%s", error->text);
     print_mend(error->status, error->nvme_status);
     return 1;
 }
 
-int nv_fail_result(const struct nv_host *host, const char *what,
-                   const struct sw_nvme_result *result)
+int nv_fail_result(const char *what, const struct sw_nvme_result *result)
 {
     if (result->status == SW_NVME_FAILED)
-        nv_fail(host, "%s: NVMe status: %s(0x%x)", what, sw_nvme_code_text(result->nvme_status),
-                result->nvme_status);
+        mover_fail("%s: NVMe status: %s(0x%x)", what, sw_nvme_code_text(result->nvme_status),
+                   result->nvme_status);
     else
-        nv_fail(host, "%s: %s", what, sw_nvme_status_text(result->status));
+        mover_fail("%s: %s", what, sw_nvme_status_text(result->status));
     print_mend(result->status, result->nvme_status);
     return 1;
 }

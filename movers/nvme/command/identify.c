@@ -164,17 +164,16 @@ static int run_identify(struct nv_host *host, uint8_t cns, void *data)
 {
     struct sw_nvme_result result;
     if (sw_nvme_identify(host->controller, cns, host->nsid, data, &result))
-        return nv_fail_result(host, "Identify", &result);
+        return nv_fail_result("Identify", &result);
     return 0;
 }
 
 int nv_id_ctrl(int argc, char **argv)
 {
-    const struct argp_child children[] = {{&nv_host_argp, 0, NULL, 0}, {0}};
-    const struct argp argp = {.children = children, .doc = "Shows Identify Controller."};
+    static const char about[] = "Shows Identify Controller.";
     struct nv_host host = {0};
     static struct nvme_id_ctrl id;
-    nv_host_parse("id-ctrl", &argp, argc, argv, &host);
+    nv_host_parse_alone(about, argc, argv, &host);
     if (nv_host_connect(&host))
         return 1;
     host.nsid = 0;
@@ -196,12 +195,11 @@ static void print_formats(const struct nvme_id_ns *id)
 
 int nv_id_ns(int argc, char **argv)
 {
-    const struct argp_child children[] = {{&nv_host_argp, 0, NULL, 0}, {0}};
-    const struct argp argp = {.children = children, .doc = "Shows Identify Namespace."};
+    static const char about[] = "Shows Identify Namespace.";
     struct nv_host host = {0};
     struct sw_nvme_namespace ns;
     static struct nvme_id_ns id;
-    nv_host_parse("id-ns", &argp, argc, argv, &host);
+    nv_host_parse_alone(about, argc, argv, &host);
     if (nv_host_connect(&host))
         return 1;
     char title[48];

@@ -17,7 +17,7 @@ static int read_identity(struct nv_host *host, struct identity *out)
     static struct nvme_id_ctrl id;
     struct sw_nvme_result result;
     if (sw_nvme_identify(host->controller, NVME_IDENTIFY_CNS_CTRL, 0, &id, &result))
-        return nv_fail_result(host, "Identify Controller", &result);
+        return nv_fail_result("Identify Controller", &result);
     nv_clean_string(id.sn, sizeof(id.sn), out->sn, sizeof(out->sn));
     nv_clean_string(id.mn, sizeof(id.mn), out->mn, sizeof(out->mn));
     nv_clean_string(id.fr, sizeof(id.fr), out->fr, sizeof(out->fr));
@@ -74,7 +74,7 @@ static int nvme_list_namespaces(struct nv_host *host)
     do {
         if (sw_nvme_list(host->controller, after, nsids, BATCH, &count, &result)) {
             json_decref(rows);
-            return nv_fail_result(host, "the list of namespaces", &result);
+            return nv_fail_result("the list of namespaces", &result);
         }
         for (uint32_t i = 0; i < count; i++) {
             struct sw_nvme_namespace ns;
@@ -95,10 +95,9 @@ static int nvme_list_namespaces(struct nv_host *host)
 
 int nv_list(int argc, char **argv)
 {
-    const struct argp_child children[] = {{&nv_host_argp, 0, NULL, 0}, {0}};
-    const struct argp argp = {.children = children, .doc = "Lists namespaces of a subsystem."};
+    static const char about[] = "Lists namespaces of a subsystem.";
     struct nv_host host = {0};
-    nv_host_parse("list", &argp, argc, argv, &host);
+    nv_host_parse_alone(about, argc, argv, &host);
     if (nv_host_connect(&host))
         return 1;
     const int failed = nvme_list_namespaces(&host);
@@ -131,7 +130,7 @@ static int try_connection(struct nv_host *host, struct trial *trial)
         open += !failed;
     }
     if (failed)
-        nv_fail_error(host, &error);
+        nv_fail_error(&error);
     trial->queue_ms = (double)(mover_now_ns() - connected) / 1e6;
     while (open)
         sw_nvme_queue_close(queues[--open]);
@@ -139,7 +138,7 @@ static int try_connection(struct nv_host *host, struct trial *trial)
     for (unsigned i = 0; i < ROUNDS && !failed; i++) {
         const struct sw_nvme_admin keep_alive = {.opcode = nvme_admin_keep_alive};
         if (sw_nvme_admin(host->controller, &keep_alive, &result))
-            failed = nv_fail_result(host, "Keep Alive", &result);
+            failed = nv_fail_result("Keep Alive", &result);
     }
     trial->admin_us = (double)(mover_now_ns() - asked) / 1e3 / ROUNDS;
     return failed;
@@ -174,14 +173,10 @@ static int print_trial(const struct nv_host *host, const struct trial *trial)
 
 int nv_connect_test(int argc, char **argv)
 {
-    const struct argp_child children[] = {{&nv_host_argp, 0, NULL, 0}, {0}};
-    const struct argp argp = {
-        .children = children,
-        .doc = "Connects all queues, says what was negotiated, and disconnects.",
-    };
+    static const char about[] = "Connects all queues, says what was negotiated, and disconnects.";
     struct nv_host host = {0};
     struct trial trial = {0};
-    nv_host_parse("connect-test", &argp, argc, argv, &host);
+    nv_host_parse_alone(about, argc, argv, &host);
     int failed = try_connection(&host, &trial);
     if (!failed)
         failed = print_trial(&host, &trial);

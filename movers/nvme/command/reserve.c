@@ -13,8 +13,6 @@
 
 enum { WAIT_MS = 60000, REPORT_BYTES = 8192 };
 
-enum { KEY_CURRENT = 0x2000, KEY_NEW, KEY_PREEMPTED, KEY_ACTION, KEY_TYPE, KEY_IGNORE, KEY_POWER };
-
 typedef enum sw_nvme_status submit_fn(struct sw_nvme_queue *queue, const struct sw_nvme_io *io,
                                       const struct sw_nvme_resv *resv);
 
@@ -37,76 +35,65 @@ static uint64_t parse_value(struct argp_state *state, const char *text, uint64_t
     return value;
 }
 
-static error_t reserve_parse_option(int key, char *arg, struct argp_state *state)
+static void take_key(struct argp_state *state, void *place, char *text)
 {
-    struct reserve *reserve = state->input;
-    struct sw_nvme_resv *resv = &reserve->resv;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &reserve->host;
-        return 0;
-    case KEY_CURRENT:
-        resv->key = parse_value(state, arg, UINT64_MAX);
-        return 0;
-    case KEY_NEW:
-    case KEY_PREEMPTED:
-        resv->other = parse_value(state, arg, UINT64_MAX);
-        return 0;
-    case KEY_ACTION:
-        resv->action = (uint32_t)parse_value(state, arg, 7);
-        return 0;
-    case KEY_TYPE:
-        resv->type = (uint32_t)parse_value(state, arg, 255);
-        return 0;
-    case KEY_IGNORE:
-        resv->ignores_key = true;
-        return 0;
-    case KEY_POWER:
-        resv->power = (uint32_t)parse_value(state, arg, 3);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    *(uint64_t *)place = parse_value(state, text, UINT64_MAX);
 }
 
-#define OPTION_CURRENT                                                    \
-    {                                                                     \
-        "crkey", KEY_CURRENT, "KEY", 0, "Own key, as it is registered", 4 \
-    }
-#define OPTION_IGNORE                                                    \
-    {                                                                    \
-        "iekey", KEY_IGNORE, NULL, 0, "The own key need not be right", 4 \
-    }
-#define OPTION_TYPE                                                                              \
-    {                                                                                            \
-        "rtype", KEY_TYPE, "TYPE", 0,                                                            \
-            "1 write exclusive, 2 exclusive access, 3 and 4 the same but for registrants, 5 and" \
-            " 6 held by all registrants",                                                        \
-            4                                                                                    \
-    }
+static void take_action(struct argp_state *state, void *place, char *text)
+{
+    *(uint32_t *)place = (uint32_t)parse_value(state, text, 7);
+}
 
-static const struct argp_option register_options[] = {
+static void take_type(struct argp_state *state, void *place, char *text)
+{
+    *(uint32_t *)place = (uint32_t)parse_value(state, text, 255);
+}
+
+static void take_power(struct argp_state *state, void *place, char *text)
+{
+    *(uint32_t *)place = (uint32_t)parse_value(state, text, 3);
+}
+
+#define RESERVE(member) offsetof(struct reserve, member)
+/* clang-format off */
+#define OPTION_CURRENT \
+    {"crkey", 0, "KEY", 0, "Own key, as it is registered", 4, take_key, RESERVE(resv.key)}
+#define OPTION_IGNORE \
+    {"iekey", 0, NULL, 0, "The own key need not be right", 4, mover_take_flag, \
+     RESERVE(resv.ignores_key)}
+#define OPTION_TYPE \
+    {"rtype", 0, "TYPE", 0, \
+     "1 write exclusive, 2 exclusive access, 3 and 4 the same but for registrants, 5 and 6 held " \
+     "by all registrants", 4, take_type, RESERVE(resv.type)}
+/* clang-format on */
+
+static const struct mover_option register_options[] = {
     OPTION_CURRENT,
-    {"nrkey", KEY_NEW, "KEY", 0, "The new key", 4},
-    {"rrega", KEY_ACTION, "ACTION", 0, "0 register (the default), 1 unregister, 2 replace", 4},
+    {"nrkey", 0, "KEY", 0, "The new key", 4, take_key, RESERVE(resv.other)},
+    {"rrega", 0, "ACTION", 0, "0 register (the default), 1 unregister, 2 replace", 4, take_action,
+     RESERVE(resv.action)},
     OPTION_IGNORE,
-    {"cptpl", KEY_POWER, "CHANGE", 0, "When power is lost: 2 forget, 3 keep (0: as it is)", 4},
+    {"cptpl", 0, "CHANGE", 0, "When power is lost: 2 forget, 3 keep (0: as it is)", 4, take_power,
+     RESERVE(resv.power)},
     {0},
 };
 
-static const struct argp_option acquire_options[] = {
+static const struct mover_option acquire_options[] = {
     OPTION_CURRENT,
-    {"prkey", KEY_PREEMPTED, "KEY", 0, "The key whose owners are preempted", 4},
+    {"prkey", 0, "KEY", 0, "The key whose owners are preempted", 4, take_key, RESERVE(resv.other)},
     OPTION_TYPE,
-    {"racqa", KEY_ACTION, "ACTION", 0, "0 acquire (the default), 1 preempt, 2 and abort", 4},
+    {"racqa", 0, "ACTION", 0, "0 acquire (the default), 1 preempt, 2 and abort", 4, take_action,
+     RESERVE(resv.action)},
     OPTION_IGNORE,
     {0},
 };
 
-static const struct argp_option release_options[] = {
+static const struct mover_option release_options[] = {
     OPTION_CURRENT,
     OPTION_TYPE,
-    {"rrela", KEY_ACTION, "ACTION", 0, "0 release (the default), 1 clear: all keys go", 4},
+    {"rrela", 0, "ACTION", 0, "0 release (the default), 1 clear: all keys go", 4, take_action,
+     RESERVE(resv.action)},
     OPTION_IGNORE,
     {0},
 };
@@ -123,7 +110,7 @@ static int reserve_run_request(struct reserve *reserve, struct sw_nvme_mem *mem,
     struct sw_nvme_error error;
     struct sw_nvme_queue *queue;
     if (sw_nvme_queue_open(host->controller, 0, &error, &queue))
-        return nv_fail_error(host, &error);
+        return nv_fail_error(&error);
     result.status = reserve->submit ? reserve->submit(queue, &io, &reserve->resv)
                                     : sw_nvme_resv_report(queue, &io);
     if (!result.status)
@@ -133,7 +120,7 @@ static int reserve_run_request(struct reserve *reserve, struct sw_nvme_mem *mem,
     sw_nvme_queue_close(queue);
     char what[48];
     snprintf(what, sizeof(what), "namespace %u", host->nsid);
-    return result.status ? nv_fail_result(host, what, &result) : 0;
+    return result.status ? nv_fail_result(what, &result) : 0;
 }
 
 static uint32_t reserve_count_of(const struct nvme_resv_status *report)
@@ -191,22 +178,21 @@ static int print_report(const struct nv_host *host, const struct nvme_resv_statu
     return fflush(stdout) ? 1 : 0;
 }
 
-static int reserve_run_command(const char *command, const struct argp_option *options,
-                               const char *doc, submit_fn *submit, int argc, char **argv)
+static int reserve_run_command(const struct mover_option *options, const char *about,
+                               submit_fn *submit, int argc, char **argv)
 {
-    const struct argp_child children[] = {{&nv_host_argp, 0, NULL, 0}, {0}};
-    const struct argp argp = {
-        .options = options, .parser = reserve_parse_option, .children = children, .doc = doc};
+    const struct mover_usage usage = {
+        .about = about, .own = {.rows = options}, .shared = &nv_host_options};
     struct reserve reserve = {.submit = submit};
     struct nv_host *host = &reserve.host;
     struct sw_nvme_namespace ns;
     struct sw_nvme_mem *mem = NULL;
-    nv_host_parse(command, &argp, argc, argv, host);
+    nv_host_parse(&usage, argc, argv, &reserve);
     if (nv_host_connect(host))
         return 1;
     int failed = nv_host_namespace(host, &ns);
     if (!failed && sw_nvme_mem_alloc(host->controller, REPORT_BYTES, &mem))
-        failed = nv_fail(host, "no memory that the controller may use");
+        failed = mover_fail("no memory that the controller may use");
     if (!failed)
         failed = reserve_run_request(&reserve, mem, REPORT_BYTES);
     if (!failed && !submit)
@@ -218,27 +204,25 @@ static int reserve_run_command(const char *command, const struct argp_option *op
 
 int nv_resv_report(int argc, char **argv)
 {
-    return reserve_run_command("resv-report", NULL,
-                               "Shows who is registered, and who holds the reservation.", NULL,
-                               argc, argv);
+    return reserve_run_command(NULL, "Shows who is registered, and who holds the reservation.",
+                               NULL, argc, argv);
 }
 
 int nv_resv_register(int argc, char **argv)
 {
-    return reserve_run_command("resv-register", register_options,
-                               "Registers a key of this host with a namespace.",
+    return reserve_run_command(register_options, "Registers a key of this host with a namespace.",
                                sw_nvme_resv_register, argc, argv);
 }
 
 int nv_resv_acquire(int argc, char **argv)
 {
-    return reserve_run_command("resv-acquire", acquire_options,
+    return reserve_run_command(acquire_options,
                                "Reserves a namespace, or takes it from another host.",
                                sw_nvme_resv_acquire, argc, argv);
 }
 
 int nv_resv_release(int argc, char **argv)
 {
-    return reserve_run_command("resv-release", release_options, "Gives up a reservation.",
-                               sw_nvme_resv_release, argc, argv);
+    return reserve_run_command(release_options, "Gives up a reservation.", sw_nvme_resv_release,
+                               argc, argv);
 }

@@ -47,9 +47,9 @@ int nv_secrets_add(const struct nv_secrets *secrets, const struct nvt_config_edi
                    const char *subsysnqn)
 {
     int rc = 0;
-    for (int i = 0; i < secrets->host_count && !rc; i++)
-        rc = add_secret(editor, subsysnqn, secrets->of_hosts[i], false);
-    for (int i = 0; i < secrets->ctrl_count && !rc; i++)
-        rc = add_secret(editor, subsysnqn, secrets->of_ctrl[i], true);
+    for (int i = 0; i < secrets->of_hosts.count && !rc; i++)
+        rc = add_secret(editor, subsysnqn, secrets->of_hosts.words[i], false);
+    for (int i = 0; i < secrets->of_ctrl.count && !rc; i++)
+        rc = add_secret(editor, subsysnqn, secrets->of_ctrl.words[i], true);
     return rc;
 }

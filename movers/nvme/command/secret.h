@@ -6,7 +6,13 @@
 #include "nvme/wire/fabrics.h"
 #include "nvme/wire/secret_text.h"
 
-enum { NV_SECRETS_MAX = 64 };
+enum { NV_WORDS_MAX = 64 };
+
+/* The arguments of an option that may be repeated. */
+struct nv_words {
+    const char *words[NV_WORDS_MAX];
+    int count;
+};
 
 struct nvt_config_editor;
 
@@ -16,8 +22,7 @@ const char *nv_secret_split(const char *text, char nqn[NVF_NQN_MAX + 1],
 
 /* Options of a target: "HOSTNQN=SECRET" each. */
 struct nv_secrets {
-    const char *of_hosts[NV_SECRETS_MAX], *of_ctrl[NV_SECRETS_MAX];
-    int host_count, ctrl_count;
+    struct nv_words of_hosts, of_ctrl;
 };
 
 /* Allows the hosts in a subsystem, each if it knows its secret. Returns 0, or a negative errno with

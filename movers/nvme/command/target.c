@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* `sidewire nvme target`: serves until it is told to end. */
-#include <argp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/command/option.h"
 #include "common/serve/signals.h"
 #include "common/serve/told.h"
 #include "common/text/size.h"
@@ -15,59 +15,31 @@
 #include "nvme/target/model/ctrl.h"
 #include "nvme/target/server/control.h"
 
-enum {
-    KEY_POOL = 256,
-    KEY_IN_CAPSULE,
-    KEY_SPIN,
-    KEY_SRQ,
-    KEY_THREADS,
-    KEY_CONFIG,
-    KEY_CONTROL,
-    KEY_SECRET,
-    KEY_CTRL_SECRET,
-    LISTS_MAX = 64,
-};
-
 #define DEFAULT_NQN "nqn.2026-01.io.sidewire:default"
 
 struct target_args {
-    const char *listen[NVT_PORTS_MAX], *namespaces[LISTS_MAX], *hosts[LISTS_MAX], *nqn;
-    int listen_count, namespace_count, host_count;
-    const char *config, *control;
+    struct nv_words listen, namespaces, hosts;
+    const char *nqn, *config, *control;
     uint32_t in_capsule_bytes;
     struct nv_secrets secrets;
     struct nvr_settings settings;
 };
 
-static const struct argp_option options[] = {
-    {"config", KEY_CONFIG, "FILE", 0,
-     "Serve what this file says, in the JSON of 'nvmetcli save'; SIGHUP reads it again", 0},
-    {"listen", 'l', "ADDR[:PORT]", 0,
-     "Address to listen at (all), port 4420 by default; may be repeated", 0},
-    {"namespace", 'n', "BACKEND", 0,
-     "Serve ram:SIZE, null:SIZE, file:PATH, block:PATH, nvme:PATH or nvram:PATH; may be "
-     "repeated",
-     0},
-    {"subsysnqn", 'N', "NQN", 0, "The subsystem's name", 0},
-    {"allow", 'A', "HOSTNQN", 0, "Only these hosts; may be repeated (any)", 0},
-    {"dhchap-secret", KEY_SECRET, "HOSTNQN=SECRET", 0,
-     "This host, if it proves that it knows the secret, which is DHHC-1:... or @FILE; may be "
-     "repeated",
-     0},
-    {"dhchap-ctrl-secret", KEY_CTRL_SECRET, "HOSTNQN=SECRET", 0,
-     "What this target proves to that host, if the host asks for it", 0},
-    {"in-capsule", KEY_IN_CAPSULE, "BYTES", 0,
-     "Data that comes with its command, 0 to 16384 (4096)", 0},
-    {"pool", KEY_POOL, "MIB", 0, "Memory for data on its way (16)", 0},
-    {"srq", KEY_SRQ, "RECEIVES", 0,
-     "All I/O queues share so many receives, 32 to 32768 (each queue has its own)", 0},
-    {"spin", KEY_SPIN, "US", 0, "How long an idle target polls before it sleeps (100)", 0},
-    {"threads", KEY_THREADS, "N", 0,
-     "I/O queues are spread over so many threads, 1 to 16 ($SIDEWIRE_NVME_THREADS, or 1)", 0},
-    {"control", KEY_CONTROL, "PATH", 0,
-     "The socket by which add, remove, status and metrics reach this target", 0},
-    {0},
-};
+static void take_word(struct argp_state *state, void *place, char *text)
+{
+    struct nv_words *words = place;
+    if (words->count == NV_WORDS_MAX)
+        argp_error(state, "too many options: '%s'", text);
+    words->words[words->count++] = text;
+}
+
+static void target_take_listen(struct argp_state *state, void *place, char *text)
+{
+    const struct nv_words *words = place;
+    if (words->count == NVT_PORTS_MAX)
+        argp_error(state, "too many options: '%s'", text);
+    take_word(state, place, text);
+}
 
 static uint32_t option_number(struct argp_state *state, const char *option, const char *text,
                               uint32_t low, uint32_t high)
@@ -76,6 +48,32 @@ static uint32_t option_number(struct argp_state *state, const char *option, cons
     if (!mover_parse_size(text, &value) || value < low || value > high)
         argp_error(state, "--%s is %u to %u, not '%s'", option, low, high, text);
     return (uint32_t)value;
+}
+
+static void take_in_capsule(struct argp_state *state, void *place, char *text)
+{
+    *(uint32_t *)place =
+        option_number(state, "in-capsule", text, 0, NVF_IN_CAPSULE_MAX) / 512 * 512;
+}
+
+static void take_pool(struct argp_state *state, void *place, char *text)
+{
+    *(size_t *)place = (size_t)option_number(state, "pool", text, 1, 65536) << 20;
+}
+
+static void take_srq(struct argp_state *state, void *place, char *text)
+{
+    *(uint32_t *)place = option_number(state, "srq", text, 32, 32768);
+}
+
+static void take_threads(struct argp_state *state, void *place, char *text)
+{
+    *(uint32_t *)place = option_number(state, "threads", text, 1, NVT_THREADS_MAX);
+}
+
+static void take_spin(struct argp_state *state, void *place, char *text)
+{
+    *(uint32_t *)place = option_number(state, "spin", text, 0, 1000000000);
 }
 
 /* Without the option. */
@@ -87,87 +85,69 @@ static uint32_t threads_wanted(struct argp_state *state)
                : 1;
 }
 
-static void add_to_list(struct argp_state *state, const char **list, int *count, int most,
-                        char *text)
+static void check_target(struct argp_state *state, void *arguments)
 {
-    if (*count == most)
-        argp_error(state, "too many options: '%s'", text);
-    list[(*count)++] = text;
+    struct target_args *args = arguments;
+    if (args->config && (args->namespaces.count || args->listen.count || args->hosts.count ||
+                         args->nqn || args->secrets.of_hosts.count || args->secrets.of_ctrl.count))
+        argp_error(state, "--config says it all: leave --listen, --namespace, --subsysnqn, "
+                          "--allow and the secrets away");
+    if (!args->config && !args->namespaces.count)
+        argp_error(state, "nothing to serve: say e.g. --namespace ram:64M");
+    if (!args->settings.threads)
+        args->settings.threads = threads_wanted(state);
 }
 
-static error_t parse_target(int key, char *text, struct argp_state *state)
-{
-    struct target_args *args = state->input;
-    switch (key) {
-    case 'l':
-        add_to_list(state, args->listen, &args->listen_count, NVT_PORTS_MAX, text);
-        return 0;
-    case 'n':
-        add_to_list(state, args->namespaces, &args->namespace_count, LISTS_MAX, text);
-        return 0;
-    case 'A':
-        add_to_list(state, args->hosts, &args->host_count, LISTS_MAX, text);
-        return 0;
-    case KEY_SECRET:
-        add_to_list(state, args->secrets.of_hosts, &args->secrets.host_count, NV_SECRETS_MAX, text);
-        return 0;
-    case KEY_CTRL_SECRET:
-        add_to_list(state, args->secrets.of_ctrl, &args->secrets.ctrl_count, NV_SECRETS_MAX, text);
-        return 0;
-    case 'N':
-        args->nqn = text;
-        return 0;
-    case KEY_IN_CAPSULE:
-        args->in_capsule_bytes =
-            option_number(state, "in-capsule", text, 0, NVF_IN_CAPSULE_MAX) / 512 * 512;
-        return 0;
-    case KEY_POOL:
-        args->settings.pool_bytes = (size_t)option_number(state, "pool", text, 1, 65536) << 20;
-        return 0;
-    case KEY_SRQ:
-        args->settings.shared_receives = option_number(state, "srq", text, 32, 32768);
-        return 0;
-    case KEY_THREADS:
-        args->settings.threads = option_number(state, "threads", text, 1, NVT_THREADS_MAX);
-        return 0;
-    case KEY_SPIN:
-        args->settings.spin_us = option_number(state, "spin", text, 0, 1000000000);
-        return 0;
-    case KEY_CONFIG:
-        args->config = text;
-        return 0;
-    case KEY_CONTROL:
-        args->control = text;
-        return 0;
-    case ARGP_KEY_ARG:
-        argp_error(state, "what is '%s'?", text);
-        return 0;
-    case ARGP_KEY_END:
-        if (args->config && (args->namespace_count || args->listen_count || args->host_count ||
-                             args->nqn || args->secrets.host_count || args->secrets.ctrl_count))
-            argp_error(state, "--config says it all: leave --listen, --namespace, --subsysnqn, "
-                              "--allow and the secrets away");
-        if (!args->config && !args->namespace_count)
-            argp_error(state, "nothing to serve: say e.g. --namespace ram:64M");
-        if (!args->settings.threads)
-            args->settings.threads = threads_wanted(state);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
+#define TARGET(member) offsetof(struct target_args, member)
 
-static const struct argp argp = {
-    .options = options,
-    .parser = parse_target,
-    .doc = "Serves namespaces to NVMe over RDMA hosts.\v"
-           "While it serves, 'sidewire nvme target add', 'remove', 'status' and 'metrics' change "
-           "and show what it does.\n\n"
-           "Examples:\n"
-           "  sidewire nvme target --listen 192.0.2.1 --namespace file:/srv/disk.img\n"
-           "  sidewire nvme target --config /etc/nvmet/config.json\n"
-           "  nvme connect -t rdma -a 192.0.2.1 -s 4420 -n " DEFAULT_NQN "\n",
+static const struct mover_option options[] = {
+    {"config", 0, "FILE", 0,
+     "Serve what this file says, in the JSON of 'nvmetcli save'; SIGHUP reads it again", 0,
+     mover_take_text, TARGET(config)},
+    {"listen", 'l', "ADDR[:PORT]", 0,
+     "Address to listen at (all), port 4420 by default; may be repeated", 0, target_take_listen,
+     TARGET(listen)},
+    {"namespace", 'n', "BACKEND", 0,
+     "Serve ram:SIZE, null:SIZE, file:PATH, block:PATH, nvme:PATH or nvram:PATH; may be "
+     "repeated",
+     0, take_word, TARGET(namespaces)},
+    {"subsysnqn", 'N', "NQN", 0, "The subsystem's name", 0, mover_take_text, TARGET(nqn)},
+    {"allow", 'A', "HOSTNQN", 0, "Only these hosts; may be repeated (any)", 0, take_word,
+     TARGET(hosts)},
+    {"dhchap-secret", 0, "HOSTNQN=SECRET", 0,
+     "This host, if it proves that it knows the secret, which is DHHC-1:... or @FILE; may be "
+     "repeated",
+     0, take_word, TARGET(secrets.of_hosts)},
+    {"dhchap-ctrl-secret", 0, "HOSTNQN=SECRET", 0,
+     "What this target proves to that host, if the host asks for it", 0, take_word,
+     TARGET(secrets.of_ctrl)},
+    {"in-capsule", 0, "BYTES", 0, "Data that comes with its command, 0 to 16384 (4096)", 0,
+     take_in_capsule, TARGET(in_capsule_bytes)},
+    {"pool", 0, "MIB", 0, "Memory for data on its way (16)", 0, take_pool,
+     TARGET(settings.pool_bytes)},
+    {"srq", 0, "RECEIVES", 0,
+     "All I/O queues share so many receives, 32 to 32768 (each queue has its own)", 0, take_srq,
+     TARGET(settings.shared_receives)},
+    {"spin", 0, "US", 0, "How long an idle target polls before it sleeps (100)", 0, take_spin,
+     TARGET(settings.spin_us)},
+    {"threads", 0, "N", 0,
+     "I/O queues are spread over so many threads, 1 to 16 ($SIDEWIRE_NVME_THREADS, or 1)", 0,
+     take_threads, TARGET(settings.threads)},
+    {"control", 0, "PATH", 0,
+     "The socket by which add, remove, status and metrics reach this target", 0, mover_take_text,
+     TARGET(control)},
+    {0},
 };
+
+static const struct mover_usage usage = {
+    .about = "Serves namespaces to NVMe over RDMA hosts.\v"
+             "While it serves, 'sidewire nvme target add', 'remove', 'status' and 'metrics' change "
+             "and show what it does.\n\n"
+             "Examples:\n"
+             "  sidewire nvme target --listen 192.0.2.1 --namespace file:/srv/disk.img\n"
+             "  sidewire nvme target --config /etc/nvmet/config.json\n"
+             "  nvme connect -t rdma -a 192.0.2.1 -s 4420 -n " DEFAULT_NQN "\n",
+    .own = {.rows = options, .check = check_target}};
 
 /* ---- what it is to serve ---- */
 
@@ -175,7 +155,7 @@ static void say_line(void *context, bool is_bad, const char *line)
 {
     (void)context;
     if (is_bad)
-        fprintf(stderr, "sidewire nvme target: %s\n", line);
+        mover_fail("%s", line);
     else
         puts(line);
     fflush(stdout);
@@ -210,16 +190,16 @@ static int edit_config(const struct nvt_config_editor *editor, const struct targ
     const char *nqn = args->nqn ? args->nqn : DEFAULT_NQN;
     uint32_t nsid;
     int rc = nvt_config_add_subsystem(editor, nqn);
-    for (int i = 0; i < args->host_count && !rc; i++)
-        rc = nvt_config_add_host(editor, nqn, args->hosts[i]);
+    for (int i = 0; i < args->hosts.count && !rc; i++)
+        rc = nvt_config_add_host(editor, nqn, args->hosts.words[i]);
     if (!rc)
         rc = nv_secrets_add(&args->secrets, editor, nqn);
-    for (int i = 0; i < args->namespace_count && !rc; i++)
-        rc = nvt_config_add_namespace(editor, nqn, args->namespaces[i], &nsid);
-    if (!args->listen_count && !rc)
+    for (int i = 0; i < args->namespaces.count && !rc; i++)
+        rc = nvt_config_add_namespace(editor, nqn, args->namespaces.words[i], &nsid);
+    if (!args->listen.count && !rc)
         rc = nvt_config_add_port(editor, "0.0.0.0", args->in_capsule_bytes);
-    for (int i = 0; i < args->listen_count && !rc; i++)
-        rc = nvt_config_add_port(editor, args->listen[i], args->in_capsule_bytes);
+    for (int i = 0; i < args->listen.count && !rc; i++)
+        rc = nvt_config_add_port(editor, args->listen.words[i], args->in_capsule_bytes);
     return rc;
 }
 
@@ -247,8 +227,7 @@ struct program {
 
 static void say_refused(const struct nvt_queue *queue, const char *why)
 {
-    fprintf(stderr, "sidewire nvme target: queue %u of %s is refused: %s\n", queue->qid,
-            queue->ctrl->host_nqn, why);
+    mover_fail("queue %u of %s is refused: %s", queue->qid, queue->ctrl->host_nqn, why);
 }
 
 /* Hosts may cause it as often as they like. */
@@ -298,15 +277,14 @@ static int serve_config(struct program *program, struct nvt_config *config)
         nvr_control_open(&program->control, program->args->control, error, sizeof(error))) {
         if (*error)
             say_line(NULL, true, error);
-        return NV_STATUS_FAILED;
+        return MOVER_FAILED;
     }
     say_line(NULL, false, "ready          end it by SIGTERM or Ctrl-C");
     const int rc = nvr_server_run(&program->server);
     if (rc)
-        fprintf(stderr, "sidewire nvme target: cannot start %u threads: %s\n",
-                program->args->settings.threads, strerror(-rc));
+        mover_fail("cannot start %u threads: %s", program->args->settings.threads, strerror(-rc));
     mover_control_close(&program->control.base);
-    return rc ? NV_STATUS_FAILED : NV_STATUS_OK;
+    return rc ? MOVER_FAILED : MOVER_DONE;
 }
 
 int nv_target_main(int argc, char **argv)
@@ -317,12 +295,12 @@ int nv_target_main(int argc, char **argv)
         .settings = {.pool_bytes = (size_t)16 << 20, .spin_us = 100, .queues_max = NVR_QUEUES_MAX}};
     if (argc > 1 && nv_is_target_control(argv[1]))
         return nv_target_control(argc - 1, argv + 1);
-    argp_parse(&argp, argc, argv, 0, NULL, &args);
+    mover_parse(&usage, argc, argv, &args);
     program.args = &args;
     nvt_machine_id(machine_id);
     struct nvt_config *config = args.config ? read_file(args.config) : read_arguments(&args);
     if (!config)
-        return NV_STATUS_FAILED;
+        return MOVER_FAILED;
     program.serving.say = say_line;
     int rc = nvr_server_open(&program.server, &args.settings);
     program.server.target.refused = say_refused;
@@ -331,8 +309,8 @@ int nv_target_main(int argc, char **argv)
     if (!rc)
         rc = nvr_serving_open(&program.serving, &program.server);
     if (rc) {
-        fprintf(stderr, "sidewire nvme target: cannot begin: %s\n", strerror(-rc));
-        return NV_STATUS_FAILED;
+        mover_fail("cannot begin: %s", strerror(-rc));
+        return MOVER_FAILED;
     }
     rc = serve_config(&program, config);
     nvr_server_close(&program.server);

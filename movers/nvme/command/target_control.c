@@ -158,29 +158,13 @@ static void target_control_print_status(const json_t *status)
     json_array_foreach(json_object_get(status, "subsystems"), i, one) print_subsystem(one);
 }
 
-static const struct {
-    const char *name, *said; /* in messages */
-} control_commands[] = {
-    {"add", "nvme target add"},
-    {"remove", "nvme target remove"},
-    {"status", "nvme target status"},
-    {"metrics", "nvme target metrics"},
-};
-
-enum { COMMAND_COUNT = sizeof(control_commands) / sizeof(*control_commands) };
-
-/* NULL: it is none of them. */
-static const char *control_said_of(const char *word)
-{
-    for (int i = 0; i < COMMAND_COUNT; i++)
-        if (!strcmp(word, control_commands[i].name))
-            return control_commands[i].said;
-    return NULL;
-}
-
 bool nv_is_target_control(const char *word)
 {
-    return control_said_of(word);
+    static const char *const words[] = {"add", "remove", "status", "metrics"};
+    for (unsigned i = 0; i < sizeof(words) / sizeof(*words); i++)
+        if (!strcmp(word, words[i]))
+            return true;
+    return false;
 }
 
 static int change_target(const struct mover_ask *ask, const char *word, int argc, char **argv)
@@ -203,23 +187,21 @@ static int change_target(const struct mover_ask *ask, const char *word, int argc
     mover_parse(&usage, argc, argv, &args);
     char *text = mover_ask(&args.ask, args.request);
     if (!text)
-        return NV_STATUS_FAILED;
+        return MOVER_FAILED;
     if (*text)
         puts(text);
     free(text);
-    return NV_STATUS_OK;
+    return MOVER_DONE;
 }
 
 int nv_target_control(int argc, char **argv)
 {
     const char *word = argv[0];
+    argv[0] = mover_front_enter(word);
     const struct mover_ask ask = {.mover = "nvme",
-                                  .command = control_said_of(word),
+                                  .command = mover_front_words(),
                                   .noun = "target",
                                   .start = "sidewire nvme target --namespace ram:64M"};
-    char name[64];
-    snprintf(name, sizeof(name), "sidewire %s", ask.command);
-    argv[0] = name;
     if (!strcmp(word, "status"))
         return mover_control_status(&ask, target_control_print_status, argc, argv);
     if (!strcmp(word, "metrics"))
