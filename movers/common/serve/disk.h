@@ -18,10 +18,12 @@ struct mover_disk {
 
 /*
  * Takes a file or a block device. What has failed before is forgotten. `serves_cache`: pages of the
- * system's cache are served, so the disk gets them first, and those that it did not take go.
- * Returns 0 or a negative errno.
+ * system's cache are served, so the disk gets them first, and those that it did not take go. Pages
+ * that another process has mapped stay: they are written once more. Returns 0 or a negative errno.
  */
 int mover_disk_open(int file_fd, bool serves_cache, struct mover_disk *disk);
+/* What that errno means. */
+const char *mover_disk_why(int rc);
 void mover_disk_close(struct mover_disk *disk);
 /* True: it has failed since the last look, and `error` is set. Waits for nothing. */
 bool mover_disk_look(struct mover_disk *disk);

@@ -146,6 +146,7 @@ static int open_by_kind(const char *what, const struct pms_memory_setup *setup,
         if (code)
             return code;
         code = memory_open_file(memory->fd, &st, memory);
+        why = code ? mover_disk_why(code) : NULL;
     } else if (code == -EINVAL && S_ISCHR(st.st_mode)) {
         code = open_dax(memory->fd, &st, memory);
     } else {

@@ -14,6 +14,7 @@
 #include <nvme/types.h>
 
 #include "common/base/minmax.h"
+#include "common/serve/disk.h"
 #include "nvme/target/backend/backends.h"
 #include "nvme/target/backend/claim.h"
 #include "nvme/target/backend/disk.h"
@@ -422,7 +423,7 @@ static int open_either(const struct nvt_backend_setup *setup, const struct nvt_b
     if (rc) {
         if (!*error)
             snprintf(error, error_size, "%s cannot be opened%s: %s", setup->path,
-                     setup->is_read_only ? "" : " for writing", strerror(-rc));
+                     setup->is_read_only ? "" : " for writing", mover_disk_why(rc));
         if (file->fd >= 0)
             close(file->fd);
         nvt_claim_release(file->backend.claim);

@@ -21,6 +21,7 @@
 #include <nvme/types.h>
 
 #include "common/base/minmax.h"
+#include "common/serve/disk.h"
 #include "common/serve/holes.h"
 #include "nvme/target/backend/backends.h"
 #include "nvme/target/backend/claim.h"
@@ -288,7 +289,7 @@ static int open_nvram(const struct nvt_backend_setup *setup, struct nvt_backend 
         rc = backend_nvram_map_file(nvram);
     if (rc) {
         if (!*error)
-            snprintf(error, error_size, "%s cannot be mapped: %s", setup->path, strerror(-rc));
+            snprintf(error, error_size, "%s cannot be mapped: %s", setup->path, mover_disk_why(rc));
         close_nvram(&nvram->backend);
         return rc;
     }
