@@ -69,3 +69,13 @@ int mover_table_close(const struct mover_table *table, json_t *all)
     json_decref(all);
     return fflush(stdout) || ferror(stdout) ? 1 : 0;
 }
+
+void mover_table_print(const struct mover_column *columns, const json_t *rows)
+{
+    struct mover_table table;
+    size_t i;
+    json_t *row;
+    mover_table_open(&table, columns, false);
+    json_array_foreach(rows, i, row) mover_table_add(&table, NULL, json_incref(row));
+    mover_table_close(&table, table.rows);
+}

@@ -29,5 +29,7 @@ void mover_table_add(struct mover_table *table, const char *label, json_t *row);
  * status: 1 if something could not be printed.
  *     return mover_table_close(&table, json_pack("{so}", "regions", table.rows)); */
 int mover_table_close(const struct mover_table *table, json_t *all);
+/* All rows of a list as columns. */
+void mover_table_print(const struct mover_column *columns, const json_t *rows);
 
 #endif

@@ -190,7 +190,7 @@ static int pmem_open_all(struct serve *serve, char *error, size_t error_bytes)
     return code;
 }
 
-static json_t *serve_status(void *context)
+static json_t *pmem_status_of(void *context)
 {
     return pms_status(context);
 }
@@ -201,7 +201,7 @@ static bool open_control(struct serve *serve)
     const struct mover_control_setup setup = {.mover = "pmem",
                                               .path = serve->control_path,
                                               .context = &serve->server,
-                                              .status = serve_status,
+                                              .status = pmem_status_of,
                                               .metrics = pms_metrics};
     char error[400];
     if (!mover_control_open(&serve->control, &serve->loop, &setup, error, sizeof(error)))

@@ -113,9 +113,6 @@ static void show_print_status(const json_t *status)
                                                   {"CLIENTS", "clients", .width = 10},
                                                   {"WRITERS", "writers", .width = 10},
                                                   {0}};
-    struct mover_table table;
-    size_t i;
-    json_t *region;
     const bool is_here = json_object_get(status, "is_listening");
     printf("up           %lld s\n", count_of(status, "uptime_ms") / 1000);
     printf("clients      %lld of %lld%s\n", count_of(status, "clients"),
@@ -123,10 +120,7 @@ static void show_print_status(const json_t *status)
     printf("connections  %lld, %lld refused, %lld ended for a client that wished to be alone\n",
            count_of(status, "connected"), count_of(status, "refused"), count_of(status, "ended"));
     printf("malformed    %lld messages\n\n", count_of(status, "malformed"));
-    mover_table_open(&table, columns, false);
-    json_array_foreach(json_object_get(status, "regions"), i, region)
-        mover_table_add(&table, NULL, json_incref(region));
-    mover_table_close(&table, table.rows);
+    mover_table_print(columns, json_object_get(status, "regions"));
 }
 
 static int show_counts(const struct sw_pmem_server_info *info, bool is_json)

@@ -5,6 +5,8 @@
 static const struct mover_command commands[] = {
     {"serve", "lets peers read and write files or memory", xf_serve},
     {"ls", "shows what a card says", xf_ls},
+    {"status", "shows what a server of this host has counted", xf_status},
+    {"metrics", "writes that for Prometheus", xf_metrics},
     {"read", "reads bytes of a region into a file", xf_read},
     {"write", "writes a file into a region", xf_write},
     {"bench", "draws size against bandwidth and latency", xf_bench},

@@ -8,10 +8,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "common/command/control.h"
+#include "common/serve/control.h"
 #include "common/serve/holes.h"
 #include "common/serve/new_file.h"
 #include "common/serve/signals.h"
 #include "common/text/endpoint.h"
+#include "common/time/clock.h"
 #include "transfer/command/command.h"
 
 enum { FILES_MAX = 64 };
@@ -30,6 +33,12 @@ struct serve {
     uint64_t bytes;
     void *memory;
     uint32_t lost; /* addresses that are away, a bit for each */
+    uint64_t started_ns, notices;
+    const char *control_path;
+    json_t *regions; /* of the status */
+    struct mover_loop loop;
+    struct mover_signals signals;
+    struct mover_control control;
 };
 
 static void serve_take_address(struct argp_state *state, void *place, char *text)
@@ -97,6 +106,7 @@ static const struct mover_option options[] = {
      SERVE(options.layout)},
     {"output-format", 'o', "FORMAT", 0, "normal or json: how notices are printed", 3,
      mover_take_format, SERVE(is_json)},
+    MOVER_OPTION_CONTROL(SERVE(control_path)),
     {0},
 };
 
@@ -107,6 +117,9 @@ static int add_region(struct serve *serve, struct sw_xfer_memory *memory, const 
         .name = name, .rights = serve->rights, .deadline_ns = SW_XFER_NEVER};
     if (sw_xfer_lease_grant(memory, &lease, &error, &serve->leases[serve->leases_count]))
         return mover_fail("%s: %s", name, error.text);
+    json_array_append_new(serve->regions, json_pack("{ss sI ss}", "name", name, "bytes",
+                                                    (json_int_t)sw_xfer_memory_bytes(memory),
+                                                    "rights", mover_rights_text(serve->rights)));
     serve->leases_count++;
     serve->bytes += sw_xfer_memory_bytes(memory);
     return MOVER_DONE;
@@ -186,7 +199,7 @@ static int serve_write_card(const struct serve *serve)
 static void print_notices(struct serve *serve)
 {
     static struct sw_xfer_notice notice;
-    while (!sw_xfer_notice_take(serve->agent, &notice)) {
+    for (; !sw_xfer_notice_take(serve->agent, &notice); serve->notices++) {
         json_t *text = json_stringn((const char *)notice.data, notice.bytes);
         if (serve->is_json) {
             json_t *line = json_pack("{sI so}", "visitor", (json_int_t)notice.visitor, "notice",
@@ -216,20 +229,61 @@ static void tell_listeners(struct serve *serve)
     }
 }
 
+static json_t *transfer_status_of(void *context)
+{
+    const struct serve *serve = context;
+    const struct sw_xfer_agent_options *agent = &serve->options;
+    json_t *rails = json_array();
+    for (uint32_t i = 0; i < sw_xfer_addresses(serve->agent); i++)
+        json_array_append_new(rails, json_pack("{ss sb}", "address",
+                                               i ? agent->rails[i - 1] : agent->address, "is_up",
+                                               !(serve->lost & 1u << i)));
+    return json_pack("{sI si si sI so sO}", "uptime_ms",
+                     (json_int_t)((mover_now_ns() - serve->started_ns) / NS_PER_MS), "clients",
+                     (int)sw_xfer_visitors(serve->agent), "clients_max", (int)agent->visitors_max,
+                     "notices", (json_int_t)serve->notices, "rails", rails, "regions",
+                     serve->regions);
+}
+
+/* Peers are served without it, too; but one that was asked for has to be there. */
+static int serve_open_control(struct serve *serve)
+{
+    static const struct mover_metric metrics[] = {
+        {"clients", "clients", "Peers that are connected", MOVER_GAUGE},
+        {"clients_max", "clients_max", "Peers at most", MOVER_GAUGE},
+        {"notices_total", "notices", "Notices of peers", MOVER_COUNTER},
+        {"rail_is_up", "rails[address].is_up", "0: the address is away", MOVER_GAUGE},
+        {"region_bytes", "regions[name].bytes", "Bytes of a region", MOVER_GAUGE},
+        {0},
+    };
+    const struct mover_control_setup setup = {.mover = "transfer",
+                                              .path = serve->control_path,
+                                              .context = serve,
+                                              .status = transfer_status_of,
+                                              .metrics = metrics};
+    char error[400];
+    if (!mover_control_open(&serve->control, &serve->loop, &setup, error, sizeof(error)))
+        return MOVER_DONE;
+    mover_fail("%s%s", error,
+               serve->control_path ? ""
+                                   : "; 'sidewire transfer status' does not reach this server");
+    return serve->control_path ? MOVER_FAILED : MOVER_DONE;
+}
+
 /* The descriptor of the agent only ends the wait: what has come is looked for in each turn. */
-static int serve_all(struct serve *serve, struct mover_loop *loop)
+static int serve_all(struct serve *serve)
 {
     struct mover_watch agent = {.fd = sw_xfer_fd(serve->agent)};
-    const int rc = mover_loop_watch(loop, &agent);
+    const int rc = mover_loop_watch(&serve->loop, &agent);
     if (rc)
         return mover_fail("agent: %s", strerror(-rc));
-    while (!loop->is_over) {
+    while (!serve->loop.is_over) {
         sw_xfer_poll(serve->agent);
         print_notices(serve);
         tell_listeners(serve);
-        mover_loop_turn(loop, sw_xfer_arm(serve->agent) ? -1 : 0);
+        mover_loop_turn(&serve->loop, sw_xfer_arm(serve->agent) ? -1 : 0);
     }
-    mover_loop_unwatch(loop, &agent);
+    mover_loop_unwatch(&serve->loop, &agent);
     return MOVER_DONE;
 }
 
@@ -238,7 +292,9 @@ static int transfer_open_all(struct serve *serve)
     struct sw_xfer_error error;
     if (sw_xfer_agent_open(&serve->options, &error, &serve->agent))
         return mover_fail("agent: %s", error.text);
-    int code = serve->memory_bytes ? serve_add_memory(serve) : MOVER_DONE;
+    int code = serve_open_control(serve);
+    if (!code && serve->memory_bytes)
+        code = serve_add_memory(serve);
     for (uint32_t i = 0; !code && i < serve->paths_count; i++)
         code = add_file(serve, serve->paths[i]);
     return code ? code : serve_write_card(serve);
@@ -250,28 +306,31 @@ int xf_serve(int argc, char **argv)
         .words = "[FILE...]",
         .about = "Lets peers that have the card read and write files or memory.",
         .own = {.rows = options, .word = serve_take_path, .check = serve_check}};
-    static struct serve serve = {.rights = SW_XFER_MAY_READ | SW_XFER_MAY_WRITE};
-    struct mover_loop loop;
-    struct mover_signals signals = {0};
+    static struct serve serve = {.rights = SW_XFER_MAY_READ | SW_XFER_MAY_WRITE,
+                                 .control = {.watch.fd = -1}};
     char error[128];
     sw_xfer_agent_options_init(&serve.options);
     mover_parse(&usage, argc, argv, &serve);
-    int code = mover_loop_open(&loop);
+    serve.started_ns = mover_now_ns();
+    serve.regions = json_array();
+    int code = mover_loop_open(&serve.loop);
     if (code)
         return mover_fail("epoll: %s", strerror(-code));
-    if (mover_signals_open(&signals, &loop, error, sizeof(error)))
+    if (mover_signals_open(&serve.signals, &serve.loop, error, sizeof(error)))
         return mover_fail("%s", error);
     code = transfer_open_all(&serve);
     if (!code) {
         fprintf(stderr, "%u regions, %" PRIu64 " bytes; the card is in %s. Ctrl-C ends it.\n",
                 serve.leases_count, serve.bytes, serve.card_path);
-        code = serve_all(&serve, &loop);
+        code = serve_all(&serve);
     }
+    mover_control_close(&serve.control);
     if (serve.agent)
         sw_xfer_agent_close(serve.agent);
     for (uint32_t i = 0; i < serve.files_count; i++)
         close(serve.files[i]);
-    mover_signals_close(&signals);
-    mover_loop_close(&loop);
+    mover_signals_close(&serve.signals);
+    mover_loop_close(&serve.loop);
+    json_decref(serve.regions);
     return code;
 }

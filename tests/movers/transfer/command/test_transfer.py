@@ -159,6 +159,31 @@ class Transfer(unittest.TestCase):
             self.assertEqual(done.returncode, 1)
             self.assertIn(why, done.stderr)
 
+    def test_status__of_the_server_here(self):
+        control = self.path('control')
+
+        def here(command, *words):
+            line = [SIDEWIRE, 'transfer', command, '--control', control, *words]
+            return subprocess.run(line, capture_output=True, text=True, timeout=30, check=False)
+
+        server = self.serve('--memory', '1M', '--control', control)
+        self.must('write', '--notice', 'there', self.file('source', bytes(4096)))
+        status = json.loads(here('status', '-o', 'json').stdout)
+        self.assertEqual(
+            (status['notices'], status['rails'], status['regions']),
+            (
+                1,
+                [{'address': '127.0.0.1', 'is_up': True}],
+                [{'name': 'memory', 'bytes': MIB, 'rights': 'rw'}],
+            ),
+        )
+        self.assertRegex(here('status').stdout, 'memory +1048576 +rw')
+        self.assertIn('\nsidewire_transfer_notices_total 1\n', here('metrics').stdout)
+        self.assertIn('visitor', server.stop(signal.SIGTERM))
+        self.assertEqual(server.process.returncode, 0)
+        self.assertFalse(os.path.exists(control))
+        self.assertIn('is the server running', here('metrics').stderr)
+
     def test_serve__nobody_has_the_card_before_it_is_there(self):
         """Another user may have made the file that is renamed, and have it open."""
         with open(self.file('card.new', b''), 'rb') as trap:
