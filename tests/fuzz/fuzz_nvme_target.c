@@ -117,10 +117,9 @@ static void connect_queue(unsigned n)
                                    .qid = (uint16_t)n,
                                    .depth = DEPTH};
     nvt_queue_init(&queues[n]);
-    queues[n].own = (struct nvt_region){
-        .base = places[n], .len_bytes = nvt_places_bytes((uint16_t)n), .fixed_buffer = -1};
-    capsule_regions[n] =
-        (struct nvt_region){.base = capsule_data[n], .len_bytes = CAPSULE_DATA, .fixed_buffer = -1};
+    queues[n].own =
+        (struct nvt_region){.base = places[n], .len_bytes = nvt_places_bytes((uint16_t)n)};
+    capsule_regions[n] = (struct nvt_region){.base = capsule_data[n], .len_bytes = CAPSULE_DATA};
 }
 
 static void send_capsule(unsigned n, const struct nvf_sqe *sqe, uint32_t data_bytes)

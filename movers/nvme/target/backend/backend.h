@@ -47,7 +47,6 @@ struct nvt_io {
     struct nvt_uring *uring;   /* of the thread */
     struct nvt_slices *slices; /* of the thread */
     struct nvt_region *memory; /* the backend's, as NICs use it; NULL: they do not */
-    int fixed_buffer; /* the number of the registered buffer with `data` in it, -1: of none */
     /* Called once: from submit() or later from the loop. `status` is an NVMe status, 0: done. */
     void (*done)(struct nvt_io *io, uint16_t status);
     /* Not 0: nobody wants it any more, and it may end with that status before it is over. NULL: it

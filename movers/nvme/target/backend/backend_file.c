@@ -202,14 +202,13 @@ static void prepare_move(struct file_op *op, struct io_uring_sqe *sqe)
         io_uring_prep_read(sqe, op->file->fd, op->place, (unsigned)left, at);
         return flag_move(op, sqe);
     }
-    const bool is_fixed =
-        !op->bounce && io->fixed_buffer >= 0 && io->fixed_buffer < io->uring->buffers;
+    const bool is_fixed = nvt_uring_is_fixed(io->uring, memory, left);
     if (io->kind == NVT_READ && is_fixed)
-        io_uring_prep_read_fixed(sqe, op->file->fd, memory, (unsigned)left, at, io->fixed_buffer);
+        io_uring_prep_read_fixed(sqe, op->file->fd, memory, (unsigned)left, at, 0);
     else if (io->kind == NVT_READ)
         io_uring_prep_read(sqe, op->file->fd, memory, (unsigned)left, at);
     else if (is_fixed)
-        io_uring_prep_write_fixed(sqe, op->file->fd, memory, (unsigned)left, at, io->fixed_buffer);
+        io_uring_prep_write_fixed(sqe, op->file->fd, memory, (unsigned)left, at, 0);
     else
         io_uring_prep_write(sqe, op->file->fd, memory, (unsigned)left, at);
     flag_move(op, sqe);

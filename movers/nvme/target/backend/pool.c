@@ -73,7 +73,7 @@ int nvt_pool_init(struct nvt_pool *pool, size_t len_bytes)
     void *base = mmap(NULL, len_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (base == MAP_FAILED)
         return -errno;
-    pool->region = (struct nvt_region){.base = base, .len_bytes = len_bytes, .fixed_buffer = -1};
+    pool->region = (struct nvt_region){.base = base, .len_bytes = len_bytes};
     pool->state = calloc(pages, sizeof(*pool->state));
     pool->next = calloc(pages, sizeof(*pool->next));
     pool->previous = calloc(pages, sizeof(*pool->previous));

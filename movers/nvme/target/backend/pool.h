@@ -16,7 +16,6 @@ enum { NVT_POOL_SHIFT_MIN = 12, NVT_POOL_SHIFT_MAX = 20, NVT_REGION_DEVICES = 8 
 struct nvt_region {
     uint8_t *base;
     size_t len_bytes;
-    int fixed_buffer;                     /* io_uring's number of it, -1: none */
     void *registered[NVT_REGION_DEVICES]; /* the transport's, by device */
     _Atomic bool is_pinned;               /* a NIC knows its pages by where they lie, or may */
     _Atomic uint32_t givers;              /* who gives pages back at the moment */

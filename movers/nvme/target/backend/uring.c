@@ -102,10 +102,13 @@ void nvt_uring_close(struct nvt_uring *uring)
     uring->calls.is_open = uring->commands.is_open = false;
 }
 
-void nvt_uring_register(struct nvt_uring *uring, const struct iovec *buffers, unsigned count)
+void nvt_uring_register(struct nvt_uring *uring, void *data, size_t bytes)
 {
-    if (!io_uring_register_buffers(&uring->calls.ring, buffers, count))
-        uring->buffers = (int)count;
+    const struct iovec buffer = {data, bytes};
+    if (io_uring_register_buffers(&uring->calls.ring, &buffer, 1))
+        return;
+    uring->fixed = data;
+    uring->fixed_bytes = bytes;
 }
 
 static bool submit_ring(struct nvt_ring *ring)

@@ -8,6 +8,7 @@
 
 #include <liburing.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "nvme/target/backend/parts.h"
@@ -27,7 +28,8 @@ struct nvt_ring {
 struct nvt_uring {
     struct nvt_ring calls, commands; /* system calls; NVMe commands */
     int event_fd;
-    int buffers;                /* registered */
+    const uint8_t *fixed; /* the registered buffer of that many bytes, 0: none */
+    size_t fixed_bytes;
     bool wants_buffers;         /* some backend moves data by them */
     struct nvt_uring_op *spare; /* of backend_file.c; freed at the end */
     struct nvt_parts parts;     /* of the thread's backends */
@@ -49,11 +51,17 @@ struct nvt_uring_op {
 int nvt_uring_open(struct nvt_uring *uring, uint32_t entries);
 void nvt_uring_close(struct nvt_uring *uring);
 
-/*
- * Memory that may be named by number: [0, buffers). Where the system refuses, there are none. Takes
- * all its pages at once.
- */
-void nvt_uring_register(struct nvt_uring *uring, const struct iovec *buffers, unsigned count);
+/* Memory that the system need not look up for each call, as its buffer 0. Takes all its pages at
+ * once. Where the system refuses, there is none. */
+void nvt_uring_register(struct nvt_uring *uring, void *data, size_t bytes);
+
+/* All of [data, data + bytes) lies in that memory. */
+static inline bool nvt_uring_is_fixed(const struct nvt_uring *uring, const uint8_t *data,
+                                      uint64_t bytes)
+{
+    const uint64_t offset = (uintptr_t)data - (uintptr_t)uring->fixed;
+    return offset < uring->fixed_bytes && bytes <= uring->fixed_bytes - offset;
+}
 
 /* An entry to be filled in, whose completion `op` gets. Never NULL: submits what waits first. */
 struct io_uring_sqe *nvt_uring_entry(struct nvt_uring *uring, struct nvt_uring_op *op);

@@ -81,7 +81,6 @@ static uint16_t take_range(struct nvt_request *request, enum nvt_io_kind kind)
                                   .offset = first << ns->block_shift,
                                   .len_bytes = count << ns->block_shift,
                                   .is_durable = le32toh(request->sqe.cdw12) >> 16 & FUA,
-                                  .fixed_buffer = -1,
                                   .user = request};
     return 0;
 }
@@ -167,7 +166,6 @@ static void give_to_backend(struct nvt_request *request)
 static void target_io_submit_io(struct nvt_request *request)
 {
     request->io.data = request->data;
-    request->io.fixed_buffer = request->region ? request->region->fixed_buffer : -1;
     request->io.done = io_done;
     give_to_backend(request);
 }
@@ -203,8 +201,7 @@ static void flush_one(struct nvt_request *request)
     const uint16_t status = nvt_request_namespace(request);
     if (status)
         return nvt_request_finish(request, status);
-    request->io = (struct nvt_io){
-        .kind = NVT_FLUSH, .fixed_buffer = -1, .done = io_flush_done, .user = request};
+    request->io = (struct nvt_io){.kind = NVT_FLUSH, .done = io_flush_done, .user = request};
     give_to_backend(request);
 }
 
@@ -294,7 +291,6 @@ static bool compare_begin_part(struct nvt_io *io)
         .offset = io->offset,
         .len_bytes = mover_min_u64(request->steps_left, NVT_PART_BYTES),
         .data = nvt_parts_take(&request->queue->thread->compares),
-        .fixed_buffer = -1,
         .done = compare_end_part,
         .user = request,
     };
@@ -317,7 +313,6 @@ static void run_compare(struct nvt_request *request)
                              compare_begin_part);
     }
     request->io.done = compare_done;
-    request->io.fixed_buffer = thread->pool.region.fixed_buffer;
     give_to_backend(request);
 }
 
@@ -361,7 +356,6 @@ static void dsm_next(struct nvt_request *request)
         request->io = (struct nvt_io){.kind = NVT_DEALLOCATE,
                                       .offset = first << ns->block_shift,
                                       .len_bytes = count << ns->block_shift,
-                                      .fixed_buffer = -1,
                                       .done = dsm_done,
                                       .user = request};
         give_to_backend(request);

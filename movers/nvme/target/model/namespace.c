@@ -54,7 +54,7 @@ int nvt_namespace_add(struct nvt_subsystem *subsystem, const struct nvt_config_n
         .opened = opened,
         .block_shift = (uint8_t)__builtin_ctz(backend->block_bytes),
         .is_read_only = backend->is_read_only,
-        .region = {.base = backend->memory, .len_bytes = backend->size_bytes, .fixed_buffer = -1}};
+        .region = {.base = backend->memory, .len_bytes = backend->size_bytes}};
     ns->blocks = backend->size_bytes >> ns->block_shift;
     if (backend->watched)
         nvt_disk_name(backend->watched, subsystem->nqn, nsid);

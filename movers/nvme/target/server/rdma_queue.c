@@ -176,7 +176,6 @@ static void place_own(struct nvr_queue *queue)
     const size_t offset = own_offset(queue);
     own->base = (uint8_t *)queue->slots + offset;
     own->len_bytes = nvt_places_bytes(queue->queue.qid);
-    own->fixed_buffer = -1;
     own->registered[queue->device->index] = queue->response_mr;
 }
 

@@ -27,10 +27,8 @@ void nvr_pool_register(struct nvr_thread *thread)
     if (thread->is_pool_known || !thread->server->threads[0].uring.wants_buffers)
         return;
     thread->is_pool_known = true;
-    struct nvt_region *region = &thread->base->pool.region;
-    const struct iovec buffer = {region->base, region->len_bytes};
-    nvt_uring_register(&thread->uring, &buffer, 1);
-    region->fixed_buffer = thread->uring.buffers ? 0 : -1;
+    const struct nvt_region *region = &thread->base->pool.region;
+    nvt_uring_register(&thread->uring, region->base, region->len_bytes);
 }
 
 static void target_take_events(struct mover_watch *watch)

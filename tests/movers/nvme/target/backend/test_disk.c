@@ -102,7 +102,6 @@ static uint16_t do_io(enum nvt_io_kind kind, bool is_durable)
                         .data = data,
                         .uring = &uring,
                         .slices = &slices,
-                        .fixed_buffer = -1,
                         .done = note_status,
                         .user = &status};
     backend->ops->submit(backend, &io);

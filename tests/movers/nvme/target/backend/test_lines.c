@@ -44,8 +44,7 @@ static uint16_t given_up(const struct nvt_io *io)
 
 static struct nvt_io *new_io(int i, const char *address)
 {
-    ios[i] = (struct nvt_io){
-        .fixed_buffer = -1, .address = address, .done = note_end, .given_up = given_up};
+    ios[i] = (struct nvt_io){.address = address, .done = note_end, .given_up = given_up};
     return &ios[i];
 }
 

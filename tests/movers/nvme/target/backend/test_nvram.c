@@ -102,7 +102,6 @@ static uint16_t do_io(struct nvt_io io)
     uint64_t moved;
     io.uring = &uring;
     io.slices = &slices;
-    io.fixed_buffer = -1;
     io.done = note_status;
     io.user = &status;
     backend->ops->submit(backend, &io);

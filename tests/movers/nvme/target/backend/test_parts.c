@@ -79,7 +79,6 @@ static void verify(int i, const char *whose, uint64_t len_bytes)
     ios[i] = (struct nvt_io){.kind = NVT_VERIFY,
                              .len_bytes = len_bytes,
                              .uring = &uring,
-                             .fixed_buffer = -1,
                              .host = whose,
                              .done = note_end,
                              .given_up = given_up};

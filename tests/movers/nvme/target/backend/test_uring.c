@@ -229,6 +229,27 @@ static struct nvt_backend *open_file(struct nvt_uring *uring, int fd)
     return backend;
 }
 
+static void is_fixed__only_what_lies_wholly_in_the_registered_memory(void **state)
+{
+    (void)state;
+    struct nvt_uring uring;
+    uint8_t *memory =
+        mmap(NULL, LONG_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(memory != MAP_FAILED);
+    open_or_skip(&uring);
+    assert_false(nvt_uring_is_fixed(&uring, memory, 1));
+    nvt_uring_register(&uring, memory, LONG_BYTES);
+    if (uring.fixed_bytes) { /* else the system allows no such memory here */
+        assert_true(nvt_uring_is_fixed(&uring, memory, LONG_BYTES));
+        assert_true(nvt_uring_is_fixed(&uring, memory + LONG_BYTES - 1, 1));
+        assert_false(nvt_uring_is_fixed(&uring, memory + 1, LONG_BYTES));
+        assert_false(nvt_uring_is_fixed(&uring, memory + LONG_BYTES, 1));
+        assert_false(nvt_uring_is_fixed(&uring, memory - 1, 1));
+    }
+    nvt_uring_close(&uring);
+    munmap(memory, LONG_BYTES);
+}
+
 /* A file system that hangs is one that does not answer. */
 static void length__is_asked_for_without_waiting(void **state)
 {
@@ -271,6 +292,7 @@ int main(void)
         cmocka_unit_test(reap__takes_a_few_at_a_time),
         cmocka_unit_test(entry__is_there_where_completions_have_no_room),
         cmocka_unit_test(reap__one_long_call_at_a_time),
+        cmocka_unit_test(is_fixed__only_what_lies_wholly_in_the_registered_memory),
         cmocka_unit_test(length__is_asked_for_without_waiting),
         cmocka_unit_test(length__of_a_far_device_is_far_behind_faults_too),
     };

@@ -90,14 +90,13 @@ void make_queue_from(struct nvt_queue *queue, uint16_t qid, const char *address)
 {
     static uint8_t places[PLACES][NVT_PLACES_ADMIN * NVT_PLACE_BYTES];
     static int next_place;
-    *queue = (struct nvt_queue){.target = &target,
-                                .thread = &target.threads[0],
-                                .port = port,
-                                .qid = qid,
-                                .depth = DEPTH,
-                                .own = {.base = places[next_place++ % PLACES],
-                                        .len_bytes = nvt_places_bytes(qid),
-                                        .fixed_buffer = -1}};
+    *queue = (struct nvt_queue){
+        .target = &target,
+        .thread = &target.threads[0],
+        .port = port,
+        .qid = qid,
+        .depth = DEPTH,
+        .own = {.base = places[next_place++ % PLACES], .len_bytes = nvt_places_bytes(qid)}};
     strcpy(queue->host_address, address);
     nvt_queue_init(queue);
 }
