@@ -37,6 +37,17 @@ struct mover_bench {
 mover_take mover_take_bench_count;
 mover_take mover_take_bench_runtime;
 
+/* Rows for these, and for the bytes of a request, with their offsets. */
+/* clang-format off */
+#define MOVER_OPTION_BS(at, preset) \
+    {"bs", 0, "BYTES", 0, "Bytes of a request (" preset ")", 1, mover_take_bytes, at}
+#define MOVER_OPTION_COUNT(at) \
+    {"count", 0, "N", 0, "How many requests (10000)", 1, mover_take_bench_count, at}
+#define MOVER_OPTION_RUNTIME(at) \
+    {"runtime", 0, "S", 0, "Ends after so many seconds, too (10; with --count alone it does not)", \
+     1, mover_take_bench_runtime, at}
+/* clang-format on */
+
 void mover_bench_begin(struct mover_bench *bench);
 /* Whether one more request is to be made. */
 bool mover_bench_goes_on(const struct mover_bench *bench);

@@ -134,19 +134,13 @@ static uint32_t shown_of(const struct nvme_resv_status *report)
     return mover_min_u32(reserve_count_of(report), room);
 }
 
-static void format_host(const struct nvme_registered_ctrl_ext *registrant, char out[33])
-{
-    for (size_t i = 0; i < sizeof(registrant->hostid); i++)
-        snprintf(out + 2 * i, 3, "%02x", registrant->hostid[i]);
-}
-
 static json_t *report_json(const struct nvme_resv_status *report)
 {
     json_t *rows = json_array();
     for (uint32_t i = 0; i < shown_of(report); i++) {
         const struct nvme_registered_ctrl_ext *one = &report->regctl_eds[i];
         char id[33], key[19]; /* a key may be more than JSON's numbers have room for */
-        format_host(one, id);
+        mover_hex(one->hostid, id);
         snprintf(key, sizeof(key), "%#llx", (unsigned long long)le64toh(one->rkey));
         json_array_append_new(rows,
                               json_pack("{s:i, s:i, s:s, s:s}", "cntlid", (int)le16toh(one->cntlid),
@@ -170,7 +164,7 @@ static int print_report(const struct nv_host *host, const struct nvme_resv_statu
     for (uint32_t i = 0; i < shown_of(report); i++) {
         const struct nvme_registered_ctrl_ext *one = &report->regctl_eds[i];
         char id[33];
-        format_host(one, id);
+        mover_hex(one->hostid, id);
         printf("regctlext[%u] :\n  cntlid     : %x\n  rcsts      : %x\n  rkey       : %llx\n"
                "  hostid     : %s\n",
                i, le16toh(one->cntlid), one->rcsts, (unsigned long long)le64toh(one->rkey), id);

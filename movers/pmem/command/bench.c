@@ -37,13 +37,11 @@ static void bench_take_kind(struct argp_state *state, void *place, char *text)
 #define BENCH(member) offsetof(struct bench, member)
 
 static const struct mover_option options[] = {
-    {"bs", 0, "BYTES", 0, "Bytes of a request (4096)", 1, mover_take_bytes,
-     BENCH(requests.request_bytes)},
+    MOVER_OPTION_BS(BENCH(requests.request_bytes), "4096"),
     {.letter = 'B', .flags = MOVER_OLD},
-    {"count", 0, "N", 0, "How many requests (10000)", 1, mover_take_bench_count, BENCH(requests)},
+    MOVER_OPTION_COUNT(BENCH(requests)),
     {.letter = 'c', .flags = MOVER_OLD},
-    {"runtime", 0, "S", 0, "Ends after so many seconds, too (10; with --count alone it does not)",
-     1, mover_take_bench_runtime, BENCH(requests)},
+    MOVER_OPTION_RUNTIME(BENCH(requests)),
     {"rw", 0, "KIND", 0, "persistent (a write and its flush), visible, write (no flush) or read", 1,
      bench_take_kind, BENCH(kind)},
     {.letter = 'w', .flags = MOVER_OLD},
