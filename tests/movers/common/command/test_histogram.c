@@ -20,6 +20,7 @@ static void histogram__is_right_within_two_percent(void **state)
         const double error = (double)mover_histogram_at(&h, 0.5) / (double)ns - 1;
         assert_true(error < 0.02 && error > -0.02);
         assert_int_equal(h.max_ns, ns);
+        assert_true(mover_histogram_at(&h, 1) <= ns); /* no percentile is above the longest */
     }
     memset(&h, 0, sizeof(h));
     mover_histogram_add(&h, 0);
