@@ -62,6 +62,19 @@ class Dry(unittest.TestCase):
         for key in ('date', 'driver', 'device', 'kernel'):
             self.assertTrue(head[key], key)
 
+    def test_dry__traces_ioctls_by_class(self):
+        found = [
+            (answer['type'], answer['number'], answer['bytes'], answer['object'], answer['failed'])
+            for answer in self.asked['sharing.ioctls']['answers']
+            if answer['what'] == 'ioctl' and answer['file'] == '/dev/null'
+        ]
+        self.assertEqual(found, [(ord('F'), 0x2B, 48, 0x41, 1)])
+
+    def test_dry__another_process_sees_what_it_was_given(self):
+        for name in ('handles.ways', 'handles.pidfd', 'handles.dmabuf'):
+            same = [a['is_same'] for a in self.asked[name]['answers'] if 'is_same' in a]
+            self.assertTrue(same and all(same), name)
+
     def test_dry__leaves_nothing_and_changes_nothing(self):
         end = self.lines[-1]
         self.assertEqual((end['left'], end['settings_changed']), ([], False))
