@@ -190,6 +190,7 @@ void nvr_server_stop(struct nvr_server *server)
 int nvr_server_run(struct nvr_server *server)
 {
     server->is_alone = server->thread_count == 1;
+    server->is_running = true;
     const int rc = server_start_threads(server);
     if (!rc)
         nvr_thread_run(&server->threads[0]);

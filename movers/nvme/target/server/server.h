@@ -51,6 +51,7 @@ struct nvr_server {
     struct nvr_thread *threads; /* [thread_count] */
     struct nvt_gate gate;
     bool is_alone;        /* who asks has all for itself, as always where there is one thread */
+    bool is_running;      /* hosts may be served */
     _Atomic bool is_done; /* threads end */
     pthread_mutex_t register_lock; /* of memory that threads share */
     struct nvr_listener listeners[NVR_LISTENERS_MAX];

@@ -9,6 +9,7 @@
 
 #include "nvme/target/backend/backends.h"
 #include "nvme/target/backend/claim.h"
+#include "nvme/target/backend/probe.h"
 #include "nvme/target/model/auth.h"
 #include "nvme/target/model/authenticate.h"
 #include "nvme/target/model/namespace.h"
@@ -106,6 +107,24 @@ static void change_subsystem(struct step *step, const struct nvt_config_change *
 
 /* ---- namespaces ---- */
 
+/* Before hosts are served there is nobody who would wait for the disk. */
+static int probe_disk(const struct step *step, const struct nvt_backend_spec *spec, char *error,
+                      size_t error_bytes)
+{
+    const bool is_mapped = spec->kind == NVT_BACKEND_NVRAM;
+    if (!step->serving->server->is_running || !*spec->path)
+        return 0;
+    const int rc = nvt_probe(spec->path, is_mapped, is_mapped && !spec->read_only, NVT_PROBE_MS);
+    if (rc == -ETIMEDOUT)
+        snprintf(error, error_bytes,
+                 "%.200s: its disk has not answered within %d s: it hangs, or has much to write; "
+                 "add it once 'sync %.100s' has ended",
+                 spec->path, NVT_PROBE_MS / 1000, spec->path);
+    else if (rc)
+        snprintf(error, error_bytes, "%.200s: its disk fails: %s", spec->path, strerror(-rc));
+    return rc;
+}
+
 static int open_backend(const struct step *step, const struct nvt_config_namespace *config,
                         struct nvt_backend **out, char *error, size_t error_bytes)
 {
@@ -115,6 +134,8 @@ static int open_backend(const struct step *step, const struct nvt_config_namespa
         return -ENOMEM;
     }
     int rc = nvt_backend_spec_parse(config->backend, spec, error, error_bytes);
+    if (!rc)
+        rc = probe_disk(step, spec, error, error_bytes);
     if (!rc)
         rc = nvt_backend_open(spec, &step->serving->server->threads[0].uring, out, error,
                               error_bytes);

@@ -100,6 +100,20 @@ def check_killed(sidewire, target, control):
     return say(awaits(lambda: sleeps(target)), 'the target sleeps meanwhile') and good
 
 
+def is_refused(sidewire, control, path):
+    """To allocate its holes would stop all hosts, too."""
+    spec = f'nvram:{path}'
+    words = ['nvme', 'target', 'add', '--control', control, '--namespace', spec]
+    try:
+        tried = subprocess.run(
+            [sidewire, *words], capture_output=True, text=True, timeout=30, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return say(False, 'adding a file there comes to an end')
+    good = tried.returncode and 'has not answered' in tried.stderr
+    return say(good, 'a file that would have to be allocated there is refused', tried.stderr)
+
+
 def is_served(sidewire, line):
     try:
         return host(sidewire, line, seconds=30)
@@ -111,6 +125,9 @@ def check(sidewire, folder):
     frozen, other = os.path.join(folder, 'frozen', 'file'), os.path.join(folder, 'other')
     make_file(frozen)
     make_file(other)
+    holes = os.path.join(folder, 'frozen', 'holes')
+    with open(holes, 'wb') as file:
+        file.truncate(MIB)
     block = os.path.join(folder, 'block')
     with open(block, 'wb') as file:
         file.write(bytes(4096))
@@ -119,6 +136,7 @@ def check(sidewire, folder):
     run('fsfreeze', '-f', os.path.dirname(frozen))
     try:
         good = check_killed(sidewire, target, control)
+        good = is_refused(sidewire, control, holes) and good
         writer = write(sidewire, 64)
         many = awaits(lambda: hung_workers(target) >= 12)
         good = say(many, 'writes to the frozen file system hang') and good
