@@ -7,8 +7,7 @@
 #include <unistd.h>
 
 #include "common/command/control.h"
-#include "common/serve/control.h"
-#include "common/serve/signals.h"
+#include "common/command/server.h"
 #include "common/text/endpoint.h"
 #include "pmem/command/command.h"
 #include "pmem/server/status.h"
@@ -16,11 +15,9 @@
 struct serve {
     const char *whats[PMS_REGIONS_MAX], *names[PMS_REGIONS_MAX];
     uint32_t whats_count, names_count;
-    const char *listen, *port, *control_path;
+    const char *listen, *port;
     struct pms_memory_setup setup;
-    struct mover_loop loop;
-    struct mover_signals signals;
-    struct mover_control control;
+    struct mover_server base;
     struct pms_server server;
     struct pms_region regions[PMS_REGIONS_MAX];
 };
@@ -102,7 +99,7 @@ static const struct mover_option options[] = {
      "Connections of one address at most (128 of 256); half as many if it may only read", 2,
      take_of_one, SERVE(server.limits.of_one)},
     {.letter = 'c', .flags = MOVER_OLD},
-    MOVER_OPTION_CONTROL(SERVE(control_path)),
+    MOVER_OPTION_CONTROL(SERVE(base.control_path)),
     {"verbose", 'v', NULL, 0, "Says who connects and leaves", 3, mover_take_flag,
      SERVE(server.is_verbose)},
     {0},
@@ -185,7 +182,7 @@ static int pmem_open_all(struct serve *serve, char *error, size_t error_bytes)
     }
     serve->server.regions = serve->regions;
     serve->server.regions_count = serve->whats_count;
-    code = pms_server_start(&serve->server, &serve->loop, found->ai_addr, error, error_bytes);
+    code = pms_server_start(&serve->server, &serve->base.loop, found->ai_addr, error, error_bytes);
     freeaddrinfo(found);
     return code;
 }
@@ -193,21 +190,6 @@ static int pmem_open_all(struct serve *serve, char *error, size_t error_bytes)
 static json_t *pmem_status_of(void *context)
 {
     return pms_status(context);
-}
-
-/* Clients are served without it, too; but one that was asked for has to be there. */
-static bool open_control(struct serve *serve)
-{
-    const struct mover_control_setup setup = {.mover = "pmem",
-                                              .path = serve->control_path,
-                                              .context = &serve->server,
-                                              .status = pmem_status_of,
-                                              .metrics = pms_metrics};
-    char error[400];
-    if (!mover_control_open(&serve->control, &serve->loop, &setup, error, sizeof(error)))
-        return true;
-    mover_fail("%s%s", error, serve->control_path ? "" : "; 'sidewire pmem status' needs -a");
-    return !serve->control_path;
 }
 
 static void print_regions(const struct serve *serve)
@@ -229,26 +211,26 @@ int pm_serve(int argc, char **argv)
         .about = "Serves memory that keeps its contents.",
         .own = {.rows = options, .word = take_what, .check = check_serve}};
     static struct serve serve = {.port = "4430"};
+    const struct mover_control_setup setup = {.mover = "pmem",
+                                              .context = &serve.server,
+                                              .status = pmem_status_of,
+                                              .metrics = pms_metrics};
     char error[400];
     mover_parse(&usage, argc, argv, &serve);
-    const int code = mover_loop_open(&serve.loop);
+    int code = mover_server_open(&serve.base);
     if (code)
-        return mover_fail("epoll: %s", strerror(-code));
-    if (mover_signals_open(&serve.signals, &serve.loop, error, sizeof(error)))
-        return mover_fail("%s", error);
+        return code;
     if (pmem_open_all(&serve, error, sizeof(error))) {
         close_regions(&serve);
         return mover_fail("%s", error);
     }
-    const bool is_good = open_control(&serve);
-    if (is_good) {
+    code = mover_server_control(&serve.base, &setup);
+    if (!code) {
         print_regions(&serve);
-        mover_loop_run(&serve.loop);
+        mover_loop_run(&serve.base.loop);
     }
-    mover_control_close(&serve.control);
     pms_server_end(&serve.server);
     close_regions(&serve);
-    mover_signals_close(&serve.signals);
-    mover_loop_close(&serve.loop);
-    return is_good ? MOVER_DONE : MOVER_FAILED;
+    mover_server_close(&serve.base);
+    return code;
 }

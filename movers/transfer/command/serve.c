@@ -9,10 +9,9 @@
 #include <unistd.h>
 
 #include "common/command/control.h"
-#include "common/serve/control.h"
+#include "common/command/server.h"
 #include "common/serve/holes.h"
 #include "common/serve/new_file.h"
-#include "common/serve/signals.h"
 #include "common/text/endpoint.h"
 #include "common/time/clock.h"
 #include "transfer/command/command.h"
@@ -34,11 +33,8 @@ struct serve {
     void *memory;
     uint32_t lost; /* addresses that are away, a bit for each */
     uint64_t started_ns, notices;
-    const char *control_path;
     json_t *regions; /* of the status */
-    struct mover_loop loop;
-    struct mover_signals signals;
-    struct mover_control control;
+    struct mover_server base;
 };
 
 static void serve_take_address(struct argp_state *state, void *place, char *text)
@@ -106,7 +102,7 @@ static const struct mover_option options[] = {
      SERVE(options.layout)},
     {"output-format", 'o', "FORMAT", 0, "normal or json: how notices are printed", 3,
      mover_take_format, SERVE(is_json)},
-    MOVER_OPTION_CONTROL(SERVE(control_path)),
+    MOVER_OPTION_CONTROL(SERVE(base.control_path)),
     {0},
 };
 
@@ -245,7 +241,6 @@ static json_t *transfer_status_of(void *context)
                      serve->regions);
 }
 
-/* Peers are served without it, too; but one that was asked for has to be there. */
 static int serve_open_control(struct serve *serve)
 {
     static const struct mover_metric metrics[] = {
@@ -256,34 +251,25 @@ static int serve_open_control(struct serve *serve)
         {"region_bytes", "regions[name].bytes", "Bytes of a region", MOVER_GAUGE},
         {0},
     };
-    const struct mover_control_setup setup = {.mover = "transfer",
-                                              .path = serve->control_path,
-                                              .context = serve,
-                                              .status = transfer_status_of,
-                                              .metrics = metrics};
-    char error[400];
-    if (!mover_control_open(&serve->control, &serve->loop, &setup, error, sizeof(error)))
-        return MOVER_DONE;
-    mover_fail("%s%s", error,
-               serve->control_path ? ""
-                                   : "; 'sidewire transfer status' does not reach this server");
-    return serve->control_path ? MOVER_FAILED : MOVER_DONE;
+    const struct mover_control_setup setup = {
+        .mover = "transfer", .context = serve, .status = transfer_status_of, .metrics = metrics};
+    return mover_server_control(&serve->base, &setup);
 }
 
 /* The descriptor of the agent only ends the wait: what has come is looked for in each turn. */
 static int serve_all(struct serve *serve)
 {
     struct mover_watch agent = {.fd = sw_xfer_fd(serve->agent)};
-    const int rc = mover_loop_watch(&serve->loop, &agent);
+    const int rc = mover_loop_watch(&serve->base.loop, &agent);
     if (rc)
         return mover_fail("agent: %s", strerror(-rc));
-    while (!serve->loop.is_over) {
+    while (!serve->base.loop.is_over) {
         sw_xfer_poll(serve->agent);
         print_notices(serve);
         tell_listeners(serve);
-        mover_loop_turn(&serve->loop, sw_xfer_arm(serve->agent) ? -1 : 0);
+        mover_loop_turn(&serve->base.loop, sw_xfer_arm(serve->agent) ? -1 : 0);
     }
-    mover_loop_unwatch(&serve->loop, &agent);
+    mover_loop_unwatch(&serve->base.loop, &agent);
     return MOVER_DONE;
 }
 
@@ -292,11 +278,11 @@ static int transfer_open_all(struct serve *serve)
     struct sw_xfer_error error;
     if (sw_xfer_agent_open(&serve->options, &error, &serve->agent))
         return mover_fail("agent: %s", error.text);
-    int code = serve_open_control(serve);
-    if (!code && serve->memory_bytes)
-        code = serve_add_memory(serve);
+    int code = serve->memory_bytes ? serve_add_memory(serve) : MOVER_DONE;
     for (uint32_t i = 0; !code && i < serve->paths_count; i++)
         code = add_file(serve, serve->paths[i]);
+    if (!code)
+        code = serve_open_control(serve);
     return code ? code : serve_write_card(serve);
 }
 
@@ -306,31 +292,25 @@ int xf_serve(int argc, char **argv)
         .words = "[FILE...]",
         .about = "Lets peers that have the card read and write files or memory.",
         .own = {.rows = options, .word = serve_take_path, .check = serve_check}};
-    static struct serve serve = {.rights = SW_XFER_MAY_READ | SW_XFER_MAY_WRITE,
-                                 .control = {.watch.fd = -1}};
-    char error[128];
+    static struct serve serve = {.rights = SW_XFER_MAY_READ | SW_XFER_MAY_WRITE};
     sw_xfer_agent_options_init(&serve.options);
     mover_parse(&usage, argc, argv, &serve);
     serve.started_ns = mover_now_ns();
     serve.regions = json_array();
-    int code = mover_loop_open(&serve.loop);
+    int code = mover_server_open(&serve.base);
     if (code)
-        return mover_fail("epoll: %s", strerror(-code));
-    if (mover_signals_open(&serve.signals, &serve.loop, error, sizeof(error)))
-        return mover_fail("%s", error);
+        return code;
     code = transfer_open_all(&serve);
     if (!code) {
         fprintf(stderr, "%u regions, %" PRIu64 " bytes; the card is in %s. Ctrl-C ends it.\n",
                 serve.leases_count, serve.bytes, serve.card_path);
         code = serve_all(&serve);
     }
-    mover_control_close(&serve.control);
     if (serve.agent)
         sw_xfer_agent_close(serve.agent);
     for (uint32_t i = 0; i < serve.files_count; i++)
         close(serve.files[i]);
-    mover_signals_close(&serve.signals);
-    mover_loop_close(&serve.loop);
+    mover_server_close(&serve.base);
     json_decref(serve.regions);
     return code;
 }

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "common/command/server.h"
+
+#include <string.h>
+
+#include "common/command/front.h"
+
+int mover_server_open(struct mover_server *server)
+{
+    char error[256];
+    const int rc = mover_loop_open(&server->loop);
+    server->has_loop = !rc;
+    if (rc)
+        return mover_fail("epoll: %s", strerror(-rc));
+    if (mover_signals_open(&server->signals, &server->loop, error, sizeof(error)))
+        return mover_fail("%s", error);
+    server->has_signals = true;
+    return MOVER_DONE;
+}
+
+int mover_server_control(struct mover_server *server, const struct mover_control_setup *setup)
+{
+    struct mover_control_setup at = *setup;
+    char error[512];
+    at.path = server->control_path;
+    server->has_control =
+        !mover_control_open(&server->control, &server->loop, &at, error, sizeof(error));
+    if (server->has_control)
+        return MOVER_DONE;
+    mover_fail("%s%s", error, at.path ? "" : "; 'status' and 'metrics' do not reach this server");
+    return at.path ? MOVER_FAILED : MOVER_DONE;
+}
+
+void mover_server_close(struct mover_server *server)
+{
+    if (server->has_control)
+        mover_control_close(&server->control);
+    if (server->has_signals)
+        mover_signals_close(&server->signals);
+    if (server->has_loop)
+        mover_loop_close(&server->loop);
+    server->has_control = server->has_signals = server->has_loop = false;
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What the command of a server stands on: a loop, the signals that end it, and the control socket
+ * by which `status` and `metrics` reach it (control.h).
+ *
+ *     static struct mover_server server;
+ *     int code = mover_server_open(&server);
+ *     if (!code)
+ *         code = mover_server_control(&server, &setup);
+ *     if (!code)
+ *         mover_loop_run(&server.loop);
+ *     mover_server_close(&server);
+ */
+#ifndef SW_MOVERS_SERVER_H
+#define SW_MOVERS_SERVER_H
+
+#include "common/serve/control.h"
+#include "common/serve/loop.h"
+#include "common/serve/signals.h"
+
+/* All zero to begin with, but for the path. */
+struct mover_server {
+    const char *control_path; /* of MOVER_OPTION_CONTROL(); NULL: in the user's folder */
+    struct mover_loop loop;
+    struct mover_signals signals;
+    struct mover_control control;
+    bool has_loop, has_signals, has_control;
+};
+
+/* A loop that SIGINT and SIGTERM stop. Before other threads start. Returns the exit status: 0, or 1
+ * after it has said why not. */
+int mover_server_open(struct mover_server *server);
+/* The control socket, by `setup` and the path above. A server that can have none says so and serves
+ * all the same, unless --control asked for it: then this returns 1. */
+int mover_server_control(struct mover_server *server, const struct mover_control_setup *setup);
+/* Closes what is open. What the loop watches besides is unwatched before. */
+void mover_server_close(struct mover_server *server);
+
+#endif
