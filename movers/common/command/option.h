@@ -8,7 +8,9 @@
 #define SW_MOVERS_OPTION_H
 
 #include <argp.h>
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* Reads `text`, NULL for an option without an argument, into what lies at `place`. */
 typedef void mover_take(struct argp_state *state, void *place, char *text);
@@ -31,9 +33,15 @@ struct mover_option {
     size_t at; /* offset of its place in the arguments */
 };
 
+/* The last two of a row, for a member of the arguments: its type says what is taken. Times, formats
+ * and other types name it: `mover_take_time, offsetof(struct bench, runtime_ns)`. */
+#define MOVER_TO(arguments, member) \
+    _Generic(((arguments *)0)->member, const char *: mover_take_text, uint64_t: mover_take_bytes, \
+             uint32_t: mover_take_count, bool: mover_take_flag), offsetof(arguments, member)
+
 /* An old spelling of the option in the row before, taken for a release and told on standard error;
  * --help does not show it:
- *     {"count", 0, "N", 0, "How many", 1, mover_take_bytes, offsetof(struct arguments, count)},
+ *     {"count", 0, "N", 0, "How many", 1, MOVER_TO(struct arguments, count)},
  *     {.letter = 'c', .flags = MOVER_OLD}, */
 enum { MOVER_OLD = OPTION_ALIAS | OPTION_HIDDEN };
 

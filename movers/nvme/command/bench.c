@@ -120,11 +120,11 @@ static const struct mover_option options[] = {
     {"sleep", 0, NULL, 0, "Threads sleep until something comes, instead of polling", 0, take_sleep,
      0},
     {"verify", 0, NULL, 0, "Write blocks with checksum and sequence, read them back", 0,
-     mover_take_flag, BENCH(verifies)},
+     MOVER_TO(struct nv_bench, verifies)},
     {"loops", 0, "N", 0, "Rounds of verification, unless --runtime is given (2)", 0, take_loops,
      BENCH(loops)},
-    {"destroy-data", 0, NULL, 0, "What is there may be overwritten", 0, mover_take_flag,
-     BENCH(may_destroy)},
+    {"destroy-data", 0, NULL, 0, "What is there may be overwritten", 0,
+     MOVER_TO(struct nv_bench, may_destroy)},
     {0},
 };
 

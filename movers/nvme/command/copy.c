@@ -77,12 +77,12 @@ static const struct mover_option options[] = {
     {"block-count", 0, "N", 0, "Blocks, less one, as nvme-cli counts them", 0, take_block_count, 0},
     {"data-size", 'z', "BYTES", 0, "How many; without this and --block-count: all", 0,
      take_data_size, 0},
-    {"data", 'd', "FILE", 0, "The file (standard input or output)", 0, mover_take_text, COPY(path)},
-    {"force-unit-access", 'f', NULL, 0, "Writes are durable when they end", 0, mover_take_flag,
-     COPY(fua)},
-    {"latency", 0, NULL, 0, "Say how long it took", 0, mover_take_flag, COPY(shows_latency)},
+    {"data", 'd', "FILE", 0, "The file (standard input or output)", 0, MOVER_TO(struct copy, path)},
+    {"force-unit-access", 'f', NULL, 0, "Writes are durable when they end", 0,
+     MOVER_TO(struct copy, fua)},
+    {"latency", 0, NULL, 0, "Say how long it took", 0, MOVER_TO(struct copy, shows_latency)},
     {"progress", 0, NULL, 0, "Show progress though standard error is no terminal", 0,
-     mover_take_flag, COPY(shows_progress)},
+     MOVER_TO(struct copy, shows_progress)},
     {0},
 };
 

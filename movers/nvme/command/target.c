@@ -103,7 +103,7 @@ static void check_target(struct argp_state *state, void *arguments)
 static const struct mover_option options[] = {
     {"config", 0, "FILE", 0,
      "Serve what this file says, in the JSON of 'nvmetcli save'; SIGHUP reads it again", 0,
-     mover_take_text, TARGET(config)},
+     MOVER_TO(struct target_args, config)},
     {"listen", 'l', "ADDR[:PORT]", 0,
      "Address to listen at (all), port 4420 by default; may be repeated", 0, target_take_listen,
      TARGET(listen)},
@@ -111,7 +111,7 @@ static const struct mover_option options[] = {
      "Serve ram:SIZE, null:SIZE, file:PATH, block:PATH, nvme:PATH or nvram:PATH; may be "
      "repeated",
      0, take_word, TARGET(namespaces)},
-    {"subsysnqn", 'N', "NQN", 0, "The subsystem's name", 0, mover_take_text, TARGET(nqn)},
+    {"subsysnqn", 'N', "NQN", 0, "The subsystem's name", 0, MOVER_TO(struct target_args, nqn)},
     {"allow", 'A', "HOSTNQN", 0, "Only these hosts; may be repeated (any)", 0, take_word,
      TARGET(hosts)},
     {"dhchap-secret", 0, "HOSTNQN=SECRET", 0,
@@ -134,8 +134,8 @@ static const struct mover_option options[] = {
      "I/O queues are spread over so many threads, 1 to 16 ($SIDEWIRE_NVME_THREADS, or 1)", 0,
      take_threads, TARGET(settings.threads)},
     {"control", 0, "PATH", 0,
-     "The socket by which add, remove, status and metrics reach this target", 0, mover_take_text,
-     TARGET(control)},
+     "The socket by which add, remove, status and metrics reach this target", 0,
+     MOVER_TO(struct target_args, control)},
     {0},
 };
 

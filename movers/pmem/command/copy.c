@@ -32,8 +32,7 @@ static void take_length(struct argp_state *state, void *place, char *text)
 }
 
 static const struct mover_option options[] = {
-    {"offset", 'f', "BYTES", 0, "Where in the region (0)", 1, mover_take_bytes,
-     offsetof(struct copy, offset)},
+    {"offset", 'f', "BYTES", 0, "Where in the region (0)", 1, MOVER_TO(struct copy, offset)},
     {"bytes", 'b', "BYTES", 0, "How many (get: to the region's end; put: to the file's)", 1,
      take_length, 0},
     {0},

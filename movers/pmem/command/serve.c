@@ -82,13 +82,13 @@ static void check_serve(struct argp_state *state, void *arguments)
 static const struct mover_option options[] = {
     {"listen", 'l', "ADDR[:PORT]", 0, "Address to listen at (all), port 4430 by default", 1,
      serve_take_listen, 0},
-    {"port", 's', "PORT", 0, "The port, without an address", 1, mover_take_text, SERVE(port)},
+    {"port", 's', "PORT", 0, "The port, without an address", 1, MOVER_TO(struct serve, port)},
     {"name", 0, "NAME", 0,
      "Name of a region (the last part of its path); once for each, in their order", 1, take_name,
      0},
     {.letter = 'n', .flags = MOVER_OLD},
     {"size", 'S', "BYTES", 0, "Creates files with this size if they are not there, or empty", 1,
-     mover_take_bytes, SERVE(setup.create_bytes)},
+     MOVER_TO(struct serve, setup.create_bytes)},
     {"shared", 0, NULL, 0,
      "Serves what other servers serve with --shared, too. A log needs a server alone", 1,
      take_shared, 0},
@@ -100,8 +100,8 @@ static const struct mover_option options[] = {
      take_of_one, SERVE(server.limits.of_one)},
     {.letter = 'c', .flags = MOVER_OLD},
     MOVER_OPTION_CONTROL(SERVE(base.control_path)),
-    {"verbose", 'v', NULL, 0, "Says who connects and leaves", 3, mover_take_flag,
-     SERVE(server.is_verbose)},
+    {"verbose", 'v', NULL, 0, "Says who connects and leaves", 3,
+     MOVER_TO(struct serve, server.is_verbose)},
     {0},
 };
 

@@ -49,17 +49,17 @@ static void take_operation(struct argp_state *state, void *place, char *text)
 
 static const struct mover_option options[] = {
     {"bytes", 'b', "BYTES", 0, "How many one transfer has (the region's, 64M at most)", 1,
-     mover_take_bytes, BENCH(bytes)},
-    {"blocks", 0, "N", 0, "One row: so many blocks of together --bytes", 1, mover_take_bytes,
-     BENCH(blocks)},
+     MOVER_TO(struct bench, bytes)},
+    {"blocks", 0, "N", 0, "One row: so many blocks of together --bytes", 1,
+     MOVER_TO(struct bench, blocks)},
     {.letter = 'n', .flags = MOVER_OLD},
-    {"bs", 0, "BYTES", 0, "One row: bytes of a block", 1, mover_take_bytes, BENCH(size)},
+    {"bs", 0, "BYTES", 0, "One row: bytes of a block", 1, MOVER_TO(struct bench, size)},
     {.name = "size", .flags = MOVER_OLD},
     {"rw", 0, "KIND", 0, "write or read (write)", 1, take_operation, BENCH(op)},
     {.name = "operation", .flags = MOVER_OLD},
-    {"random", 0, NULL, 0, "The peer's blocks in another order than those here", 2, mover_take_flag,
-     BENCH(is_random)},
-    {"sums", 0, NULL, 0, "Compares the sums of all blocks", 2, mover_take_flag, BENCH(has_sums)},
+    {"random", 0, NULL, 0, "The peer's blocks in another order than those here", 2,
+     MOVER_TO(struct bench, is_random)},
+    {"sums", 0, NULL, 0, "Compares the sums of all blocks", 2, MOVER_TO(struct bench, has_sums)},
     {0},
 };
 

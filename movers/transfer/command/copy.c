@@ -51,20 +51,18 @@ static void copy_check(struct argp_state *state, void *arguments)
         argp_error(state, "the file is missing");
 }
 
-#define COPY(member) offsetof(struct copy, member)
-
 static const struct mover_option options[] = {
-    {"offset", 'f', "BYTES", 0, "Where in the region (0)", 1, mover_take_bytes, COPY(offset)},
+    {"offset", 'f', "BYTES", 0, "Where in the region (0)", 1, MOVER_TO(struct copy, offset)},
     {"bytes", 'b', "BYTES", 0, "How many (read: to the region's end; write: the file's)", 1,
      copy_take_bytes, 0},
-    {"bs", 0, "BYTES", 0, "Bytes of a block (1M)", 2, mover_take_bytes, COPY(block_bytes)},
+    {"bs", 0, "BYTES", 0, "Bytes of a block (1M)", 2, MOVER_TO(struct copy, block_bytes)},
     {.name = "block", .flags = MOVER_OLD},
-    {"notice", 0, "TEXT", 0, "What the peer is told when all is there", 2, mover_take_text,
-     COPY(notice)},
-    {"sums", 0, NULL, 0, "Compares the sums of all blocks at the end", 2, mover_take_flag,
-     COPY(has_sums)},
-    {"deadline", 0, "MS", 0, "Ends it when it is not done by then (none)", 2, mover_take_count,
-     COPY(deadline_ms)},
+    {"notice", 0, "TEXT", 0, "What the peer is told when all is there", 2,
+     MOVER_TO(struct copy, notice)},
+    {"sums", 0, NULL, 0, "Compares the sums of all blocks at the end", 2,
+     MOVER_TO(struct copy, has_sums)},
+    {"deadline", 0, "MS", 0, "Ends it when it is not done by then (none)", 2,
+     MOVER_TO(struct copy, deadline_ms)},
     {0},
 };
 

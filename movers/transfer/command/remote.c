@@ -23,7 +23,7 @@ void xf_take_rail(struct argp_state *state, void *place, char *text)
 
 static const struct mover_option options[] = {
     {"card", 'c', "PATH", 0, "File with the card of the peer; - is the standard input", 1,
-     mover_take_text, REMOTE(card_path)},
+     MOVER_TO(struct xf_remote, card_path)},
     MOVER_OPTION_REGION(REMOTE(region), "the first"),
     MOVER_OPTION_LOCAL(REMOTE(options.address)),
     {"rail", 0, "ADDR", 0, "One more address here, of another RDMA device", 1, xf_take_rail,

@@ -43,11 +43,11 @@ static const struct mover_option remote_rows[] = {
 };
 
 static const struct mover_option rows[] = {
-    {"bs", 0, "BYTES", 0, "Bytes of a request", 1, mover_take_bytes, OWN(bytes)},
+    {"bs", 0, "BYTES", 0, "Bytes of a request", 1, MOVER_TO(struct arguments, bytes)},
     {.letter = 'B', .flags = MOVER_OLD},
     {"runtime", 0, "S", 0, "Seconds", 1, mover_take_time, OWN(runtime_ns)},
-    {"destroy-data", 'D', NULL, 0, "What is there may be overwritten", 1, mover_take_flag,
-     OWN(may_destroy)},
+    {"destroy-data", 'D', NULL, 0, "What is there may be overwritten", 1,
+     MOVER_TO(struct arguments, may_destroy)},
     {.name = "destroy", .flags = MOVER_OLD},
     {0},
 };
