@@ -36,7 +36,7 @@ struct mover_queue {
 bool mover_queue_open(struct mover_queue *queue, struct ibv_context *verbs, uint32_t entries,
                       int epoll_fd, void *epoll_data);
 /* Makes the reliable queue pair `id->qp`, whose completions come here. `attr` says how large it is
- * (`cap`), whether all requests complete (`sq_sig_all`), and whose receives it has (`srq`). False
+ * ("cap"), whether all requests complete ("sq_sig_all"), and whose receives it has ("srq"). False
  * and errno: the device has no room for it. */
 bool mover_queue_make_qp(struct mover_queue *queue, struct rdma_cm_id *id, struct ibv_pd *pd,
                          const struct ibv_qp_init_attr *attr);
@@ -74,7 +74,7 @@ static inline bool mover_post_receive(struct ibv_qp *qp, uint64_t wr_id, void *d
 }
 
 /* Posts a SEND in the same way. It completes if `flags` (enum ibv_send_flags) or the queue pair
- * (`sq_sig_all`) say so. The bytes are the device's until then. */
+ * ("sq_sig_all") say so. The bytes are the device's until then. */
 static inline bool mover_post_send(struct ibv_qp *qp, uint64_t wr_id, const void *data,
                                    uint32_t bytes, uint32_t lkey, unsigned flags)
 {

@@ -28,7 +28,7 @@ bool sw_paired_tell_trial(const struct sw_paired *p, enum sw_fallback_event even
 uint64_t sw_paired_step_moved(uint64_t now_ns);
 /* Whether there is nothing to try any more. */
 bool sw_paired_is_vain(const struct sw_paired *p);
-/* The queue pair is TCP's. `has_called`: it was this side's call. */
+/* The queue pair is TCP's, by whichever side's call. */
 void sw_paired_take_over(struct sw_paired *p);
 
 #endif
