@@ -31,7 +31,7 @@ static uint64_t count_holes(int fd, uint64_t size)
 
 /* Blocks behind its end are the file's, too, and fill no hole: what it has is no proof that it
  * lacks nothing, but what it has not it lacks, unless its data is compressed. */
-static bool lacks_room(int fd, uint64_t least_bytes)
+bool mover_holes_lack_room(int fd, uint64_t least_bytes)
 {
     struct statvfs fs;
     return !fstatvfs(fd, &fs) && fs.f_blocks && (uint64_t)fs.f_bavail * fs.f_frsize < least_bytes;
@@ -48,7 +48,7 @@ int mover_holes_fill(int fd, uint64_t *holes_bytes)
     *holes_bytes = holes ? holes : missing; /* of a file system that knows no holes */
     if (!*holes_bytes)
         return 0;
-    if (lacks_room(fd, mover_min_u64(holes, missing)))
+    if (mover_holes_lack_room(fd, mover_min_u64(holes, missing)))
         return -ENOSPC;
     do
         rc = fallocate(fd, 0, 0, stat.st_size) ? -errno : 0;

@@ -14,6 +14,8 @@
  * taken: a call that fails may keep what it got. 0, or a negative errno: -EOPNOTSUPP where the file
  * system leaves that to the writer. `holes_bytes` says what there was to fill, at most. */
 int mover_holes_fill(int fd, uint64_t *holes_bytes);
+/* It is plain that the file system has no room for so much more. */
+bool mover_holes_lack_room(int fd, uint64_t least_bytes);
 /* Also there, block by block, by reads and writes: only where nobody else writes to the file. 0, or
  * a negative errno with a sentence in `error` that says what mends it. */
 int mover_holes_fill_all(int fd, const char *path, bool is_shared, char *error, size_t error_bytes);

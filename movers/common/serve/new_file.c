@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/serve/holes.h"
+
 static int refuse_file(const char *path, const char *why, int code, char *error, size_t error_bytes)
 {
     snprintf(error, error_bytes, "%.150s: %s", path, why);
@@ -31,6 +33,8 @@ static bool is_to_fill(int fd, int flags, const struct mover_serving *how, bool 
 static int new_file_fill(int fd, uint64_t bytes)
 {
     int code;
+    if (mover_holes_lack_room(fd, bytes)) /* a call that fails may take all that there is first */
+        return -ENOSPC;
     do
         code = fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)bytes) ? errno : 0;
     while (code == EINTR);
@@ -76,5 +80,9 @@ int mover_new_file_open(const char *path, int flags, uint64_t create_bytes,
     if (!code)
         return fd;
     new_file_give_up(fd, path, is_mine, code);
-    return refuse_file(path, strerror(-code), code, error, error_bytes);
+    return refuse_file(path,
+                       code == -ENOSPC ? "its file system has no room for that: free some, or take "
+                                         "a smaller size"
+                                       : strerror(-code),
+                       code, error, error_bytes);
 }

@@ -284,6 +284,11 @@ class Pmem(unittest.TestCase):
         self.assertIn('No space left', said)
         self.assertIn('make room', said)
         self.assertEqual(os.stat(large).st_blocks, 0)
+        size = str(os.stat(large).st_size)
+        os.unlink(large)
+        said = refused(large, '--port', str(PORT + 1), '--size', size)
+        self.assertIn('no room', said)
+        self.assertFalse(os.path.exists(large))
 
     def test_fault__of_one_writer_hurts_no_other(self):
         """The file becomes shorter under the server: whoever writes there has an error, alone."""
