@@ -51,6 +51,7 @@ install: setup-build ## installs into PREFIX (/usr/local) below DESTDIR
 	@$(MESON) configure build -Dprefix=$(abspath $(PREFIX))
 	@ninja -C build
 	@DESTDIR=$(DESTDIR) $(MESON) install -C build --no-rebuild
+	@[ -n "$(DESTDIR)" ] || [ "$$(id -u)" != 0 ] || ldconfig # programs find the libraries
 
 format: ## lays out C with clang-format and Python with black
 	@clang-format -i $(SOURCES)
