@@ -176,6 +176,12 @@ static int refuse_served(int fd, const struct served_holder *holder, const char 
     char who[128], help[128] = "";
     const bool is_joined = holder->is_shared && is_unmarked(fd, unwritten_offset);
     say_who(holder, who, sizeof(who));
+    if (holder->pid == getpid()) {
+        snprintf(error, error_bytes, "%.150s: %s has it locked already; serve it once%s%s", path,
+                 who, how->share_option ? ", or each time with " : "",
+                 how->share_option ? how->share_option : "");
+        return -EBUSY;
+    }
     if (how->share_option)
         snprintf(help, sizeof(help), is_joined ? ", or share it: %s" : ", or start both with %s",
                  how->share_option);

@@ -58,8 +58,9 @@ static void host_take_format(struct argp_state *state, void *place, char *text)
 static const char *parse_secret(struct argp_state *state, const char *text, char *out)
 {
     const char *wrong = nvf_secret_read(text, out);
-    if (wrong) /* without the text: it may be a secret */
-        argp_error(state, "a secret cannot be read: %s", wrong);
+    if (wrong) /* without a text that may be a secret */
+        argp_error(state, "the secret%s%s cannot be read: %s", *text == '@' ? " in " : "",
+                   *text == '@' ? text + 1 : "", wrong);
     return out;
 }
 

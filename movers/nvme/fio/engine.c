@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * An engine of fio: ioengine=external:libsidewire-fio.so. It is built with fio's headers, and fits
- * the fio of exactly that version.
+ * An engine of fio: ioengine=external:PATH. It is built with fio's headers, and fits the fio of
+ * exactly that version.
  *
  * fio calls setup() in the process that it forks jobs from, and all else in the job. So setup()
  * asks for the size alone, and each job connects for itself.

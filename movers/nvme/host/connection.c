@@ -139,15 +139,17 @@ static void connection_explain_refusal(struct sw_nvme_queue *queue)
     const struct mover_connection *connection = &queue->connection;
     const char *where = queue->controller->where;
     struct nvf_cm_rej rej = {0};
-    enum { CONSUMER_DEFINED = 28 };
+    enum { NOBODY_LISTENS = 8, CONSUMER_DEFINED = 28 }; /* IBTA Vol 1 12.6.7.2 */
     if (connection->status == CONSUMER_DEFINED && connection->private_bytes >= sizeof(rej)) {
         memcpy(&rej, connection->private_data, sizeof(rej));
         nvh_queue_break(queue, SW_NVME_REFUSED, "%s refuses queue %u: %s", where, queue->qid,
                         nvf_cm_status_text(le16toh(rej.status)));
-    } else {
+    } else if (connection->status == NOBODY_LISTENS) {
         nvh_queue_break(queue, SW_NVME_REFUSED,
-                        "%s refuses the connection (reason %d): is a target listening there?",
-                        where, connection->status);
+                        "%s refuses the connection: no target listens there", where);
+    } else {
+        nvh_queue_break(queue, SW_NVME_REFUSED, "%s refuses the connection (reason %d)", where,
+                        connection->status);
     }
 }
 

@@ -20,7 +20,7 @@ const char *nvf_secret_read(const char *text, char out[NVF_SECRET_TEXT_MAX])
     const bool has_line = fgets(out, NVF_SECRET_TEXT_MAX, file);
     fclose(file);
     if (!has_line)
-        return "the file is empty";
+        return "the file is empty; 'nvme gen-dhchap-key' of nvme-cli makes a secret";
     out[strcspn(out, "\r\n")] = '\0';
     return NULL;
 }

@@ -334,9 +334,11 @@ static int measure_file(struct file *file, const char *path, char *error, size_t
     if (fstat(file->fd, &stat))
         return -errno;
     if (file->is_block != S_ISBLK(stat.st_mode) || (!file->is_block && !S_ISREG(stat.st_mode))) {
-        snprintf(error, error_size, "%s is no %s: name it by %s:", path,
-                 file->is_block ? "block device" : "plain file",
-                 S_ISBLK(stat.st_mode) ? "block" : "file");
+        const char *kind = S_ISBLK(stat.st_mode)   ? "; name it by block:"
+                           : S_ISREG(stat.st_mode) ? "; name it by file:"
+                                                   : ", nor anything else that has blocks";
+        snprintf(error, error_size, "%s is no %s%s", path,
+                 file->is_block ? "block device" : "plain file", kind);
         return -EINVAL;
     }
     uint64_t size = (uint64_t)stat.st_size;
@@ -421,8 +423,9 @@ static int open_either(const struct nvt_backend_setup *setup, const struct nvt_b
         rc = nvt_disk_open(file->fd, !file->is_direct, &file->backend.watched);
     if (rc) {
         if (!*error)
-            snprintf(error, error_size, "%s cannot be opened%s: %s", setup->path,
-                     setup->is_read_only ? "" : " for writing", mover_disk_why(rc));
+            snprintf(error, error_size, "%s cannot be opened%s: %s%s", setup->path,
+                     setup->is_read_only ? "" : " for writing", mover_disk_why(rc),
+                     rc == -ENOENT && !file->is_block ? "; 'truncate -s SIZE' makes one" : "");
         if (file->fd >= 0)
             close(file->fd);
         nvt_claim_release(file->backend.claim);

@@ -253,8 +253,8 @@ static int check_rest(struct nvt_backend_spec *out, struct text_error error)
         return 0;
     }
     if (!out->path[0])
-        return refuse_spec(error, "the path is missing; write %s/PATH",
-                           out->kind == NVT_BACKEND_PATH ? "file:" : kind);
+        return refuse_spec(error, "the path is missing; write %s:/PATH",
+                           out->kind == NVT_BACKEND_PATH ? "file" : kind);
     if (out->kind == NVT_BACKEND_PATH && out->path[0] != '/')
         return refuse_spec(error,
                            "\"%.64s\" is no backend: write ram:SIZE, null:SIZE, file:PATH, "

@@ -148,7 +148,7 @@ static void keep_namespace(struct step *step, struct nvt_namespace *ns)
 {
     if (nvt_claim_stay(ns->backend->claim))
         return;
-    tell_user(step->serving, true, "no namespace   %u: another one has %s now", ns->nsid,
+    tell_user(step->serving, true, "removed        namespace %u: another one has %s now", ns->nsid,
               ns->opened);
     nvt_namespace_remove(ns);
 }
@@ -215,7 +215,7 @@ static void change_namespace(struct step *step, const struct nvt_config_change *
     if (!config || !config->enable) {
         if (ns) {
             nvt_namespace_remove(ns);
-            tell_user(step->serving, false, "no namespace   %u", nsid);
+            tell_user(step->serving, false, "removed        namespace %u", nsid);
         }
     } else if (ns && change->aspects == NVT_ANA_DIFFERS) {
         nvt_namespace_set_group(ns, config->ana_grpid);

@@ -109,7 +109,7 @@ def authenticates(sidewire, folder):
         (f'{own} -S {SECRETS[0]} -C {SECRETS[0]}', 'does not prove'),
         (f'{own}x -S {SECRETS[0]}', 'does not allow this host'),
         (f'{own} -S secret', 'not valid'),
-        (f'{own} -S @{path}x', 'No such file'),
+        (f'{own} -S @{path}x', f'in {path}x cannot be read: No such file'),
     ):
         status, text = host(sidewire, f'list {options}')
         good = (

@@ -189,7 +189,7 @@ def swapped(sidewire, path):
         good &= say(taken(said) and served_now(target) == wanted, 'two files change places', said)
     said = reload(target, file, {1: f'file:{more}', 2: f'file:{path}-gone'})
     good &= say(
-        'no namespace   2' in said and served_now(target) == {1: f'file:{more}'},
+        'removed        namespace 2' in said and served_now(target) == {1: f'file:{more}'},
         'one whose file was taken, and whose own is not there, does not serve it besides',
         said,
         served_now(target),

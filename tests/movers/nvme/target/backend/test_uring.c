@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -270,6 +271,26 @@ static void length__is_asked_for_without_waiting(void **state)
     nvt_uring_close(&uring);
 }
 
+static void refuse_file(struct nvt_uring *uring, const char *path, const char *said)
+{
+    char error[256] = "";
+    struct nvt_backend *backend = NULL;
+    const struct nvt_backend_setup setup = {.path = path, .uring = uring};
+    assert_true(nvt_file.open(&setup, &backend, error, sizeof(error)) < 0);
+    if (!strstr(error, said))
+        fail_msg("%s, not %s", error, said);
+}
+
+static void open__says_what_is_there_instead(void **state)
+{
+    (void)state;
+    struct nvt_uring uring;
+    open_or_skip(&uring);
+    refuse_file(&uring, "/dev/null", "is no plain file, nor anything else");
+    refuse_file(&uring, "/proc/self/nowhere", "truncate -s SIZE");
+    nvt_uring_close(&uring);
+}
+
 /* Accesses that make faults do not make it near. */
 static void length__of_a_far_device_is_far_behind_faults_too(void **state)
 {
@@ -294,6 +315,7 @@ int main(void)
         cmocka_unit_test(reap__one_long_call_at_a_time),
         cmocka_unit_test(is_fixed__only_what_lies_wholly_in_the_registered_memory),
         cmocka_unit_test(length__is_asked_for_without_waiting),
+        cmocka_unit_test(open__says_what_is_there_instead),
         cmocka_unit_test(length__of_a_far_device_is_far_behind_faults_too),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

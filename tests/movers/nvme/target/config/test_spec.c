@@ -104,6 +104,7 @@ static void backend_spec_parse__plain_path(void **state)
     refuse("disk.img", "is no backend");
     refuse("scsi:/dev/sdb", "is no backend");
     refuse("", "path is missing");
+    refuse("file:", "write file:/PATH");
 }
 
 static void backend_spec_parse__options(void **state)
