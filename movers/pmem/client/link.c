@@ -114,11 +114,20 @@ static void server_rejected(struct pmc_client *c)
     pmc_lost(&c->pmem, SW_PMEM_REFUSED, "%s refuses: %s", c->pmem.where, pmf_reason_text(reason));
 }
 
+static const char *link_mend_of(enum mover_event event)
+{
+    if (event == MOVER_NO_ANSWER)
+        return "; is the server running, and does the network lead there?";
+    if (event == MOVER_NO_DEVICE)
+        return "; 'ip route' shows the networks, and 'sidewire devices' the devices of this host";
+    return "";
+}
+
 static void lose_link(struct pmc_client *c, enum sw_pmem_status status, enum mover_event event)
 {
     char text[MOVER_CONNECTION_SAID];
     mover_connection_say(&c->link.connection, event, c->pmem.where, text);
-    pmc_lost(&c->pmem, status, "%s", text);
+    pmc_lost(&c->pmem, status, "%s%s", text, link_mend_of(event));
 }
 
 static void link_take_event(struct pmc_client *c, enum mover_event event)

@@ -123,7 +123,10 @@ static int log_fail_open(enum sw_pmem_log_status status, const struct sw_pmem_er
 {
     const char *what = sw_pmem_log_status_text(status);
     const bool says_more = error->text[0] && strcmp(error->text, what) != 0;
-    return mover_fail("%s%s%s", what, says_more ? ": " : "", says_more ? error->text : "");
+    return mover_fail("%s%s%s%s", what, says_more ? ": " : "", says_more ? error->text : "",
+                      status == SW_PMEM_LOG_NO_LOG ? "; 'sidewire pmem log create' makes one "
+                                                     "where there is none"
+                                                   : "");
 }
 
 /* ---- the commands ---- */
@@ -200,7 +203,6 @@ static const char *const copy_states[] = {"lost", "behind", "live", "damaged", "
 static void show_copies(const struct log_args *args, const struct sw_pmem_log_info *info,
                         const struct sw_pmem_error *errors)
 {
-    bool any = false;
     for (uint32_t i = 0; i < info->copies; i++) {
         const struct place *place = &args->places[i];
         const bool is_ipv6 = strchr(place->address, ':');
@@ -209,8 +211,15 @@ static void show_copies(const struct log_args *args, const struct sw_pmem_log_in
         printf("%s%s%s%s%s%s\n", place->port ? ":" : "", place->port ? place->port : "",
                place->region ? "/" : "", place->region ? place->region : "",
                errors[i].text[0] ? "  " : "", errors[i].text);
-        any |= info->states[i] == SW_PMEM_LOG_COPY_DAMAGED;
     }
+}
+
+/* Where there is a log: without one no copy has anything to be saved. */
+static void advise_damaged(const struct sw_pmem_log_info *info)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < info->copies; i++)
+        any |= info->states[i] == SW_PMEM_LOG_COPY_DAMAGED;
     if (any)
         puts("No writer mends a damaged copy. 'sidewire pmem log read' saves the records, and "
              "'sidewire pmem\nlog create --replace' makes a new log, for 'append' to put them "
@@ -242,7 +251,7 @@ static void show_records(const struct sw_pmem_log_info *info)
 
 /* Where no quorum shows the log, the copies alone. */
 static int show_status(const struct log_args *args, const struct sw_pmem_log_info *info,
-                       const struct sw_pmem_error *errors)
+                       const struct sw_pmem_error *errors, bool is_log)
 {
     if (args->is_json) {
         json_t *seen = pack_copies(info, errors);
@@ -259,6 +268,8 @@ static int show_status(const struct log_args *args, const struct sw_pmem_log_inf
     if (info->ready)
         show_records(info);
     show_copies(args, info, errors);
+    if (is_log)
+        advise_damaged(info);
     return MOVER_DONE;
 }
 
@@ -370,7 +381,8 @@ static int survey_log(struct log_args *args)
     struct sw_pmem_error error, errors[SW_PMEM_LOG_COPIES_MAX];
     const enum sw_pmem_log_status status = sw_pmem_log_survey(
         &args->options, sw_pmem_deadline_ms(args->wait_ms), &info, errors, &error);
-    const int code = info.copies ? show_status(args, &info, errors) : MOVER_DONE;
+    const int code =
+        info.copies ? show_status(args, &info, errors, status != SW_PMEM_LOG_NO_LOG) : MOVER_DONE;
     if (!status)
         return code;
     fflush(stdout);
@@ -395,7 +407,7 @@ static int show_recovered(const struct log_args *args)
     struct sw_pmem_log_info info;
     const struct sw_pmem_error errors[SW_PMEM_LOG_COPIES_MAX] = {{0}};
     sw_pmem_log_info_of(args->log, &info);
-    return show_status(args, &info, errors);
+    return show_status(args, &info, errors, true);
 }
 
 static int with_log(struct log_args *args)

@@ -48,6 +48,9 @@ static enum sw_pmem_log_status create_copy(const struct sw_pmem_log_options *opt
         return SW_PMEM_LOG_NO_MEMORY;
     struct sw_pmem_options alone = options->copies[copy];
     alone.alone = true;
+    char place[128];
+    snprintf(place, sizeof(place), "%.80s%s%.20s", alone.address, alone.port ? " port " : "",
+             alone.port ? alone.port : "");
     if (sw_pmem_open(&alone, error, &pmem) != SW_PMEM_OK)
         goto out;
     sw_pmem_info_of(pmem, &info);
@@ -55,15 +58,14 @@ static enum sw_pmem_log_status create_copy(const struct sw_pmem_log_options *opt
         snprintf(error->text, sizeof(error->text),
                  "copy %u (%s) has %llu bytes, and the log takes %llu: a larger region, or less by "
                  "--ring",
-                 copy + 1, alone.address, (unsigned long long)info.bytes,
+                 copy + 1, place, (unsigned long long)info.bytes,
                  (unsigned long long)(PML_RING_OFFSET + geometry->ring_bytes));
         status = SW_PMEM_LOG_INVALID;
         goto out;
     }
     if (!options->visible_only && !info.persistent) {
         snprintf(error->text, sizeof(error->text),
-                 "copy %u (%s): its device or memory has no persistent FLUSH", copy + 1,
-                 alone.address);
+                 "copy %u (%s): its device or memory has no persistent FLUSH", copy + 1, place);
         status = SW_PMEM_LOG_INVALID;
         goto out;
     }
@@ -74,7 +76,7 @@ static enum sw_pmem_log_status create_copy(const struct sw_pmem_log_options *opt
     status =
         write_copy(options, replace, deadline_ns, pmem, mem, buffer, buffer + PML_CONTROL_BYTES);
     if (status != SW_PMEM_LOG_OK)
-        snprintf(error->text, sizeof(error->text), "copy %u (%s): %s", copy + 1, alone.address,
+        snprintf(error->text, sizeof(error->text), "copy %u (%s): %s", copy + 1, place,
                  sw_pmem_log_status_text(status));
 out:
     if (mem)

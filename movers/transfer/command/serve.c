@@ -302,8 +302,9 @@ int xf_serve(int argc, char **argv)
         return code;
     code = transfer_open_all(&serve);
     if (!code) {
-        fprintf(stderr, "%u regions, %" PRIu64 " bytes; the card is in %s. Ctrl-C ends it.\n",
-                serve.leases_count, serve.bytes, serve.card_path);
+        fprintf(stderr, "%u region%s, %" PRIu64 " bytes; the card is in %s. Ctrl-C ends it.\n",
+                serve.leases_count, serve.leases_count == 1 ? "" : "s", serve.bytes,
+                serve.card_path);
         code = serve_all(&serve);
     }
     if (serve.agent)

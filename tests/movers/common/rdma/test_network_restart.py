@@ -144,6 +144,7 @@ class Restart(unittest.TestCase):
                 check=False,
             )
             self.assertIn(f'nobody answers at {ABSENT}', done.stdout + done.stderr)
+            self.assertRegex(done.stderr, 'does the network lead there[?]')
 
     def test_transfer(self):
         server = self.serve(*'transfer serve -l 192.0.2.1:4440 -m 1M -c'.split(), self.card)

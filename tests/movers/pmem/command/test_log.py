@@ -351,10 +351,16 @@ class Log(unittest.TestCase):
         self.assertIn('--replace', said)
         status, _, said = log('create', '--ring', '16M', '--replace')
         self.assertEqual(status, 1)
-        self.assertRegex(said, r'copy 1 \(127\.0\.0\.1\) has \d+ bytes, and the log takes 16\d+:')
+        self.assertRegex(
+            said, rf'copy 1 \(127\.0\.0\.1 port {PORT}\) has \d+ bytes, and the log takes 16\d+:'
+        )
         status, _, said = log('read', '--wait', '2000', copies=2)
         self.assertEqual(status, 1)
         self.assertEqual(said.count('another number of copies'), 1)
+        self.assertIn("'sidewire pmem log create'", said)
+        status, shown, _ = log('status', '--wait', '2000', copies=2)
+        self.assertEqual(status, 1)
+        self.assertNotIn('No writer mends', shown)
         self.assertEqual(log('trim')[0], 2)
 
     def test_status__tells_of_each_copy(self):

@@ -271,7 +271,7 @@ class Transfer(unittest.TestCase):
             old = self.file('old', self.content('card'))
             server.stop(signal.SIGKILL)
         done = self.peer('write', data)
-        self.assertIn('nobody is there', done.stderr)
+        self.assertIn('nobody is there: its agent has ended', done.stderr)
 
     def test_deadline__ends_the_transfer(self):
         self.serve('--memory', '400M')
