@@ -16,7 +16,8 @@ struct sw_netdev;
 void sw_link_survey(struct sw_netdev *dev, struct sw_counts *out);
 
 struct sw_qp;
-enum sw_link_sent { SW_LINK_SENT, SW_LINK_NO_ROUTE, SW_LINK_BAD_KEY };
+/* BUSY: a process has no room yet; the same call again goes on behind those that have theirs. */
+enum sw_link_sent { SW_LINK_SENT, SW_LINK_NO_ROUTE, SW_LINK_BAD_KEY, SW_LINK_BUSY };
 /* The datagram at `position` of the send queue leaves by RoCE. */
 enum sw_link_sent sw_link_send_far(struct sw_qp *qp, uint32_t position);
 /* The same of one to a group: to members on other hosts, if the QP hears those, and to `has_far`

@@ -8,7 +8,7 @@
 #define MCAST_QPN 0xffffffu
 
 /* A group of its own for each case and pair, so that runs side by side do not meet. */
-enum { IPV6, IPV4, IPV4_AS_IPV6 };
+enum { IPV6, IPV4, IPV4_AS_IPV6, BURST = 40 };
 static union ibv_gid group_of(const struct ud_side *side, int kind)
 {
     uint32_t a = side->qp->qp_num, b = side->peer_qpn;
@@ -144,6 +144,43 @@ static void sleeper_b(int sock, int param)
     ud_close(&side);
 }
 
+/* More than the kernel keeps for a process: it is given the rest when it has taken some. */
+static void burst_a(int sock, int param)
+{
+    (void)param;
+    struct ud_side side;
+    ud_open(&side, sock, NULL);
+    const union ibv_gid group = group_of(&side, IPV6);
+    struct ibv_ah *ah = ud_ah(&side, &group);
+    vu_barrier(sock);
+    for (uint64_t i = 1; i <= BURST; i++)
+        VU_EQ(ud_post(&side,
+                      &(struct ud_send){.wr_id = i, .len_bytes = 8, .ah = ah, .qpn = MCAST_QPN}),
+              0);
+    for (uint64_t i = 1; i <= BURST; i++)
+        vu_expect(side.scq, i, IBV_WC_SUCCESS);
+    vu_barrier(sock);
+    VU_EQ(ibv_destroy_ah(ah), 0);
+    ud_close(&side);
+}
+
+static void burst_b(int sock, int param)
+{
+    (void)param;
+    struct ud_side side;
+    ud_open(&side, sock, NULL);
+    const union ibv_gid group = group_of(&side, IPV6);
+    VU_EQ(ibv_attach_mcast(side.qp, &group, 0), 0);
+    for (uint64_t i = 1; i <= BURST; i++)
+        ud_recv(&side, side.qp, i, UD_SLOT);
+    vu_barrier(sock);
+    for (uint64_t i = 1; i <= BURST; i++)
+        vu_expect(side.rcq, i, IBV_WC_SUCCESS);
+    vu_barrier(sock);
+    VU_EQ(ibv_detach_mcast(side.qp, &group, 0), 0);
+    ud_close(&side);
+}
+
 /* A QP that asked for it does not hear itself, and hears all others. */
 static struct ibv_qp *deaf_to_itself(struct ud_side *side, const union ibv_gid *group)
 {
@@ -212,6 +249,7 @@ const struct sem_case sem_mcast[] = {
     {"mcast__to_all_attached_ipv4", all_a, all_b, IPV4},
     {"mcast__to_all_attached_ipv4_as_ff0e", all_a, all_b, IPV4_AS_IPV6},
     {"mcast__not_back_to_who_blocks_it", deaf_a, deaf_b, 0},
+    {"mcast__a_burst_comes_whole", burst_a, burst_b, 0},
     {"mcast__wakes_a_sleeper", sleeper_a, sleeper_b, 0},
     {NULL, NULL, NULL, 0},
 };

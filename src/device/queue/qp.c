@@ -35,6 +35,7 @@ void sw_qp_rx_idle(struct sw_qp *qp)
     atomic_store(&qp->rx_pending, false);
     atomic_store(&qp->polls_link, SW_QP_POLLS_NOT);
     qp->tx_goes_on = qp->rx_goes_on = false;
+    qp->given = 0;
 }
 
 void sw_qp_rest(struct sw_qp *qp, bool rests)

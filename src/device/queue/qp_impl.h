@@ -44,6 +44,7 @@ struct sw_qp {
     atomic_bool rx_pending; /* the peer could not be told what was consumed */
     atomic_uint polls_link; /* enum sw_qp_polls */
     bool rests;             /* sw_qp_rest() */
+    uint32_t given;         /* members of a group that have the datagram that is sent next */
     bool tx_goes_on; /* it stopped sending for its budget alone: the next turn can be at once */
     bool is_posting; /* its program posts, and rings the engine then if the kick is due */
     bool kick_due;

@@ -166,8 +166,10 @@ enum sw_link_sent sw_roce_give_datagram(struct sw_qp *qp, uint32_t position, con
     sw_roce_icrc(&arrival->source, &arrival->dest, arrival->source_port, sw_roce.port.udp_port,
                  &flow);
     sw_icrc_seal(&flow, &prefix, 0, made_header(&made), batch.len_bytes);
-    for (uint32_t i = 0; i < count; i++)
-        sw_share_give(&sw_roce.port, slots[i], &batch);
+    for (; qp->given < count; qp->given++)
+        if (!sw_share_give(&sw_roce.port, slots[qp->given], &batch))
+            return SW_LINK_BUSY;
+    qp->given = 0;
     return SW_LINK_SENT;
 }
 

@@ -42,6 +42,8 @@ static enum sw_channel_put put_of_sent(struct sw_qp *qp, uint32_t position, enum
         return SW_PUT_DONE;
     case SW_LINK_BAD_KEY:
         return SW_PUT_BAD_KEY;
+    case SW_LINK_BUSY:
+        return SW_PUT_WAIT;
     case SW_LINK_NO_ROUTE:
         break;
     }

@@ -264,7 +264,23 @@ void sw_share_hand_on(struct sw_port *port, uint32_t slot, const struct sw_rx_ba
         stage_word(port, slot, SW_HANDED_PACKETS, batch);
 }
 
-void sw_share_give(struct sw_port *port, uint32_t slot, const struct sw_rx_batch *packet)
+/* The kernel keeps some ten messages for a process. One that takes none (SIGSTOP) is not waited for
+ * again before it does: it would hold up all that is for others. */
+static bool awaits_room(uint32_t slot, bool is_full)
+{
+    static _Atomic uint64_t full_ns[SW_SLOT_MAX + 1]; /* since when it has no room; 0: it has */
+    uint64_t since_ns = atomic_load_explicit(&full_ns[slot], memory_order_relaxed);
+    if (!is_full && !since_ns)
+        return false;
+    const uint64_t now_ns = sw_clock_ns();
+    if (!is_full || !since_ns) {
+        since_ns = is_full ? now_ns : 0;
+        atomic_store_explicit(&full_ns[slot], since_ns, memory_order_relaxed);
+    }
+    return is_full && now_ns - since_ns < KEEP_NS;
+}
+
+bool sw_share_give(struct sw_port *port, uint32_t slot, const struct sw_rx_batch *packet)
 {
     struct handed head = head_of(port, SW_HANDED_PACKETS, packet);
     struct sockaddr_un to;
@@ -272,9 +288,14 @@ void sw_share_give(struct sw_port *port, uint32_t slot, const struct sw_rx_batch
     struct iovec pieces[] = {{&head, sizeof(head)}, {(void *)packet->bytes, packet->len_bytes}};
     struct msghdr message = {.msg_name = &to, .msg_iov = pieces, .msg_iovlen = 2};
     sw_registry_name(slot, "roce", name);
-    const bool is_sent = sw_name_find(name, &to, &message.msg_namelen) &&
-                         sendmsg(port->hands, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
+    const bool is_there = sw_name_find(name, &to, &message.msg_namelen);
+    const bool is_sent =
+        is_there && sendmsg(port->hands, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
+    const bool is_full = is_there && !is_sent && errno == EAGAIN;
+    if (awaits_room(slot, is_full))
+        return false;
     sw_port_count(port, is_sent ? SW_PORT_TX_PACKETS : SW_PORT_TX_DROPPED, 1);
+    return true;
 }
 
 uint32_t sw_share_parse(const uint8_t *message, uint32_t len_bytes, struct sw_handed *out)

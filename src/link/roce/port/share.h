@@ -22,9 +22,9 @@ void sw_share_hand_on(struct sw_port *port, uint32_t slot, const struct sw_rx_ba
  * port->due_ns says when to try again. */
 void sw_share_flush(struct sw_port *port);
 
-/* Gives the process of a slot, which may be this one, a packet that no network has brought. Any
- * thread, without rx_lock. */
-void sw_share_give(struct sw_port *port, uint32_t slot, const struct sw_rx_batch *packet);
+/* Gives the process of a slot, which may be this one, a packet that no network has brought. False:
+ * it has no room, and is waited for. Any thread, without rx_lock. */
+bool sw_share_give(struct sw_port *port, uint32_t slot, const struct sw_rx_batch *packet);
 
 /* The kinds of messages between these processes. */
 enum sw_handed_kind {
