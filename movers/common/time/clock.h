@@ -5,9 +5,7 @@
 #include <stdint.h>
 #include <time.h>
 
-#define NS_PER_US 1000ull
-#define NS_PER_MS 1000000ull
-#define NS_PER_S 1000000000ull
+#include "common/time/units.h"
 
 /* CLOCK_MONOTONIC in nanoseconds, as deadlines have it. */
 static inline uint64_t mover_now_ns(void)

@@ -9,10 +9,9 @@
 #include "common/time/clock.h"
 #include "nvme/host/completion.h"
 #include "nvme/host/controller.h"
+#include "nvme/host/machine/call.h"
+#include "nvme/host/machine/reconnect.h"
 #include "nvme/host/queue.h"
-#include "nvme/host/reconnect.h"
-#include "nvme/host/request.h"
-#include "nvme/host/send.h"
 #include "nvme/wire/sgl.h"
 
 enum { ADMIN_TIMEOUT_MS = 60000, PAGE_BYTES = 4096, LOG_PIECE_BYTES = 4096 };
@@ -32,39 +31,28 @@ static void wake_waiter(void *arg, const struct sw_nvme_result *result)
 static enum sw_nvme_status send_call(struct sw_nvme_controller *c, const struct nvf_sqe *sqe,
                                      struct waiter *waiter)
 {
-    enum sw_nvme_status status = SW_NVME_OK;
-    pthread_mutex_lock(&c->lock);
-    const bool is_live = atomic_load(&c->state) == SW_NVME_LIVE && c->admin.phase == NVH_UP &&
-                         atomic_load(&c->epoch) == c->admin.epoch && !c->admin.is_broken;
-    const int taken = is_live ? nvh_slot_take(&c->admin, false) : -1;
-    if (taken >= 0) {
-        c->admin.tick_ns = mover_now_ns();
-        c->admin.sqes[taken] = *sqe;
-        c->admin.slots[taken].done = wake_waiter;
-        c->admin.slots[taken].result.arg = waiter;
-        nvh_slot_submit(&c->admin, (uint32_t)taken);
-    } else {
-        status = is_live ? SW_NVME_AGAIN : SW_NVME_UNREACHABLE;
-    }
-    pthread_mutex_unlock(&c->lock);
+    pthread_mutex_lock(&nvh_host_of(c)->lock);
+    const enum sw_nvme_status status = nvh_admin_submit(c, sqe, wake_waiter, waiter);
+    pthread_mutex_unlock(&nvh_host_of(c)->lock);
     return status;
 }
 
 static bool admin_is_done(struct sw_nvme_controller *c, const struct waiter *waiter)
 {
-    pthread_mutex_lock(&c->lock);
+    pthread_mutex_lock(&nvh_host_of(c)->lock);
     nvh_admin_tend(c, mover_now_ns());
     const bool done = waiter->is_done;
-    pthread_mutex_unlock(&c->lock);
+    pthread_mutex_unlock(&nvh_host_of(c)->lock);
     return done;
 }
 
 static void sleep_call(struct sw_nvme_controller *c, const struct waiter *waiter)
 {
-    pthread_mutex_lock(&c->lock);
-    const bool sleeps = nvh_queue_arm(&c->admin) && !waiter->is_done;
-    struct pollfd fd = {.fd = c->admin.epoll_fd, .events = POLLIN};
-    pthread_mutex_unlock(&c->lock);
+    struct nvh_host *host = nvh_host_of(c);
+    pthread_mutex_lock(&host->lock);
+    const bool sleeps = nvh_queue_arm(&host->admin) && !waiter->is_done;
+    struct pollfd fd = {.fd = host->admin.epoll_fd, .events = POLLIN};
+    pthread_mutex_unlock(&host->lock);
     if (sleeps)
         poll(&fd, 1, NVH_TEND_NS / 1000000);
 }
@@ -97,20 +85,20 @@ enum sw_nvme_status nvh_call_wait(struct sw_nvme_controller *controller, const s
     return result->status;
 }
 
-static bool make_bounce(struct sw_nvme_controller *c)
+static bool make_bounce(struct nvh_host *host)
 {
-    if (!c->bounce) {
+    if (!host->bounce) {
         void *bounce = mmap(NULL, SW_NVME_ADMIN_MAX, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (bounce == MAP_FAILED)
             return false;
-        c->bounce = bounce;
+        host->bounce = bounce;
     }
-    if (!c->bounce_mr && c->pd)
-        c->bounce_mr =
-            ibv_reg_mr(c->pd, c->bounce, SW_NVME_ADMIN_MAX,
+    if (!host->bounce_mr && host->pd)
+        host->bounce_mr =
+            ibv_reg_mr(host->pd, host->bounce, SW_NVME_ADMIN_MAX,
                        IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
-    return c->bounce_mr;
+    return host->bounce_mr;
 }
 
 static enum sw_nvme_status run_admin(struct sw_nvme_controller *c,
@@ -127,21 +115,23 @@ static enum sw_nvme_status run_admin(struct sw_nvme_controller *c,
         .cdw14 = htole32(command->cdw14),
         .cdw15 = htole32(command->cdw15),
     };
+    struct nvh_host *host = nvh_host_of(c);
     nvf_sgl_set_none(&sqe);
     if (command->bytes) {
-        if (!make_bounce(c))
+        if (!make_bounce(host))
             return SW_NVME_NO_MEMORY;
         if (command->is_write)
-            memcpy(c->bounce, command->data, command->bytes);
+            memcpy(host->bounce, command->data, command->bytes);
         else
-            memset(c->bounce, 0, command->bytes);
-        nvf_sgl_set_keyed(&sqe, (uintptr_t)c->bounce, command->bytes, c->bounce_mr->rkey, false);
+            memset(host->bounce, 0, command->bytes);
+        nvf_sgl_set_keyed(&sqe, (uintptr_t)host->bounce, command->bytes, host->bounce_mr->rkey,
+                          false);
     }
     const uint32_t timeout_ms = command->timeout_ms ? command->timeout_ms : ADMIN_TIMEOUT_MS;
     const enum sw_nvme_status status =
         nvh_call_wait(c, &sqe, sw_nvme_deadline_ms(timeout_ms), result);
     if (!status && command->bytes && !command->is_write)
-        memcpy(command->data, c->bounce, command->bytes);
+        memcpy(command->data, host->bounce, command->bytes);
     return status;
 }
 
@@ -155,9 +145,9 @@ enum sw_nvme_status sw_nvme_admin(struct sw_nvme_controller *controller,
     *result = (struct sw_nvme_result){.status = SW_NVME_INVALID};
     if (command->bytes > SW_NVME_ADMIN_MAX || (command->bytes && !command->data))
         return SW_NVME_INVALID;
-    pthread_mutex_lock(&controller->bounce_lock);
+    pthread_mutex_lock(&nvh_host_of(controller)->bounce_lock);
     const enum sw_nvme_status status = run_admin(controller, command, result);
-    pthread_mutex_unlock(&controller->bounce_lock);
+    pthread_mutex_unlock(&nvh_host_of(controller)->bounce_lock);
     result->status = status;
     return status;
 }

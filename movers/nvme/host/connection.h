@@ -4,14 +4,15 @@
 #define SW_MOVERS_NVME_HOST_CONNECTION_H
 
 #include <stdbool.h>
-#include <stdint.h>
 
+#include "nvme/host/queue.h"
 #include "sidewire/nvme.h"
 
-bool nvh_link_start(struct sw_nvme_queue *queue, uint64_t now_ns);
-void nvh_link_step(struct sw_nvme_queue *queue);
-/* Nothing touches the memory of the queue's requests when this returns. */
-void nvh_link_destroy(struct sw_nvme_queue *queue);
-bool nvh_post_receives(struct sw_nvme_queue *queue);
+/* Those of the machine's port. */
+void nvh_connection_start(struct sw_nvme_queue *queue);
+void nvh_connection_look(struct sw_nvme_queue *queue);
+void nvh_connection_end(struct sw_nvme_queue *queue);
+
+bool nvh_post_receives(struct nvh_link *link);
 
 #endif

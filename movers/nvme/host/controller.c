@@ -12,12 +12,13 @@
 
 #include "common/time/clock.h"
 #include "nvme/host/admin.h"
-#include "nvme/host/authenticate.h"
 #include "nvme/host/completion.h"
+#include "nvme/host/connection.h"
 #include "nvme/host/identity.h"
+#include "nvme/host/machine/call.h"
+#include "nvme/host/machine/reconnect.h"
 #include "nvme/host/queue.h"
-#include "nvme/host/reconnect.h"
-#include "nvme/host/setup.h"
+#include "nvme/host/secrets.h"
 
 enum { SHUTDOWN_MS = 3000, CC_OFFSET = 0x14, CSTS_OFFSET = 0x1c, THREAD_NAP_MS = 50 };
 
@@ -53,27 +54,62 @@ void sw_nvme_options_init(struct sw_nvme_options *options)
     };
 }
 
-static void free_controller(struct sw_nvme_controller *c)
+/* ---- the machine's port ---- */
+
+static void lock_controller(struct sw_nvme_controller *controller)
 {
-    nvh_queue_free(&c->admin);
-    if (c->bounce_mr)
-        ibv_dereg_mr(c->bounce_mr);
-    if (c->bounce)
-        munmap(c->bounce, SW_NVME_ADMIN_MAX);
-    if (c->pd)
-        ibv_dealloc_pd(c->pd);
-    nvh_secrets_forget(c);
-    pthread_mutex_destroy(&c->lock);
-    pthread_mutex_destroy(&c->bounce_lock);
-    free(c->where);
-    free(c);
+    pthread_mutex_lock(&nvh_host_of(controller)->lock);
+}
+
+static bool try_lock_controller(struct sw_nvme_controller *controller)
+{
+    return !pthread_mutex_trylock(&nvh_host_of(controller)->lock);
+}
+
+static void unlock_controller(struct sw_nvme_controller *controller)
+{
+    pthread_mutex_unlock(&nvh_host_of(controller)->lock);
+}
+
+const struct nvh_port nvh_system_port = {
+    .now_ns = mover_now_ns,
+    .lock = lock_controller,
+    .try_lock = try_lock_controller,
+    .unlock = unlock_controller,
+    .start = nvh_connection_start,
+    .look = nvh_connection_look,
+    .end = nvh_connection_end,
+    .send = nvh_post_sends,
+    .drain = nvh_drain_completions,
+    .auth_start = nvh_secrets_start,
+    .auth_send = nvh_secrets_send,
+    .auth_receive = nvh_secrets_receive,
+    .auth_end = nvh_secrets_end,
+};
+
+/* ---- life ---- */
+
+static void free_host(struct nvh_host *host)
+{
+    nvh_link_free(&host->admin);
+    if (host->bounce_mr)
+        ibv_dereg_mr(host->bounce_mr);
+    if (host->bounce)
+        munmap(host->bounce, SW_NVME_ADMIN_MAX);
+    if (host->pd)
+        ibv_dealloc_pd(host->pd);
+    nvh_secrets_forget(host);
+    pthread_mutex_destroy(&host->lock);
+    pthread_mutex_destroy(&host->bounce_lock);
+    free(host->controller.where);
+    free(host);
 }
 
 static void *keep_alive_thread(void *arg)
 {
-    struct sw_nvme_controller *c = arg;
-    while (!atomic_load(&c->thread_ends)) {
-        sw_nvme_poll(c);
+    struct nvh_host *host = arg;
+    while (!atomic_load(&host->thread_ends)) {
+        sw_nvme_poll(&host->controller);
         poll(NULL, 0, THREAD_NAP_MS);
     }
     return NULL;
@@ -99,29 +135,28 @@ enum sw_nvme_status sw_nvme_start(const struct sw_nvme_options *options,
     enum sw_nvme_status status = controller_check_options(options, error);
     if (status)
         return status;
-    struct sw_nvme_controller *c = calloc(1, sizeof(*c));
-    if (!c)
+    struct nvh_host *host = calloc(1, sizeof(*host));
+    if (!host)
         return nvh_error(error, SW_NVME_NO_MEMORY, "no memory for a controller");
-    pthread_mutex_init(&c->lock, NULL);
-    pthread_mutex_init(&c->bounce_lock, NULL);
-    c->options = *options;
-    status = nvh_secrets_take(c, options, error);
+    pthread_mutex_init(&host->lock, NULL);
+    pthread_mutex_init(&host->bounce_lock, NULL);
+    host->controller.options = *options;
+    host->controller.admin = &host->admin.queue;
+    status = nvh_secrets_take(host, options, error);
     if (!status)
-        status = nvh_identity(c, options, error);
+        status = nvh_identity(host, options, error);
     if (!status) {
-        status = nvh_queue_init(c, &c->admin, 0, NVF_ADMIN_DEPTH_MIN);
+        status = nvh_link_init(&host->admin, &host->controller, 0, NVF_ADMIN_DEPTH_MIN);
         nvh_error(error, status, "no memory for the admin queue");
     }
     if (status) {
-        c->admin.epoll_fd = c->admin.timer_fd = -1;
-        c->admin.memory = c->admin.scratch = MAP_FAILED;
-        free_controller(c);
+        free_host(host);
         return status;
     }
-    sw_nvme_poll(c);
+    sw_nvme_poll(&host->controller);
     if (options->background)
-        c->has_thread = !pthread_create(&c->thread, NULL, keep_alive_thread, c);
-    *out = c;
+        host->has_thread = !pthread_create(&host->thread, NULL, keep_alive_thread, host);
+    *out = &host->controller;
     return SW_NVME_OK;
 }
 
@@ -148,18 +183,19 @@ enum sw_nvme_status sw_nvme_connect(const struct sw_nvme_options *options,
 
 enum sw_nvme_state sw_nvme_poll(struct sw_nvme_controller *controller)
 {
-    pthread_mutex_lock(&controller->lock);
+    lock_controller(controller);
     nvh_admin_tend(controller, mover_now_ns());
-    pthread_mutex_unlock(&controller->lock);
+    unlock_controller(controller);
     return sw_nvme_state_of(controller);
 }
 
 static void sleep_on_admin(struct sw_nvme_controller *c)
 {
-    pthread_mutex_lock(&c->lock);
-    const bool sleeps = nvh_queue_arm(&c->admin);
-    struct pollfd fd = {.fd = c->admin.epoll_fd, .events = POLLIN};
-    pthread_mutex_unlock(&c->lock);
+    struct nvh_link *admin = &nvh_host_of(c)->admin;
+    lock_controller(c);
+    const bool sleeps = nvh_queue_arm(admin);
+    struct pollfd fd = {.fd = admin->epoll_fd, .events = POLLIN};
+    unlock_controller(c);
     if (sleeps)
         poll(&fd, 1, NVH_TEND_NS / 1000000);
 }
@@ -188,16 +224,16 @@ enum sw_nvme_state sw_nvme_state_of(struct sw_nvme_controller *controller)
 
 void sw_nvme_last_error(struct sw_nvme_controller *controller, struct sw_nvme_error *error)
 {
-    pthread_mutex_lock(&controller->lock);
+    lock_controller(controller);
     *error = controller->error;
-    pthread_mutex_unlock(&controller->lock);
+    unlock_controller(controller);
 }
 
 void sw_nvme_info_of(struct sw_nvme_controller *controller, struct sw_nvme_info *info)
 {
-    pthread_mutex_lock(&controller->lock);
+    lock_controller(controller);
     *info = controller->info;
-    pthread_mutex_unlock(&controller->lock);
+    unlock_controller(controller);
 }
 
 /* The controller writes back what it holds. It has seconds for it, and no more. */
@@ -215,21 +251,30 @@ static void shut_down(struct sw_nvme_controller *c)
         poll(NULL, 0, PERIOD_MS);
 }
 
+enum sw_nvme_status sw_nvme_take_event(struct sw_nvme_controller *controller, uint32_t *event)
+{
+    lock_controller(controller);
+    const bool is_there = nvh_event_take(&controller->events, event);
+    unlock_controller(controller);
+    return is_there ? SW_NVME_OK : SW_NVME_AGAIN;
+}
+
 enum sw_nvme_status sw_nvme_disconnect(struct sw_nvme_controller *controller)
 {
     if (!controller)
         return SW_NVME_OK;
-    if (atomic_load(&controller->queues) || atomic_load(&controller->mems))
+    struct nvh_host *host = nvh_host_of(controller);
+    if (atomic_load(&host->queues) || atomic_load(&host->mems))
         return SW_NVME_INVALID;
-    if (controller->has_thread) {
-        atomic_store(&controller->thread_ends, true);
-        pthread_join(controller->thread, NULL);
+    if (host->has_thread) {
+        atomic_store(&host->thread_ends, true);
+        pthread_join(host->thread, NULL);
     }
     if (sw_nvme_state_of(controller) == SW_NVME_LIVE)
         shut_down(controller);
     atomic_store(&controller->state, SW_NVME_DEAD);
-    controller->admin.phase = NVH_ENDED;
-    nvh_queue_down(&controller->admin, false);
-    free_controller(controller);
+    controller->admin->phase = NVH_ENDED;
+    nvh_queue_down(controller->admin, false);
+    free_host(host);
     return SW_NVME_OK;
 }

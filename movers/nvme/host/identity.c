@@ -103,15 +103,15 @@ static enum sw_nvme_status resolve_host(const char *host, const char *service,
     return SW_NVME_OK;
 }
 
-enum sw_nvme_status nvh_identity(struct sw_nvme_controller *controller,
-                                 const struct sw_nvme_options *options, struct sw_nvme_error *error)
+enum sw_nvme_status nvh_identity(struct nvh_host *host, const struct sw_nvme_options *options,
+                                 struct sw_nvme_error *error)
 {
-    struct sw_nvme_controller *c = controller;
+    struct sw_nvme_controller *c = &host->controller;
     const char *service = options->trsvcid && *options->trsvcid ? options->trsvcid : "4420";
-    enum sw_nvme_status status = resolve_host(options->traddr, service, &c->address, error);
+    enum sw_nvme_status status = resolve_host(options->traddr, service, &host->address, error);
     if (!status && options->host_traddr) {
-        status = resolve_host(options->host_traddr, NULL, &c->source, error);
-        c->has_source = !status;
+        status = resolve_host(options->host_traddr, NULL, &host->source, error);
+        host->has_source = !status;
     }
     if (status)
         return status;

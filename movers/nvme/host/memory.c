@@ -1,36 +1,48 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "nvme/host/memory.h"
-
+/* Memory of programs that the controller may read and write. */
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
 #include "nvme/host/controller.h"
+#include "nvme/host/machine/memory.h"
+
+struct nvh_memory {
+    struct sw_nvme_mem mem; /* first: a handle is both */
+    struct ibv_mr *mr;
+    bool is_ours;
+};
 
 static enum sw_nvme_status register_mem(struct sw_nvme_controller *controller, void *data,
                                         size_t bytes, bool is_ours, struct sw_nvme_mem **out)
 {
-    struct sw_nvme_mem *mem = malloc(sizeof(*mem));
-    if (!mem)
+    struct nvh_host *host = nvh_host_of(controller);
+    struct nvh_memory *memory = malloc(sizeof(*memory));
+    if (!memory)
         return SW_NVME_NO_MEMORY;
-    *mem = (struct sw_nvme_mem){
-        .controller = controller, .data = data, .bytes = bytes, .is_ours = is_ours};
-    mem->mr = ibv_reg_mr(controller->pd, data, bytes,
-                         IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
-    if (!mem->mr) {
+    memory->is_ours = is_ours;
+    memory->mr =
+        ibv_reg_mr(host->pd, data, bytes,
+                   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
+    if (!memory->mr) {
         const enum sw_nvme_status status = errno == ENOMEM ? SW_NVME_NO_MEMORY : SW_NVME_SYSTEM;
-        free(mem);
+        free(memory);
         return status;
     }
-    atomic_fetch_add(&controller->mems, 1);
-    *out = mem;
+    memory->mem = (struct sw_nvme_mem){.controller = controller,
+                                       .data = data,
+                                       .bytes = bytes,
+                                       .lkey = memory->mr->lkey,
+                                       .rkey = memory->mr->rkey};
+    atomic_fetch_add(&host->mems, 1);
+    *out = &memory->mem;
     return SW_NVME_OK;
 }
 
 enum sw_nvme_status sw_nvme_mem_register(struct sw_nvme_controller *controller, void *data,
                                          size_t bytes, struct sw_nvme_mem **mem)
 {
-    if (!data || !bytes || !controller->pd)
+    if (!data || !bytes || !nvh_host_of(controller)->pd)
         return SW_NVME_INVALID;
     return register_mem(controller, data, bytes, false, mem);
 }
@@ -38,7 +50,7 @@ enum sw_nvme_status sw_nvme_mem_register(struct sw_nvme_controller *controller, 
 enum sw_nvme_status sw_nvme_mem_alloc(struct sw_nvme_controller *controller, size_t bytes,
                                       struct sw_nvme_mem **mem)
 {
-    if (!bytes || !controller->pd)
+    if (!bytes || !nvh_host_of(controller)->pd)
         return SW_NVME_INVALID;
     void *data = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
@@ -64,9 +76,10 @@ void sw_nvme_mem_release(struct sw_nvme_mem *mem)
 {
     if (!mem)
         return;
-    ibv_dereg_mr(mem->mr);
-    if (mem->is_ours)
+    struct nvh_memory *memory = (struct nvh_memory *)mem;
+    ibv_dereg_mr(memory->mr);
+    if (memory->is_ours)
         munmap(mem->data, mem->bytes);
-    atomic_fetch_sub(&mem->controller->mems, 1);
-    free(mem);
+    atomic_fetch_sub(&nvh_host_of(mem->controller)->mems, 1);
+    free(memory);
 }

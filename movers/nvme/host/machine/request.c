@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "nvme/host/request.h"
+#include "nvme/host/machine/request.h"
 
 #include <string.h>
 
-#include "common/time/clock.h"
-#include "nvme/host/controller.h"
-#include "nvme/host/memory.h"
-#include "nvme/host/queue.h"
-#include "nvme/host/send.h"
+#include "common/time/units.h"
+#include "nvme/host/machine/controller.h"
+#include "nvme/host/machine/memory.h"
+#include "nvme/host/machine/queue.h"
+#include "nvme/host/machine/send.h"
 #include "nvme/wire/sgl.h"
 
 enum {
@@ -43,7 +43,7 @@ static bool fails_fast(struct sw_nvme_queue *queue)
     if (queue->phase == NVH_ENDED || atomic_load(&c->state) == SW_NVME_DEAD)
         return true;
     return atomic_load(&c->state) == SW_NVME_LOST && c->options.fast_io_fail_tmo_s >= 0 &&
-           mover_now_ns() - atomic_load(&c->lost_ns) >
+           queue->port->now_ns() - atomic_load(&c->lost_ns) >
                (uint64_t)c->options.fast_io_fail_tmo_s * NS_PER_S;
 }
 
@@ -88,9 +88,9 @@ static void attach_data(struct sw_nvme_queue *queue, uint32_t index, const struc
         nvf_sgl_set_in_capsule(sqe, io->bytes);
         slot->capsule_bytes = io->bytes;
         slot->data = io->data;
-        slot->lkey = io->mem->mr->lkey;
+        slot->lkey = io->mem->lkey;
     } else {
-        nvf_sgl_set_keyed(sqe, (uintptr_t)io->data, io->bytes, io->mem->mr->rkey, false);
+        nvf_sgl_set_keyed(sqe, (uintptr_t)io->data, io->bytes, io->mem->rkey, false);
     }
 }
 

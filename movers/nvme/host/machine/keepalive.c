@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "nvme/host/keepalive.h"
+#include "nvme/host/machine/keepalive.h"
 
-#include "common/time/clock.h"
-#include "nvme/host/controller.h"
-#include "nvme/host/queue.h"
-#include "nvme/host/setup.h"
+#include "common/time/units.h"
+#include "nvme/host/machine/call.h"
+#include "nvme/host/machine/controller.h"
+#include "nvme/host/machine/queue.h"
 #include "nvme/wire/sgl.h"
 
 static void keep_alive_answered(void *arg, const struct sw_nvme_result *result)
 {
     struct sw_nvme_controller *c = arg;
-    c->keep_alive_sent_ns = 0;
+    c->keep_alive.sent_ns = 0;
     if (result->status)
-        nvh_queue_break(&c->admin, SW_NVME_FAILED, "%s fails at Keep Alive: %s", c->where,
+        nvh_queue_break(c->admin, SW_NVME_FAILED, "%s fails at Keep Alive: %s", c->where,
                         sw_nvme_code_text(result->nvme_status));
 }
 
@@ -22,19 +22,18 @@ void nvh_keep_alive(struct sw_nvme_controller *controller, uint64_t now_ns)
     const uint64_t period_ns = c->info.keep_alive_ms * NS_PER_MS;
     if (!period_ns)
         return;
-    if (c->keep_alive_sent_ns) {
-        if (now_ns - c->keep_alive_sent_ns > period_ns)
-            nvh_queue_break(&c->admin, SW_NVME_UNREACHABLE,
-                            "%s did not answer Keep Alive for %u ms", c->where,
-                            c->info.keep_alive_ms);
+    if (c->keep_alive.sent_ns) {
+        if (now_ns - c->keep_alive.sent_ns > period_ns)
+            nvh_queue_break(c->admin, SW_NVME_UNREACHABLE, "%s did not answer Keep Alive for %u ms",
+                            c->where, c->info.keep_alive_ms);
         return;
     }
-    if (now_ns < c->keep_alive_next_ns)
+    if (now_ns < c->keep_alive.next_ns)
         return;
-    c->keep_alive_next_ns = now_ns + period_ns / (c->info.traffic_keeps_alive ? 4 : 2);
+    c->keep_alive.next_ns = now_ns + period_ns / (c->info.traffic_keeps_alive ? 4 : 2);
     if (atomic_exchange(&c->activity, 0) && c->info.traffic_keeps_alive)
         return;
-    c->keep_alive_sent_ns = now_ns;
+    c->keep_alive.sent_ns = now_ns;
     struct nvf_sqe sqe = {.opcode = nvme_admin_keep_alive};
     nvf_sgl_set_none(&sqe);
     nvh_call(c, &sqe, false, keep_alive_answered);
@@ -58,15 +57,10 @@ void nvh_events_ask(struct sw_nvme_controller *controller)
     nvh_call(controller, &sqe, true, event_came);
 }
 
-enum sw_nvme_status sw_nvme_take_event(struct sw_nvme_controller *controller, uint32_t *event)
+bool nvh_event_take(struct nvh_event_ring *ring, uint32_t *event)
 {
-    struct nvh_event_ring *ring = &controller->events;
-    enum sw_nvme_status status = SW_NVME_AGAIN;
-    pthread_mutex_lock(&controller->lock);
-    if (ring->head != ring->tail) {
-        *event = ring->events[ring->head++ % NVH_EVENTS_MAX];
-        status = SW_NVME_OK;
-    }
-    pthread_mutex_unlock(&controller->lock);
-    return status;
+    if (ring->head == ring->tail)
+        return false;
+    *event = ring->events[ring->head++ % NVH_EVENTS_MAX];
+    return true;
 }

@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Memory that the controller may read and write. */
-#ifndef SW_MOVERS_NVME_HOST_MEMORY_H
-#define SW_MOVERS_NVME_HOST_MEMORY_H
+/* Memory that the controller may read and write, as requests need to know it. */
+#ifndef SW_MOVERS_NVME_HOST_MACHINE_MEMORY_H
+#define SW_MOVERS_NVME_HOST_MACHINE_MEMORY_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-#include <infiniband/verbs.h>
 
 #include "sidewire/nvme.h"
 
@@ -15,10 +12,9 @@ enum { NVH_KEYED_MAX = 0xffffff }; /* a keyed descriptor has 24 bits of length *
 
 struct sw_nvme_mem {
     struct sw_nvme_controller *controller;
-    struct ibv_mr *mr;
     uint8_t *data;
     size_t bytes;
-    bool is_ours;
+    uint32_t lkey, rkey; /* for this side's device, and for the controller */
 };
 
 #endif

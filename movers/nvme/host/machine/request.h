@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "nvme/host/queue.h"
+#include "nvme/host/machine/queue.h"
 #include "sidewire/nvme.h"
 
 enum { NVH_CID_INDEX_BITS = 10 }; /* the rest of a CID counts how often its slot was used */

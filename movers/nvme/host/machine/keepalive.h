@@ -7,6 +7,7 @@
 #ifndef SW_MOVERS_NVME_HOST_KEEPALIVE_H
 #define SW_MOVERS_NVME_HOST_KEEPALIVE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "sidewire/nvme.h"
@@ -18,7 +19,13 @@ struct nvh_event_ring {
     uint32_t head, tail;
 };
 
+struct nvh_keep_alive {
+    uint64_t next_ns, sent_ns; /* sent: 0 when answered */
+};
+
 void nvh_keep_alive(struct sw_nvme_controller *controller, uint64_t now_ns);
 void nvh_events_ask(struct sw_nvme_controller *controller);
+/* The oldest event: false where there is none. */
+bool nvh_event_take(struct nvh_event_ring *ring, uint32_t *event);
 
 #endif

@@ -17,8 +17,10 @@ enum {
     NVH_NAP_NS = 50 * 1000 * 1000, /* the longest sleep without a look at timers */
 };
 
-uint32_t nvh_tend(struct sw_nvme_queue *queue, uint64_t now_ns);
-uint32_t nvh_queue_down(struct sw_nvme_queue *queue, bool replays);
+void nvh_tend(struct sw_nvme_queue *queue, uint64_t now_ns);
+/* Ends the connection: nothing touches the memory of the queue's requests any more. */
+void nvh_link_end(struct sw_nvme_queue *queue);
+void nvh_queue_down(struct sw_nvme_queue *queue, bool replays);
 void nvh_lose(struct sw_nvme_controller *controller, uint32_t epoch,
               const struct sw_nvme_error *error, bool is_recovering);
 /* With the lock held. */

@@ -3,14 +3,23 @@
 #ifndef SW_MOVERS_NVME_HOST_AUTHENTICATE_H
 #define SW_MOVERS_NVME_HOST_AUTHENTICATE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "sidewire/nvme.h"
 
-enum sw_nvme_status nvh_secrets_take(struct sw_nvme_controller *controller,
-                                     const struct sw_nvme_options *options,
-                                     struct sw_nvme_error *error);
-void nvh_secrets_forget(struct sw_nvme_controller *controller);
+/* Where the exchange of messages stands. The port says so. */
+struct nvh_auth {
+    bool is_under_way;
+    bool sends;     /* the next message; else it is received */
+    bool has_ended; /* there is no next one */
+    bool has_failed;
+    bool is_proof_false; /* the controller does not know its secret */
+    bool is_their_word;  /* the controller says that this host has failed */
+    const char *fault;   /* why it has failed */
+    bool receives;       /* the command that is under way: the machine's */
+};
+
 /* Authenticates where dword 0 of Connect's completion asks for it. Then: nvh_queue_up(). */
 void nvh_auth_start(struct sw_nvme_queue *queue, uint32_t connect_result);
 void nvh_auth_stop(struct sw_nvme_queue *queue);

@@ -12,7 +12,7 @@
 #include "nvme/wire/fabrics.h"
 #include "sidewire/nvme.h"
 
-enum nvh_setup {
+enum nvh_setup_stage {
     NVH_SETUP_LINK,
     NVH_SETUP_CAP,
     NVH_SETUP_VERSION,
@@ -23,16 +23,20 @@ enum nvh_setup {
     NVH_SETUP_DONE,
 };
 
+struct nvh_setup {
+    enum nvh_setup_stage stage;
+    bool waits;       /* for an answer */
+    uint64_t next_ns; /* when to ask again */
+    uint64_t ready_deadline_ns;
+    uint64_t cap;
+    uint32_t version;
+    bool takes_events;
+};
+
 void nvh_setup_step(struct sw_nvme_controller *controller, uint64_t now_ns);
 /* Sends Connect on a queue whose link is up. */
 void nvh_connect_send(struct sw_nvme_queue *queue);
 /* May carry commands of its program. */
 void nvh_queue_up(struct sw_nvme_queue *queue);
-/* A command of the library's own on the admin queue. */
-void nvh_call(struct sw_nvme_controller *controller, const struct nvf_sqe *sqe, bool is_endless,
-              sw_nvme_done *done);
-struct nvf_sqe nvh_property_set(uint32_t offset, uint64_t value);
-struct nvf_sqe nvh_property_get(uint32_t offset, bool is_wide);
-uint32_t nvh_cc(bool shuts_down);
 
 #endif

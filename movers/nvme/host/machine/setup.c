@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "nvme/host/setup.h"
+#include "nvme/host/machine/setup.h"
 
 #include <string.h>
 
 #include "common/base/minmax.h"
-#include "common/time/clock.h"
-#include "nvme/host/authenticate.h"
-#include "nvme/host/controller.h"
-#include "nvme/host/keepalive.h"
-#include "nvme/host/queue.h"
-#include "nvme/host/request.h"
-#include "nvme/host/send.h"
+#include "common/time/units.h"
+#include "nvme/host/machine/authenticate.h"
+#include "nvme/host/machine/call.h"
+#include "nvme/host/machine/controller.h"
+#include "nvme/host/machine/keepalive.h"
+#include "nvme/host/machine/queue.h"
+#include "nvme/host/machine/send.h"
 #include "nvme/wire/sgl.h"
 
 enum {
@@ -30,50 +30,6 @@ enum {
     TRANSFER_DEFAULT = 1 << 20,
     TYPE_DISCOVERY = 2,
 };
-
-uint32_t nvh_cc(bool shuts_down)
-{
-    enum { ENABLE = 1, SQES = 6 << 16, CQES = 4 << 20, SHUTDOWN = 1 << 14 };
-    return ENABLE | SQES | CQES | (shuts_down ? SHUTDOWN : 0);
-}
-
-static struct nvf_sqe fabrics_command(enum nvf_type type)
-{
-    struct nvf_sqe sqe = {.opcode = NVF_OPCODE, .nsid = htole32(type)};
-    nvf_sgl_set_none(&sqe);
-    return sqe;
-}
-
-struct nvf_sqe nvh_property_get(uint32_t offset, bool is_wide)
-{
-    struct nvf_sqe sqe = fabrics_command(NVF_PROPERTY_GET);
-    sqe.cdw10 = htole32(is_wide);
-    sqe.cdw11 = htole32(offset);
-    return sqe;
-}
-
-struct nvf_sqe nvh_property_set(uint32_t offset, uint64_t value)
-{
-    struct nvf_sqe sqe = fabrics_command(NVF_PROPERTY_SET);
-    sqe.cdw11 = htole32(offset);
-    sqe.cdw12 = htole32((uint32_t)value);
-    sqe.cdw13 = htole32((uint32_t)(value >> 32));
-    return sqe;
-}
-
-void nvh_call(struct sw_nvme_controller *controller, const struct nvf_sqe *sqe, bool is_endless,
-              sw_nvme_done *done)
-{
-    struct sw_nvme_queue *queue = &controller->admin;
-    const int taken = nvh_slot_take(queue, true);
-    if (taken < 0)
-        return nvh_queue_break(queue, SW_NVME_PROTOCOL, "the admin queue is full");
-    queue->sqes[taken] = *sqe;
-    queue->slots[taken].done = done;
-    queue->slots[taken].is_endless = is_endless;
-    queue->slots[taken].result.arg = controller;
-    nvh_slot_submit(queue, (uint32_t)taken);
-}
 
 static bool check_connected(struct sw_nvme_queue *queue, const struct sw_nvme_result *result)
 {
@@ -96,8 +52,8 @@ void nvh_queue_up(struct sw_nvme_queue *queue)
         atomic_store(&c->was_lost, false);
         return nvh_pending_send(queue);
     }
-    c->setup = NVH_SETUP_CAP;
-    c->setup_waits = false;
+    c->setup.stage = NVH_SETUP_CAP;
+    c->setup.waits = false;
 }
 
 static void admin_connected(void *arg, const struct sw_nvme_result *result)
@@ -123,25 +79,19 @@ void nvh_connect_send(struct sw_nvme_queue *queue)
 {
     struct sw_nvme_controller *c = queue->controller;
     struct nvmf_connect_data data = {0};
-    struct nvf_sqe sqe = fabrics_command(NVF_CONNECT);
+    struct nvf_sqe sqe = nvh_fabrics_command(NVF_CONNECT);
     memcpy(data.hostid, c->hostid, sizeof(data.hostid));
     data.cntlid = htole16(queue->qid ? queue->cntlid : 0xffff);
     memcpy(data.subsysnqn, c->subsysnqn, strlen(c->subsysnqn));
     memcpy(data.hostnqn, c->hostnqn, strlen(c->hostnqn));
     memcpy(queue->scratch, &data, sizeof(data));
-    nvf_sgl_set_keyed(&sqe, (uintptr_t)queue->scratch, sizeof(data), queue->scratch_mr->rkey,
-                      false);
+    nvf_sgl_set_keyed(&sqe, (uintptr_t)queue->scratch, sizeof(data), queue->scratch_key, false);
     sqe.cdw10 = htole32((uint32_t)queue->qid << 16);
     sqe.cdw11 = htole32(queue->size - 1);
     sqe.cdw12 = htole32(queue->qid ? 0 : c->options.keep_alive_ms);
-    const int taken = nvh_slot_take(queue, true);
-    if (taken < 0)
-        return nvh_queue_break(queue, SW_NVME_SYSTEM, "no slot is left for Connect");
     queue->phase = NVH_CONNECTING;
-    queue->sqes[taken] = sqe;
-    queue->slots[taken].done = queue->qid ? queue_connected : admin_connected;
-    queue->slots[taken].result.arg = queue;
-    nvh_slot_submit(queue, (uint32_t)taken);
+    if (!nvh_own_command(queue, &sqe, queue->qid ? queue_connected : admin_connected, queue))
+        nvh_queue_break(queue, SW_NVME_SYSTEM, "no slot is left for Connect");
 }
 
 /* Terms of a controller that comes back must bear the requests and queues that are there. */
@@ -156,7 +106,7 @@ static bool own_terms(struct sw_nvme_controller *c, const struct sw_nvme_info *i
         info->in_capsule_bytes >= c->info.in_capsule_bytes)
         return true;
     c->gives_up = true;
-    nvh_queue_break(&c->admin, SW_NVME_UNSUPPORTED,
+    nvh_queue_break(c->admin, SW_NVME_UNSUPPORTED,
                     "%s came back with smaller limits than those of the requests in flight",
                     c->where);
     return false;
@@ -166,24 +116,24 @@ static bool identify_controller(struct sw_nvme_controller *c)
 {
     struct sw_nvme_info info = c->info;
     static_assert(sizeof(struct nvme_id_ctrl) == PAGE_BYTES, "identify data");
-    const struct nvme_id_ctrl *id = c->admin.scratch;
+    const struct nvme_id_ctrl *id = c->admin->scratch;
     const uint32_t sgls = le32toh(id->sgls), capsule = le32toh(id->ioccsz);
-    const uint32_t maxcmd = le16toh(id->maxcmd), unit = 12 + (uint32_t)(c->cap >> 48 & 0xf);
+    const uint32_t maxcmd = le16toh(id->maxcmd), unit = 12 + (uint32_t)(c->setup.cap >> 48 & 0xf);
     info.is_discovery = id->cntrltype == TYPE_DISCOVERY || !strcmp(c->subsysnqn, NVF_DISCOVERY_NQN);
     if (!(sgls & SGLS_KEYED)) {
-        nvh_queue_break(&c->admin, SW_NVME_UNSUPPORTED, "%s has no keyed SGLs (SGLS 0x%x)",
-                        c->where, sgls);
+        nvh_queue_break(c->admin, SW_NVME_UNSUPPORTED, "%s has no keyed SGLs (SGLS 0x%x)", c->where,
+                        sgls);
         return false;
     }
     if (!info.is_discovery && (capsule < 4 || le32toh(id->iorcsz) != 1)) {
-        nvh_queue_break(&c->admin, SW_NVME_PROTOCOL,
+        nvh_queue_break(c->admin, SW_NVME_PROTOCOL,
                         "%s has capsules of %u and responses of %u units of 16 bytes", c->where,
                         capsule, le32toh(id->iorcsz));
         return false;
     }
     info.queue_size = c->options.queue_size;
-    if (info.queue_size > (c->cap & 0xffff) + 1)
-        info.queue_size = (uint32_t)(c->cap & 0xffff) + 1;
+    if (info.queue_size > (c->setup.cap & 0xffff) + 1)
+        info.queue_size = (uint32_t)(c->setup.cap & 0xffff) + 1;
     if (maxcmd > 1 && info.queue_size > maxcmd)
         info.queue_size = maxcmd;
     const uint32_t shift = unit + id->mdts;
@@ -193,7 +143,7 @@ static bool identify_controller(struct sw_nvme_controller *c)
         info.in_capsule_bytes = capsule > 4096 ? 65536 - 64 : capsule * 16 - NVF_SQE_BYTES;
     info.traffic_keeps_alive = le32toh(id->ctratt) & CTRATT_TBKAS;
     info.keep_alive_ms = le16toh(id->kas) || info.is_discovery ? c->options.keep_alive_ms : 0;
-    c->takes_events = le32toh(id->oaes) != 0;
+    c->setup.takes_events = le32toh(id->oaes) != 0;
     return own_terms(c, &info);
 }
 
@@ -207,18 +157,18 @@ static void grant_queues(struct sw_nvme_controller *c, uint32_t value)
 
 static void handle_ready(struct sw_nvme_controller *c, uint32_t csts)
 {
-    const uint64_t now = mover_now_ns();
+    const uint64_t now = c->admin->port->now_ns();
     if (csts & CSTS_READY) {
-        c->setup = NVH_SETUP_IDENTIFY;
-        c->setup_next_ns = 0;
+        c->setup.stage = NVH_SETUP_IDENTIFY;
+        c->setup.next_ns = 0;
     } else if (csts & CSTS_FATAL) {
-        nvh_queue_break(&c->admin, SW_NVME_PROTOCOL, "%s says that it has failed (CSTS.CFS)",
+        nvh_queue_break(c->admin, SW_NVME_PROTOCOL, "%s says that it has failed (CSTS.CFS)",
                         c->where);
-    } else if (now > c->ready_deadline_ns) {
-        nvh_queue_break(&c->admin, SW_NVME_TIMEOUT, "%s does not get ready in %u ms (CAP.TO)",
-                        c->where, (unsigned)(c->cap >> 24 & 0xff) * READY_UNIT_MS);
+    } else if (now > c->setup.ready_deadline_ns) {
+        nvh_queue_break(c->admin, SW_NVME_TIMEOUT, "%s does not get ready in %u ms (CAP.TO)",
+                        c->where, (unsigned)(c->setup.cap >> 24 & 0xff) * READY_UNIT_MS);
     } else {
-        c->setup_next_ns = now + READY_PERIOD_MS * NS_PER_MS;
+        c->setup.next_ns = now + READY_PERIOD_MS * NS_PER_MS;
     }
 }
 
@@ -227,36 +177,36 @@ static void setup_answered(void *arg, const struct sw_nvme_result *result)
     struct sw_nvme_controller *c = arg;
     static const char *const names[] = {"Connect",          "CAP", "VS", "CC", "CSTS", "Identify",
                                         "Number of Queues", ""};
-    c->setup_waits = false;
+    c->setup.waits = false;
     if (result->status) {
-        nvh_queue_break(&c->admin, SW_NVME_FAILED, "%s fails at %s: %s", c->where, names[c->setup],
-                        sw_nvme_code_text(result->nvme_status));
-        c->admin.error.nvme_status = result->nvme_status;
+        nvh_queue_break(c->admin, SW_NVME_FAILED, "%s fails at %s: %s", c->where,
+                        names[c->setup.stage], sw_nvme_code_text(result->nvme_status));
+        c->admin->error.nvme_status = result->nvme_status;
         return;
     }
-    switch (c->setup) {
+    switch (c->setup.stage) {
     case NVH_SETUP_CAP:
-        c->cap = result->value;
-        c->setup = NVH_SETUP_VERSION;
+        c->setup.cap = result->value;
+        c->setup.stage = NVH_SETUP_VERSION;
         return;
     case NVH_SETUP_VERSION:
-        c->version = (uint32_t)result->value;
-        c->setup = NVH_SETUP_ENABLE;
+        c->setup.version = (uint32_t)result->value;
+        c->setup.stage = NVH_SETUP_ENABLE;
         return;
     case NVH_SETUP_ENABLE:
-        c->ready_deadline_ns =
-            mover_now_ns() + ((c->cap >> 24 & 0xff) + 1) * READY_UNIT_MS * NS_PER_MS;
-        c->setup = NVH_SETUP_READY;
+        c->setup.ready_deadline_ns = c->admin->port->now_ns() +
+                                     ((c->setup.cap >> 24 & 0xff) + 1) * READY_UNIT_MS * NS_PER_MS;
+        c->setup.stage = NVH_SETUP_READY;
         return;
     case NVH_SETUP_READY:
         return handle_ready(c, (uint32_t)result->value);
     case NVH_SETUP_IDENTIFY:
         if (identify_controller(c))
-            c->setup = c->info.is_discovery ? NVH_SETUP_DONE : NVH_SETUP_QUEUES;
+            c->setup.stage = c->info.is_discovery ? NVH_SETUP_DONE : NVH_SETUP_QUEUES;
         return;
     case NVH_SETUP_QUEUES:
         grant_queues(c, (uint32_t)result->value);
-        c->setup = NVH_SETUP_DONE;
+        c->setup.stage = NVH_SETUP_DONE;
         return;
     case NVH_SETUP_LINK:
     case NVH_SETUP_DONE:
@@ -267,9 +217,8 @@ static void setup_answered(void *arg, const struct sw_nvme_result *result)
 static struct nvf_sqe identify_command(struct sw_nvme_controller *c)
 {
     struct nvf_sqe sqe = {.opcode = nvme_admin_identify, .cdw10 = htole32(1)};
-    memset(c->admin.scratch, 0, PAGE_BYTES);
-    nvf_sgl_set_keyed(&sqe, (uintptr_t)c->admin.scratch, PAGE_BYTES, c->admin.scratch_mr->rkey,
-                      false);
+    memset(c->admin->scratch, 0, PAGE_BYTES);
+    nvf_sgl_set_keyed(&sqe, (uintptr_t)c->admin->scratch, PAGE_BYTES, c->admin->scratch_key, false);
     return sqe;
 }
 
@@ -285,26 +234,26 @@ static struct nvf_sqe queues_command(const struct sw_nvme_controller *c)
 
 static void become_live(struct sw_nvme_controller *c, uint64_t now_ns)
 {
-    c->info.cap = c->cap;
-    c->info.version = c->version;
+    c->info.cap = c->setup.cap;
+    c->info.version = c->setup.version;
     c->info.reconnects += c->was_live;
     c->was_live = true;
     if (c->info.is_discovery)
         atomic_store(&c->was_lost, false);
-    c->keep_alive_sent_ns = 0;
-    c->keep_alive_next_ns = now_ns;
+    c->keep_alive.sent_ns = 0;
+    c->keep_alive.next_ns = now_ns;
     atomic_store(&c->state, SW_NVME_LIVE);
-    if (c->takes_events)
+    if (c->setup.takes_events)
         nvh_events_ask(c);
 }
 
 void nvh_setup_step(struct sw_nvme_controller *controller, uint64_t now_ns)
 {
     struct sw_nvme_controller *c = controller;
-    if (c->setup_waits || c->admin.phase != NVH_UP || now_ns < c->setup_next_ns)
+    if (c->setup.waits || c->admin->phase != NVH_UP || now_ns < c->setup.next_ns)
         return;
     struct nvf_sqe sqe;
-    switch (c->setup) {
+    switch (c->setup.stage) {
     case NVH_SETUP_LINK:
         return;
     case NVH_SETUP_CAP:
@@ -330,6 +279,6 @@ void nvh_setup_step(struct sw_nvme_controller *controller, uint64_t now_ns)
             become_live(c, now_ns);
         return;
     }
-    c->setup_waits = true;
+    c->setup.waits = true;
     nvh_call(c, &sqe, false, setup_answered);
 }

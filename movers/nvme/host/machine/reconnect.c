@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "nvme/host/reconnect.h"
+#include "nvme/host/machine/reconnect.h"
 
 #include <stdlib.h>
 
-#include "common/time/clock.h"
-#include "nvme/host/completion.h"
-#include "nvme/host/connection.h"
-#include "nvme/host/controller.h"
-#include "nvme/host/fifo.h"
-#include "nvme/host/keepalive.h"
-#include "nvme/host/queue.h"
-#include "nvme/host/request.h"
-#include "nvme/host/setup.h"
+#include "common/time/units.h"
+#include "nvme/host/machine/answer.h"
+#include "nvme/host/machine/controller.h"
+#include "nvme/host/machine/fifo.h"
+#include "nvme/host/machine/keepalive.h"
+#include "nvme/host/machine/queue.h"
+#include "nvme/host/machine/request.h"
+#include "nvme/host/machine/setup.h"
 
 enum { SCAN_MS = 100 };
 
@@ -62,16 +61,22 @@ static void fail_pending(struct sw_nvme_queue *queue)
         fail_slot(queue, nvh_fifo_pop(&queue->pending));
 }
 
-uint32_t nvh_queue_down(struct sw_nvme_queue *queue, bool replays)
+void nvh_link_end(struct sw_nvme_queue *queue)
+{
+    nvh_auth_stop(queue);
+    queue->port->end(queue);
+    queue->link_is_up = false;
+}
+
+void nvh_queue_down(struct sw_nvme_queue *queue, bool replays)
 {
     uint16_t ended[NVH_QUEUE_MAX];
     uint32_t count = 0;
-    const uint32_t before = queue->finished;
-    nvh_link_destroy(queue);
+    nvh_link_end(queue);
     queue->is_broken = false;
     if (queue->phase != NVH_ENDED)
         queue->phase = NVH_DOWN;
-    queue->in_flight = 0;
+    queue->ring.in_flight = 0;
     for (uint32_t i = 0; i < queue->slots_max; i++) {
         struct nvh_slot *slot = &queue->slots[i];
         if (slot->state == NVH_SENT || slot->state == NVH_PENDING) {
@@ -92,19 +97,18 @@ uint32_t nvh_queue_down(struct sw_nvme_queue *queue, bool replays)
     rebuild_pending(queue);
     for (uint32_t i = 0; i < count; i++)
         fail_slot(queue, ended[i]);
-    return queue->finished - before;
 }
 
 static void lose_locked(struct sw_nvme_controller *c, const struct sw_nvme_error *error,
                         bool is_recovering)
 {
-    const uint64_t now = mover_now_ns();
+    const uint64_t now = c->admin->port->now_ns();
     const uint64_t delay = c->options.reconnect_delay_s * NS_PER_S;
     const bool is_first = !atomic_exchange(&c->was_lost, true);
     c->error = *error;
-    c->setup = NVH_SETUP_LINK;
-    c->setup_waits = false;
-    c->setup_next_ns = 0;
+    c->setup.stage = NVH_SETUP_LINK;
+    c->setup.waits = false;
+    c->setup.next_ns = 0;
     if (is_first && !is_recovering)
         atomic_store(&c->lost_ns, now);
     c->next_try_ns = now + delay;
@@ -116,10 +120,10 @@ static void lose_locked(struct sw_nvme_controller *c, const struct sw_nvme_error
 void nvh_lose(struct sw_nvme_controller *controller, uint32_t epoch,
               const struct sw_nvme_error *error, bool is_recovering)
 {
-    pthread_mutex_lock(&controller->lock);
+    controller->admin->port->lock(controller);
     if (atomic_load(&controller->epoch) == epoch && atomic_load(&controller->state) != SW_NVME_DEAD)
         lose_locked(controller, error, is_recovering);
-    pthread_mutex_unlock(&controller->lock);
+    controller->admin->port->unlock(controller);
 }
 
 static void scan_timeouts(struct sw_nvme_queue *queue, uint64_t now_ns)
@@ -141,13 +145,13 @@ static void scan_timeouts(struct sw_nvme_queue *queue, uint64_t now_ns)
 /* What links and Connect have in common for all queues. */
 static void step_connection(struct sw_nvme_queue *queue, uint64_t now_ns)
 {
-    nvh_link_step(queue);
+    queue->port->look(queue);
     if (queue->is_broken)
         return;
-    if (queue->phase == NVH_LINKING && queue->connection.was_up)
+    if (queue->phase == NVH_LINKING && queue->link_is_up)
         nvh_connect_send(queue);
     if (queue->phase == NVH_CONNECTING)
-        nvh_queue_drain(queue);
+        queue->port->drain(queue);
     if (queue->phase != NVH_UP && now_ns > queue->link_deadline_ns)
         nvh_queue_break(queue, SW_NVME_UNREACHABLE, "%s did not answer for %u ms",
                         queue->controller->where, queue->controller->options.connect_timeout_ms);
@@ -165,13 +169,16 @@ static void give_up_late(struct sw_nvme_controller *c, uint64_t now_ns)
 
 static void start_link(struct sw_nvme_queue *queue, uint64_t now_ns)
 {
-    if (nvh_link_start(queue, now_ns))
+    queue->link_deadline_ns = now_ns + queue->controller->options.connect_timeout_ms * NS_PER_MS;
+    queue->link_is_up = false;
+    queue->port->start(queue);
+    if (!queue->is_broken)
         queue->phase = NVH_LINKING;
 }
 
 static void step_admin(struct sw_nvme_controller *c, uint64_t now_ns)
 {
-    struct sw_nvme_queue *admin = &c->admin;
+    struct sw_nvme_queue *admin = c->admin;
     admin->tick_ns = now_ns;
     switch (admin->phase) {
     case NVH_DOWN:
@@ -183,9 +190,9 @@ static void step_admin(struct sw_nvme_controller *c, uint64_t now_ns)
         step_connection(admin, now_ns);
         return;
     case NVH_UP:
-        nvh_link_step(admin);
+        admin->port->look(admin);
         if (!admin->is_broken)
-            nvh_queue_drain(admin);
+            admin->port->drain(admin);
         if (!admin->is_broken)
             scan_timeouts(admin, now_ns);
         if (!admin->is_broken)
@@ -201,7 +208,7 @@ static void step_admin(struct sw_nvme_controller *c, uint64_t now_ns)
 void nvh_admin_tend(struct sw_nvme_controller *controller, uint64_t now_ns)
 {
     struct sw_nvme_controller *c = controller;
-    struct sw_nvme_queue *admin = &c->admin;
+    struct sw_nvme_queue *admin = c->admin;
     if (admin->epoch == atomic_load(&c->epoch) && atomic_load(&c->state) != SW_NVME_DEAD) {
         give_up_late(c, now_ns);
         step_admin(c, now_ns);
@@ -217,11 +224,11 @@ void nvh_admin_tend(struct sw_nvme_controller *controller, uint64_t now_ns)
 static void start_queue(struct sw_nvme_queue *queue, uint64_t now_ns)
 {
     struct sw_nvme_controller *c = queue->controller;
-    pthread_mutex_lock(&c->lock);
+    queue->port->lock(c);
     const bool is_live = atomic_load(&c->state) == SW_NVME_LIVE;
     queue->epoch = atomic_load(&c->epoch);
     queue->cntlid = c->info.cntlid;
-    pthread_mutex_unlock(&c->lock);
+    queue->port->unlock(c);
     if (is_live)
         start_link(queue, now_ns);
 }
@@ -245,7 +252,7 @@ static void step_queue(struct sw_nvme_queue *queue, uint64_t now_ns)
         step_connection(queue, now_ns);
         return;
     case NVH_UP:
-        nvh_link_step(queue);
+        queue->port->look(queue);
         if (!queue->is_broken)
             scan_timeouts(queue, now_ns);
         return;
@@ -261,19 +268,18 @@ static void end_first_try(struct sw_nvme_queue *queue)
     nvh_queue_down(queue, false);
 }
 
-uint32_t nvh_tend(struct sw_nvme_queue *queue, uint64_t now_ns)
+void nvh_tend(struct sw_nvme_queue *queue, uint64_t now_ns)
 {
     struct sw_nvme_controller *c = queue->controller;
-    const uint32_t before = queue->finished;
     const bool is_well =
         queue->phase == NVH_UP && !queue->is_broken && atomic_load(&c->epoch) == queue->epoch;
     queue->tick_ns = now_ns;
     if (is_well && now_ns < queue->next_tend_ns)
-        return 0;
+        return;
     queue->next_tend_ns = now_ns + NVH_TEND_NS;
-    if (!pthread_mutex_trylock(&c->lock)) {
+    if (queue->port->try_lock(c)) {
         nvh_admin_tend(c, now_ns);
-        pthread_mutex_unlock(&c->lock);
+        queue->port->unlock(c);
     }
     if (atomic_load(&c->epoch) == queue->epoch && !queue->is_broken)
         step_queue(queue, now_ns);
@@ -286,13 +292,12 @@ uint32_t nvh_tend(struct sw_nvme_queue *queue, uint64_t now_ns)
     if (atomic_load(&c->epoch) != queue->epoch) {
         const bool is_dead = atomic_load(&c->state) == SW_NVME_DEAD;
         if (is_dead) {
-            pthread_mutex_lock(&c->lock);
+            queue->port->lock(c);
             queue->error = c->error;
-            pthread_mutex_unlock(&c->lock);
+            queue->port->unlock(c);
             queue->phase = NVH_ENDED;
         }
         nvh_queue_down(queue, !is_dead);
         queue->epoch = atomic_load(&c->epoch);
     }
-    return queue->finished - before;
 }

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A controller, as the machine has it. All fields belong to the thread that holds the controller's
+ * lock, but for the atomic ones.
+ *
+ * A controller that is lost gets a new epoch. Each queue compares it with its own at each poll, and
+ * takes itself down when they differ.
+ */
+#ifndef SW_MOVERS_NVME_HOST_MACHINE_CONTROLLER_H
+#define SW_MOVERS_NVME_HOST_MACHINE_CONTROLLER_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "nvme/host/machine/keepalive.h"
+#include "nvme/host/machine/queue.h"
+#include "nvme/host/machine/setup.h"
+#include "nvme/wire/fabrics.h"
+#include "sidewire/nvme.h"
+
+struct sw_nvme_controller {
+    _Atomic uint32_t epoch, state, activity;
+    _Atomic uint64_t lost_ns;
+    _Atomic bool was_lost; /* and no I/O queue is up again */
+
+    struct sw_nvme_queue *admin;
+    struct sw_nvme_options options;
+    char subsysnqn[NVF_NQN_MAX + 1], hostnqn[NVF_NQN_MAX + 1];
+    uint8_t hostid[16];
+    char *where;      /* "ADDR:PORT", for messages */
+    bool has_secret;  /* the host's, so that it can authenticate */
+    bool wants_proof; /* the controller has to know its secret */
+
+    struct nvh_setup setup;
+    struct nvh_keep_alive keep_alive;
+    struct nvh_event_ring events;
+    uint64_t next_try_ns;
+    bool was_live;
+    bool gives_up;            /* the refusal says that it is useless to try again */
+    struct sw_nvme_info info; /* but for cntlid and reconnects it stays as it first was */
+    struct sw_nvme_error error;
+};
+
+#endif
