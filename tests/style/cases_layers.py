@@ -222,6 +222,11 @@ def cases():
             'nvme/wire/ may not include nvme/host/',
         ),
         (
+            'movers__machine_of_the_host',
+            movers('nvme/host/machine/a.c', 'nvme/host/b.h'),
+            'nvme/host/machine/ may not include nvme/host/',
+        ),
+        (
             'movers__side_by_side',
             movers('nvme/target/model/a.c', 'nvme/host/b.h'),
             'nvme/target/model/ may not include nvme/host/',
