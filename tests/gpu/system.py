@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
 """Questions that programs of the machine answer: nvidia-smi, hwloc, PyTorch, MPS. One that is not
-there is told. Of their commands only those that read are called.
+there is told. Only commands that read are called.
 
 usage: system.py NAME"""
 
@@ -17,7 +17,6 @@ import tempfile
 import time
 
 PROGRAMS = os.environ.get('RECORD_PROGRAMS', '')
-BUNDLE = os.environ.get('RECORD_BUNDLE', '')
 SKIPPED = 77
 MIB = 1 << 20
 COMMAND_S = 10
@@ -220,13 +219,8 @@ def ask_mps():
 
 
 def sidewire():
-    for path in (
-        os.path.join(BUNDLE, 'sidewire/usr/local/bin/sidewire'),
-        os.path.join(PROGRAMS, '../../src/cli/sidewire'),
-    ):
-        if os.access(path, os.X_OK):
-            return path
-    return skip('the command sidewire is not beside the programs')
+    path = os.path.join(PROGRAMS, '../../src/cli/sidewire')
+    return path if os.access(path, os.X_OK) else skip(f'there is no {path}')
 
 
 def ask_regions():

@@ -99,6 +99,23 @@ class Without(unittest.TestCase):
         self.assertIn(f'not answered: {QUESTIONS[-1].name}: the time of the whole was up', errors)
 
 
+class Bundle(unittest.TestCase):
+    def test_bundle__asks_from_another_folder(self):
+        build = os.path.dirname(os.path.dirname(PROGRAMS))
+        with tempfile.TemporaryDirectory() as folder:
+            words = ['--build', build, '--without-packages', folder]
+            subprocess.run(
+                [os.path.join(HERE, 'bundle'), *words], check=True, stdout=subprocess.DEVNULL
+            )
+            out = os.path.join(folder, 'recording')
+            words = ['--dry', '--only', 'handles.ways', 'verbs.regions', '--out', out]
+            argv = [os.path.join(folder, 'tests/gpu/record'), *words]
+            subprocess.run(argv, check=True, capture_output=True, timeout=120)
+            with open(out) as file:
+                asked = [json.loads(line) for line in file if '"question"' in line]
+        self.assertEqual({line['status'] for line in asked}, {'answered'}, asked)
+
+
 class Ask(unittest.TestCase):
     def setUp(self):
         asking.adopt_orphans()

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Time slices: two processes that each launch kernels of 10 us to 100 ms, one after another, for
- * the same while. Each kernel says when it began and ended by the device's timer, so it is seen how long
- * one process runs before the other does, how large the gaps are, and which share each had.
+ * the same while. Each kernel says when it began and ended by the device's timer: so it is seen how
+ * long one process runs before the other does, how large the gaps are, and which share each had.
  */
 #include <string.h>
 
