@@ -73,6 +73,14 @@ def common(text, files=None, rows=BOTH_ROW, options=COUNT_ROW):
     )
 
 
+# A function of the floor that parses options of its own.
+PARSES = {
+    'movers/common/command/show.c': 'static const struct mover_option rows[] = '
+    '{MOVER_OPTION_COUNT(8), {0}};\n'
+    'int mover_show(int argc)\n{\n    mover_parse(&usage, argc);\n    return mover_print(5);\n}\n'
+}
+CALLS_SHOW = 'int show(void)\n{\n    return mover_show(5);\n}\n'
+
 USES_BOTH = (
     'struct mover_option rows[] = {MOVER_OPTION_COUNT(8), {0}};\n'
     'int show(void)\n{\n    return mover_print(5);\n}\n'
@@ -140,6 +148,12 @@ def cases():
             'does not say that --block was',
         ),
         ('vocabulary__rows_and_keys_of_the_floor', common(USES_BOTH), None),
+        ('vocabulary__rows_of_a_function_of_the_floor', common(CALLS_SHOW, PARSES), None),
+        (
+            'vocabulary__row_of_a_function_of_the_floor',
+            common(CALLS_SHOW, PARSES, options=CARD_ROW),
+            'get.c: --count is not in',
+        ),
         (
             'vocabulary__row_of_the_floor',
             common(USES_BOTH, options=CARD_ROW),
