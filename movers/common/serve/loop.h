@@ -10,7 +10,7 @@
  *     mover_loop_run(&loop);           until a ready() calls mover_loop_stop()
  *     mover_loop_close(&loop);
  *
- * A loop has one thread and no lock.
+ * A loop has one thread and no lock. Another one may only call mover_loop_watch().
  */
 #ifndef SW_MOVERS_LOOP_H
 #define SW_MOVERS_LOOP_H
