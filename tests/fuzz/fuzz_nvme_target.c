@@ -43,7 +43,7 @@ static struct nvt_port *port;
 static struct nvt_queue queues[QUEUES];
 static uint8_t capsule_data[QUEUES][CAPSULE_DATA],
     places[QUEUES][NVT_PLACES_ADMIN * NVT_PLACE_BYTES];
-static struct nvt_region capsule_regions[QUEUES];
+static struct mover_region capsule_regions[QUEUES];
 static struct nvt_request *fetching[QUEUES * DEPTH];
 static uint32_t fetching_count, outstanding;
 static struct input input;
@@ -99,7 +99,7 @@ static void cut(struct nvt_queue *queue)
     queue->is_cut = true;
 }
 
-static void forget(struct nvt_region *region)
+static void forget(struct mover_region *region)
 {
     (void)region;
 }
@@ -118,8 +118,8 @@ static void connect_queue(unsigned n)
                                    .depth = DEPTH};
     nvt_queue_init(&queues[n]);
     queues[n].own =
-        (struct nvt_region){.base = places[n], .len_bytes = nvt_places_bytes((uint16_t)n)};
-    capsule_regions[n] = (struct nvt_region){.base = capsule_data[n], .len_bytes = CAPSULE_DATA};
+        (struct mover_region){.base = places[n], .len_bytes = nvt_places_bytes((uint16_t)n)};
+    capsule_regions[n] = (struct mover_region){.base = capsule_data[n], .len_bytes = CAPSULE_DATA};
 }
 
 static void send_capsule(unsigned n, const struct nvf_sqe *sqe, uint32_t data_bytes)

@@ -21,7 +21,7 @@ struct nvt_backend_spec;
 struct nvt_claim;
 struct nvt_disk;
 struct nvt_lines;
-struct nvt_region;
+struct mover_region;
 struct nvt_slices;
 struct nvt_uring;
 
@@ -43,10 +43,10 @@ struct nvt_io {
     bool is_durable;  /* writes and zeroes are on stable storage when done() is called (FUA) */
     bool deallocates; /* WRITE_ZEROES: the blocks may become holes */
     uint64_t offset, len_bytes;
-    uint8_t *data;             /* [len_bytes] of READ and WRITE */
-    struct nvt_uring *uring;   /* of the thread */
-    struct nvt_slices *slices; /* of the thread */
-    struct nvt_region *memory; /* the backend's, as NICs use it; NULL: they do not */
+    uint8_t *data;               /* [len_bytes] of READ and WRITE */
+    struct nvt_uring *uring;     /* of the thread */
+    struct nvt_slices *slices;   /* of the thread */
+    struct mover_region *memory; /* the backend's, as NICs use it; NULL: they do not */
     /* Called once: from submit() or later from the loop. `status` is an NVMe status, 0: done. */
     void (*done)(struct nvt_io *io, uint16_t status);
     /* Not 0: nobody wants it any more, and it may end with that status before it is over. NULL: it

@@ -24,7 +24,7 @@ struct faulty {
 
 /* An operation that waits for its time. */
 struct late {
-    struct nvt_uring_op op;
+    struct mover_ring_op op;
     struct faulty *faulty;
     struct nvt_io *io;
     struct __kernel_timespec delay;
@@ -47,7 +47,7 @@ static void serve_io(struct faulty *faulty, struct nvt_io *io)
     io->done(io, reads ? NVF_MEDIA(NVME_SC_READ_ERROR) : NVF_MEDIA(NVME_SC_WRITE_FAULT));
 }
 
-static void its_time_has_come(struct nvt_uring_op *op, int result)
+static void its_time_has_come(struct mover_ring_op *op, int result)
 {
     struct late *late = (struct late *)op;
     struct faulty *faulty = late->faulty;

@@ -39,7 +39,7 @@ struct file {
 
 /* An operation under way. They are kept for the next ones of the thread. */
 struct file_op {
-    struct nvt_uring_op op; /* must be first */
+    struct mover_ring_op op; /* must be first */
     struct nvt_io *io;
     struct file *file;
     uint8_t *bounce;       /* for memory that O_DIRECT does not take */
@@ -133,7 +133,7 @@ static void end_piece(struct file_op *op)
     backend_file_go_on(op);
 }
 
-static void backend_file_complete_op(struct nvt_uring_op *base, int result)
+static void backend_file_complete_op(struct mover_ring_op *base, int result)
 {
     struct file_op *op = (struct file_op *)base;
     struct nvt_io *io = op->io;
@@ -202,7 +202,7 @@ static void prepare_move(struct file_op *op, struct io_uring_sqe *sqe)
         io_uring_prep_read(sqe, op->file->fd, op->place, (unsigned)left, at);
         return flag_move(op, sqe);
     }
-    const bool is_fixed = nvt_uring_is_fixed(io->uring, memory, left);
+    const bool is_fixed = mover_ring_is_fixed(&io->uring->calls, memory, left);
     if (io->kind == NVT_READ && is_fixed)
         io_uring_prep_read_fixed(sqe, op->file->fd, memory, (unsigned)left, at, 0);
     else if (io->kind == NVT_READ)

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/pool/pool.h"
 #include "nvme/target/backend/backends.h"
 #include "nvme/target/backend/guard.h"
 #include "nvme/target/backend/large_pages.h"
-#include "nvme/target/backend/pool.h"
 #include "nvme/target/backend/slices.h"
 #include "nvme/target/backend/zeroing.h"
 
@@ -82,10 +82,10 @@ bool nvt_memory_move(const struct nvt_backend *backend, const struct nvt_io *io)
 static int64_t ram_zero_part(struct ram *ram, const struct nvt_io *io, uint64_t at, uint64_t end)
 {
     struct nvt_zeroing zeroing = {.base = ram->pages.base, .fd = ram->pages.fd};
-    zeroing.gives_back = !io->memory || nvt_region_enter(io->memory);
+    zeroing.gives_back = !io->memory || mover_region_enter(io->memory);
     const int64_t next = nvt_zeroing_step(&zeroing, at, end);
     if (zeroing.gives_back && io->memory)
-        nvt_region_leave(io->memory);
+        mover_region_leave(io->memory);
     if (next > 0 && zeroing.gives_back)
         nvt_large_pages_forget(&ram->pages, at, (uint64_t)next - at);
     return next;

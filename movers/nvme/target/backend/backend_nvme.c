@@ -50,7 +50,7 @@ struct transfer {
 };
 
 struct piece {
-    struct nvt_uring_op op;
+    struct mover_ring_op op;
     struct transfer *transfer;
     struct nvme_dsm_range range; /* of DEALLOCATE */
 };
@@ -93,7 +93,7 @@ static void leave_transfer(struct transfer *transfer)
     io->done(io, status);
 }
 
-static void backend_nvme_complete_op(struct nvt_uring_op *op, int result)
+static void backend_nvme_complete_op(struct mover_ring_op *op, int result)
 {
     struct piece *piece = (struct piece *)op;
     struct transfer *transfer = piece->transfer;

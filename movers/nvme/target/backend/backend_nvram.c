@@ -57,7 +57,7 @@ static uint16_t nvram_fault_status(const struct nvram *nvram, const struct nvt_i
 /* ---- flush ---- */
 
 struct sync_op {
-    struct nvt_uring_op op; /* must be first */
+    struct mover_ring_op op; /* must be first */
     struct nvt_io *io;
     const struct nvram *nvram;
     struct nvt_line *line;
@@ -71,7 +71,7 @@ static void nvram_end_sync(struct sync_op *sync, uint16_t status)
     io->done(io, status);
 }
 
-static void nvram_sync_done(struct nvt_uring_op *op, int result)
+static void nvram_sync_done(struct mover_ring_op *op, int result)
 {
     struct sync_op *sync = (struct sync_op *)op;
     nvt_lines_give(&sync->io->uring->chores, sync->line);

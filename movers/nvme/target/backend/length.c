@@ -10,7 +10,7 @@
 #include "nvme/target/backend/uring.h"
 
 struct nvt_length {
-    struct nvt_uring_op op;  /* must be first */
+    struct mover_ring_op op; /* must be first */
     struct nvt_length *next; /* of those that are closed and wait for their answer */
     struct nvt_uring *uring;
     int fd;
@@ -34,7 +34,7 @@ static void length_forget(struct nvt_length *length)
     free(length);
 }
 
-static void length_take_answer(struct nvt_uring_op *op, int result)
+static void length_take_answer(struct mover_ring_op *op, int result)
 {
     struct nvt_length *length = (struct nvt_length *)op;
     nvt_lines_give(&length->uring->chores, length->line);

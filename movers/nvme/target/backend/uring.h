@@ -6,33 +6,21 @@
 #ifndef SW_MOVERS_NVME_URING_H
 #define SW_MOVERS_NVME_URING_H
 
-#include <liburing.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
+#include "common/uring/ring.h"
 #include "nvme/target/backend/parts.h"
 
 struct nvme_uring_cmd;
 
-/* Entries of one size: the kernel takes commands for devices in large ones only. */
-struct nvt_ring {
-    struct io_uring ring;
-    bool is_open;
-    bool is_prompt;             /* what was submitted last had ended before the call returned */
-    uint32_t queued, under_way; /* not submitted yet; not completed yet */
-    /* Operations that are done, taken out of the kernel's queue to make room there. */
-    struct nvt_uring_op *aside, **aside_end;
-};
-
 struct nvt_uring {
-    struct nvt_ring calls, commands; /* system calls; NVMe commands */
+    /* System calls; NVMe commands, which the kernel takes in large entries only. */
+    struct mover_ring calls, commands;
     int event_fd;
-    const uint8_t *fixed; /* the registered buffer of that many bytes, 0: none */
-    size_t fixed_bytes;
-    bool wants_buffers;         /* some backend moves data by them */
-    struct nvt_uring_op *spare; /* of backend_file.c; freed at the end */
-    struct nvt_parts parts;     /* of the thread's backends */
+    bool wants_buffers;          /* some backend moves data by them */
+    struct mover_ring_op *spare; /* of backend_file.c; freed at the end */
+    struct nvt_parts parts;      /* of the thread's backends */
     /*
      * System calls that io_uring gives to workers, where they may hang with their disk. Moves are
      * reads and writes that the system cannot begin without waiting; chores are all others.
@@ -40,31 +28,12 @@ struct nvt_uring {
     struct nvt_lines moves, chores;
 };
 
-/* A completion: `result` as the system call would have said (negative errno). */
-struct nvt_uring_op {
-    void (*complete)(struct nvt_uring_op *op, int result);
-    struct nvt_uring_op *next; /* of spare ones, or of those aside */
-    int result;                /* aside */
-};
-
 /* Returns 0 or a negative errno. */
 int nvt_uring_open(struct nvt_uring *uring, uint32_t entries);
 void nvt_uring_close(struct nvt_uring *uring);
 
-/* Memory that the system need not look up for each call, as its buffer 0. Takes all its pages at
- * once. Where the system refuses, there is none. */
-void nvt_uring_register(struct nvt_uring *uring, void *data, size_t bytes);
-
-/* All of [data, data + bytes) lies in that memory. */
-static inline bool nvt_uring_is_fixed(const struct nvt_uring *uring, const uint8_t *data,
-                                      uint64_t bytes)
-{
-    const uint64_t offset = (uintptr_t)data - (uintptr_t)uring->fixed;
-    return offset < uring->fixed_bytes && bytes <= uring->fixed_bytes - offset;
-}
-
 /* An entry to be filled in, whose completion `op` gets. Never NULL: submits what waits first. */
-struct io_uring_sqe *nvt_uring_entry(struct nvt_uring *uring, struct nvt_uring_op *op);
+struct io_uring_sqe *nvt_uring_entry(struct nvt_uring *uring, struct mover_ring_op *op);
 
 /* What waits in its lines and nobody wants any more ends. */
 void nvt_uring_end_unwanted(struct nvt_uring *uring);
@@ -73,7 +42,7 @@ void nvt_uring_end_unwanted(struct nvt_uring *uring);
 int nvt_uring_open_commands(struct nvt_uring *uring);
 /* A command for the NVMe device at `fd`. Its completion is the device's status, or an errno. False:
  * commands cannot be made possible. */
-bool nvt_uring_command(struct nvt_uring *uring, struct nvt_uring_op *op, int fd,
+bool nvt_uring_command(struct nvt_uring *uring, struct mover_ring_op *op, int fd,
                        const struct nvme_uring_cmd *command);
 
 /* Submits what waits. True: there was something. */

@@ -302,7 +302,8 @@ static bool compare_begin_part(struct nvt_io *io)
 static void run_compare(struct nvt_request *request)
 {
     struct nvt_thread *thread = request->queue->thread;
-    const uint64_t mine_bytes = request->pool_bytes ? nvt_pool_piece_bytes(request->pool_bytes) : 0;
+    const uint64_t mine_bytes =
+        request->pool_bytes ? mover_pool_piece_bytes(request->pool_bytes) : 0;
     request->share = request->queue->share;
     request->io.data = nvt_share_take(request->share, (uint32_t)request->io.len_bytes, mine_bytes);
     if (!request->io.data) {

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "common/base/list.h"
-#include "nvme/target/backend/pool.h"
+#include "common/pool/pool.h"
 #include "nvme/target/model/reservation.h"
 #include "nvme/target/model/target.h"
 
@@ -29,8 +29,8 @@ struct nvt_namespace {
     struct nvt_subsystem *subsystem; /* not of one that is removed: that may have gone */
     uint32_t nsid, ana_group;
     struct nvt_backend *backend;
-    char *opened;             /* what was opened as that: the text of the configuration */
-    struct nvt_region region; /* of a backend that lies in memory */
+    char *opened;               /* what was opened as that: the text of the configuration */
+    struct mover_region region; /* of a backend that lies in memory */
     uint8_t uuid[16], nguid[16];
     uint8_t block_shift;
     uint64_t blocks;

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "common/base/list.h"
-#include "nvme/target/backend/pool.h"
+#include "common/pool/pool.h"
 #include "nvme/target/model/share.h"
 
 enum {
@@ -46,8 +46,8 @@ struct nvt_queue {
     struct list requests;
     struct list with_host; /* requests whose data or answer the host has to take, the first first */
     uint64_t took_ns;      /* when it has taken something */
-    struct nvt_region own; /* its places for data: [nvt_places_bytes(qid)] */
-    uint32_t taken_places; /* bits */
+    struct mover_region own;    /* its places for data: [nvt_places_bytes(qid)] */
+    uint32_t taken_places;      /* bits */
     struct list waiting_places; /* requests */
     bool is_to_feed;            /* on the thread's list */
     struct list_node feed;

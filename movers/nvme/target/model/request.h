@@ -24,7 +24,7 @@ enum { NVT_TRANSFER_SHIFT = 8 }; /* MDTS: 2^8 pages of 4 KiB, 1 MiB */
 struct nvt_command;
 struct nvt_namespace;
 struct nvt_queue;
-struct nvt_region;
+struct mover_region;
 struct nvt_share;
 
 enum nvt_direction { NVT_NO_DATA, NVT_FROM_HOST, NVT_TO_HOST };
@@ -38,7 +38,7 @@ struct nvt_request {
     struct nvf_sqe sqe;
     uint8_t *in_capsule; /* the data area that came with the SQE */
     uint32_t in_capsule_bytes;
-    struct nvt_region *in_capsule_region;
+    struct mover_region *in_capsule_region;
     const struct nvt_command *command;
     enum nvt_direction direction;
     uint8_t *data; /* [data_bytes], in `region` */
@@ -46,7 +46,7 @@ struct nvt_request {
     bool has_own_place;      /* the data is in one of the queue's */
     struct nvt_share *share; /* whose piece of the pool it has */
     uint64_t since_ns;       /* is_with_host */
-    struct nvt_region *region;
+    struct mover_region *region;
     struct nvt_namespace *ns;
     uint64_t ns_entry; /* the namespace's preemptions when it came */
     struct nvt_io io;

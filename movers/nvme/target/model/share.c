@@ -12,7 +12,7 @@ enum { TIMES_OF_CTRL = 3, TIMES_OF_ADDRESS = 7, TIMES_OF_COPIES = 3 };
 /* A chunk may gather for a host for so long. One that takes nothing may hold a piece of it. */
 #define KEPT_NS 1000000000ull
 
-void nvt_shares_init(struct nvt_shares *shares, struct nvt_pool *pool)
+void nvt_shares_init(struct nvt_shares *shares, struct mover_pool *pool)
 {
     list_init(&shares->all);
     list_init(&shares->turns);
@@ -101,21 +101,21 @@ static void forget_claims(struct nvt_share *share)
     if (shares->kept_for != share)
         return;
     shares->kept_for = NULL;
-    nvt_pool_keep_no_more(shares->pool);
+    mover_pool_keep_no_more(shares->pool);
 }
 
 static uint8_t *share_take_piece(const struct nvt_share *share, uint32_t len_bytes)
 {
     struct nvt_shares *shares = share->shares;
-    uint8_t *piece = nvt_pool_take(shares->pool, len_bytes);
+    uint8_t *piece = mover_pool_take(shares->pool, len_bytes);
     if (!piece && shares->kept_for == share)
-        piece = nvt_pool_take_kept(shares->pool, len_bytes);
+        piece = mover_pool_take_kept(shares->pool, len_bytes);
     return piece;
 }
 
 uint8_t *nvt_share_take(struct nvt_share *share, uint32_t len_bytes, uint64_t mine_bytes)
 {
-    const uint64_t bytes = nvt_pool_piece_bytes(len_bytes);
+    const uint64_t bytes = mover_pool_piece_bytes(len_bytes);
     assert(share->address && mine_bytes <= share->held_bytes);
     if (share->address->first && share->address->first != share)
         return NULL;
@@ -134,9 +134,9 @@ uint8_t *nvt_share_take(struct nvt_share *share, uint32_t len_bytes, uint64_t mi
 
 void nvt_share_give(struct nvt_share *share, uint8_t *piece)
 {
-    struct nvt_pool *pool = share->shares->pool;
+    struct mover_pool *pool = share->shares->pool;
     const uint64_t before_bytes = pool->free_bytes;
-    nvt_pool_give(pool, piece);
+    mover_pool_give(pool, piece);
     assert(pool->free_bytes - before_bytes <= share->held_bytes);
     share->held_bytes -= pool->free_bytes - before_bytes;
     share->address->held_bytes -= pool->free_bytes - before_bytes;
@@ -254,10 +254,10 @@ bool nvt_share_miss_turn(struct nvt_share *share, uint32_t len_bytes, uint64_t n
     }
     if (share->held_bytes || (share->address->first && share->address->first != share))
         return false;
-    if (!may_hold(share->address, 0, nvt_pool_piece_bytes(len_bytes), TIMES_OF_ADDRESS)) {
+    if (!may_hold(share->address, 0, mover_pool_piece_bytes(len_bytes), TIMES_OF_ADDRESS)) {
         share->address->first = share;
     } else if (!shares->kept_for) {
-        nvt_pool_keep(shares->pool);
+        mover_pool_keep(shares->pool);
         shares->kept_for = share;
         shares->kept_ns = now_ns;
     }

@@ -16,7 +16,7 @@
 #define SW_MOVERS_NVME_SHARE_H
 
 #include "common/base/list.h"
-#include "nvme/target/backend/pool.h"
+#include "common/pool/pool.h"
 
 enum { NVT_ADDRESS_MAX = 64 }; /* of a host, as text */
 
@@ -40,12 +40,12 @@ struct nvt_share {
 struct nvt_shares {
     struct list all;
     struct list turns; /* addresses that wait for memory */
-    struct nvt_pool *pool;
+    struct mover_pool *pool;
     struct nvt_share *kept_for; /* a chunk of the pool gathers for it; NULL: for nobody */
     uint64_t kept_ns;           /* since when */
 };
 
-void nvt_shares_init(struct nvt_shares *shares, struct nvt_pool *pool);
+void nvt_shares_init(struct nvt_shares *shares, struct mover_pool *pool);
 
 /* A queue of that controller more. NULL: there is no memory. */
 struct nvt_share *nvt_share_join(struct nvt_shares *shares, uint64_t ctrl_serial,

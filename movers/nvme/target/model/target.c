@@ -28,7 +28,7 @@ int nvt_target_add_thread(struct nvt_target *target, size_t pool_bytes)
     nvt_slices_init(&thread->slices);
     int rc = nvt_parts_open(&thread->compares);
     if (!rc)
-        rc = nvt_pool_init(&thread->pool, pool_bytes);
+        rc = mover_pool_init(&thread->pool, pool_bytes);
     if (rc)
         nvt_parts_close(&thread->compares);
     target->thread_count += !rc;
@@ -65,7 +65,7 @@ void nvt_target_free(struct nvt_target *target)
         nvt_port_remove(LIST_MEMBER(node, struct nvt_port, node));
     for (uint32_t i = 0; i < target->thread_count; i++) {
         target->transport->forget(&target->threads[i].pool.region);
-        nvt_pool_free(&target->threads[i].pool);
+        mover_pool_free(&target->threads[i].pool);
         nvt_parts_close(&target->threads[i].compares);
     }
     pthread_mutex_destroy(&target->error_lock);

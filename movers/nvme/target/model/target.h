@@ -18,8 +18,8 @@
 #include <stdint.h>
 
 #include "common/base/list.h"
+#include "common/pool/pool.h"
 #include "nvme/target/backend/parts.h"
-#include "nvme/target/backend/pool.h"
 #include "nvme/target/backend/slices.h"
 #include "nvme/target/model/share.h"
 
@@ -44,13 +44,13 @@ struct nvt_transport {
     /* Ends the connection. nvt_queue_gone() follows, not at once. */
     void (*cut)(struct nvt_queue *queue);
     /* Nothing uses the memory any more: forgets the region's registrations. */
-    void (*forget)(struct nvt_region *region);
+    void (*forget)(struct mover_region *region);
 };
 
 /* What a thread has of its own. */
 struct nvt_thread {
     uint32_t number; /* in the target's */
-    struct nvt_pool pool;
+    struct mover_pool pool;
     struct nvt_shares shares;  /* of the pool: what each host has, and who waits for more */
     bool has_freed;            /* memory of the pool, since those that wait were fed */
     struct list to_feed;       /* queues whose requests wait for a place that is free again */

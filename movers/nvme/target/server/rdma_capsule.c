@@ -104,7 +104,7 @@ bool nvr_capsule_give(struct nvr_queue *queue, struct nvr_capsule *capsule)
 void nvr_capsule_place(const struct nvr_queue *queue, const struct nvr_capsule *capsule,
                        struct nvt_request *request)
 {
-    static struct nvt_region of_copies;
+    static struct mover_region of_copies;
     struct nvr_receives *receives = queue->receives;
     const uint8_t *sqe =
         capsule->copy ? capsule->copy : receives->capsules + capsule->receive * NVF_SQE_BYTES;

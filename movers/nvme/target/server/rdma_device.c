@@ -96,7 +96,7 @@ struct nvr_device *nvr_device_of(struct nvr_thread *thread, struct ibv_context *
     for (uint32_t i = 0; i < thread->device_count; i++)
         if (thread->devices[i].verbs == verbs)
             return &thread->devices[i];
-    if (thread->device_count == NVT_REGION_DEVICES || (!is_first && !first))
+    if (thread->device_count == MOVER_REGION_DEVICES || (!is_first && !first))
         return NULL;
     struct nvr_device *device = &thread->devices[thread->device_count];
     *device = (struct nvr_device){.thread = thread,
@@ -125,10 +125,10 @@ static uint64_t pinned_bytes(void)
     return (uint64_t)kib << 10;
 }
 
-static struct ibv_mr *register_region(const struct nvr_device *device, struct nvt_region *region)
+static struct ibv_mr *register_region(const struct nvr_device *device, struct mover_region *region)
 {
     const bool was_pinned = atomic_load(&region->is_pinned);
-    nvt_region_pin(region);
+    mover_region_pin(region);
     const uint64_t before = pinned_bytes();
     struct mover_memory host = mover_memory_host(region->base, region->len_bytes);
     struct ibv_mr *mr = mover_memory_register(&host, device->pd, 0);
@@ -137,7 +137,7 @@ static struct ibv_mr *register_region(const struct nvr_device *device, struct nv
     return mr;
 }
 
-struct ibv_mr *nvr_device_register(struct nvr_device *device, struct nvt_region *region)
+struct ibv_mr *nvr_device_register(struct nvr_device *device, struct mover_region *region)
 {
     void **registered = &region->registered[device->index];
     pthread_mutex_t *lock = &device->thread->server->register_lock;
@@ -153,9 +153,9 @@ struct ibv_mr *nvr_device_register(struct nvr_device *device, struct nvt_region 
     return mr;
 }
 
-void nvr_region_forget(struct nvt_region *region)
+void nvr_region_forget(struct mover_region *region)
 {
-    for (int i = 0; i < NVT_REGION_DEVICES; i++)
+    for (int i = 0; i < MOVER_REGION_DEVICES; i++)
         if (region->registered[i]) {
             ibv_dereg_mr(region->registered[i]);
             region->registered[i] = NULL;

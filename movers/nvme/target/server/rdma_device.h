@@ -19,7 +19,7 @@ enum {
 struct nvr_queue;
 struct nvr_receives;
 struct nvr_thread;
-struct nvt_region;
+struct mover_region;
 
 /* A device, as one thread has it. */
 struct nvr_device {
@@ -37,8 +37,8 @@ struct nvr_device {
 
 /* The device of an ID; NULL: it cannot be used. */
 struct nvr_device *nvr_device_of(struct nvr_thread *thread, struct ibv_context *verbs);
-struct ibv_mr *nvr_device_register(struct nvr_device *device, struct nvt_region *region);
-void nvr_region_forget(struct nvt_region *region); /* by all devices */
+struct ibv_mr *nvr_device_register(struct nvr_device *device, struct mover_region *region);
+void nvr_region_forget(struct mover_region *region); /* by all devices */
 bool nvr_device_reserve(struct nvr_device *device, int entries);
 /* NULL: none of that number shares receives. */
 struct nvr_queue *nvr_device_queue(struct nvr_device *device, uint32_t qpn);

@@ -172,7 +172,7 @@ static size_t slots_bytes(const struct nvr_queue *queue)
 
 static void place_own(struct nvr_queue *queue)
 {
-    struct nvt_region *own = &queue->queue.own;
+    struct mover_region *own = &queue->queue.own;
     const size_t offset = own_offset(queue);
     own->base = (uint8_t *)queue->slots + offset;
     own->len_bytes = nvt_places_bytes(queue->queue.qid);

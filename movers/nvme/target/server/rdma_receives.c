@@ -76,7 +76,7 @@ static bool rdma_receives_make_memory(struct nvr_server *server, struct nvr_rece
     if (!receives->capsule_mr || !data_bytes)
         return receives->capsule_mr;
     receives->data = nvr_memory_map(server, data_bytes);
-    receives->data_region = (struct nvt_region){.base = receives->data, .len_bytes = data_bytes};
+    receives->data_region = (struct mover_region){.base = receives->data, .len_bytes = data_bytes};
     return receives->data && nvr_device_register(receives->device, &receives->data_region);
 }
 

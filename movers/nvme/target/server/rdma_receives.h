@@ -12,7 +12,7 @@
 
 #include <infiniband/verbs.h>
 
-#include "nvme/target/backend/pool.h"
+#include "common/pool/pool.h"
 
 enum { NVR_GIVEN_MAX = 16 }; /* receives that are posted in one list */
 
@@ -41,7 +41,7 @@ struct nvr_receives {
     uint16_t number;          /* shared: in the device's */
     uint8_t *capsules, *data; /* [count * 64], [count * in_capsule_bytes] */
     struct ibv_mr *capsule_mr;
-    struct nvt_region data_region;
+    struct mover_region data_region;
     uint32_t taken;                /* by capsules that lie in them */
     size_t copied_bytes;           /* of capsules that do not, since their queue has too many */
     uint16_t given[NVR_GIVEN_MAX]; /* those that are to be posted again */

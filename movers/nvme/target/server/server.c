@@ -14,7 +14,7 @@
 enum { URING_ENTRIES = 512, DRAIN_MS = 3000 };
 
 /* Compare takes two pieces of the largest size. */
-#define POOL_MIN ((size_t)2 << NVT_POOL_SHIFT_MAX)
+#define POOL_MIN ((size_t)2 << MOVER_POOL_SHIFT_MAX)
 
 int nvr_server_watch(struct nvr_server *server, struct mover_watch *watch)
 {
@@ -27,8 +27,8 @@ void nvr_pool_register(struct nvr_thread *thread)
     if (thread->is_pool_known || !thread->server->threads[0].uring.wants_buffers)
         return;
     thread->is_pool_known = true;
-    const struct nvt_region *region = &thread->base->pool.region;
-    nvt_uring_register(&thread->uring, region->base, region->len_bytes);
+    const struct mover_region *region = &thread->base->pool.region;
+    mover_ring_register(&thread->uring.calls, region->base, region->len_bytes);
 }
 
 static void target_take_events(struct mover_watch *watch)

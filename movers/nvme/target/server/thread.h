@@ -12,8 +12,8 @@
 #include <stdint.h>
 
 #include "common/base/list.h"
+#include "common/pool/pool.h"
 #include "common/serve/loop.h"
-#include "nvme/target/backend/pool.h"
 #include "nvme/target/backend/uring.h"
 #include "nvme/target/server/pace.h"
 #include "nvme/target/server/rdma_device.h"
@@ -32,7 +32,7 @@ struct nvr_thread {
     struct mover_loop loop;
     struct mover_watch uring_watch, wake_watch;
     uint32_t device_count, io_queues;
-    struct nvr_device devices[NVT_REGION_DEVICES];
+    struct nvr_device devices[MOVER_REGION_DEVICES];
     struct list ending; /* queues */
     struct list later;  /* slots: NVR_LATER and NVR_FETCHED */
     bool wants_wake;    /* there is something new for it */

@@ -27,7 +27,7 @@ enum {
 };
 
 struct call {
-    struct nvt_uring_op op; /* must be first */
+    struct mover_ring_op op; /* must be first */
     int result, ends;
 };
 
@@ -47,7 +47,7 @@ int io_uring_submit(struct io_uring *ring)
     return -EBUSY;
 }
 
-static void note_end(struct nvt_uring_op *op, int result)
+static void note_end(struct mover_ring_op *op, int result)
 {
     struct call *call = (struct call *)op;
     call->result = result;
@@ -238,14 +238,14 @@ static void is_fixed__only_what_lies_wholly_in_the_registered_memory(void **stat
         mmap(NULL, LONG_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_true(memory != MAP_FAILED);
     open_or_skip(&uring);
-    assert_false(nvt_uring_is_fixed(&uring, memory, 1));
-    nvt_uring_register(&uring, memory, LONG_BYTES);
-    if (uring.fixed_bytes) { /* else the system allows no such memory here */
-        assert_true(nvt_uring_is_fixed(&uring, memory, LONG_BYTES));
-        assert_true(nvt_uring_is_fixed(&uring, memory + LONG_BYTES - 1, 1));
-        assert_false(nvt_uring_is_fixed(&uring, memory + 1, LONG_BYTES));
-        assert_false(nvt_uring_is_fixed(&uring, memory + LONG_BYTES, 1));
-        assert_false(nvt_uring_is_fixed(&uring, memory - 1, 1));
+    assert_false(mover_ring_is_fixed(&uring.calls, memory, 1));
+    mover_ring_register(&uring.calls, memory, LONG_BYTES);
+    if (uring.calls.fixed_bytes) { /* else the system allows no such memory here */
+        assert_true(mover_ring_is_fixed(&uring.calls, memory, LONG_BYTES));
+        assert_true(mover_ring_is_fixed(&uring.calls, memory + LONG_BYTES - 1, 1));
+        assert_false(mover_ring_is_fixed(&uring.calls, memory + 1, LONG_BYTES));
+        assert_false(mover_ring_is_fixed(&uring.calls, memory + LONG_BYTES, 1));
+        assert_false(mover_ring_is_fixed(&uring.calls, memory - 1, 1));
     }
     nvt_uring_close(&uring);
     munmap(memory, LONG_BYTES);

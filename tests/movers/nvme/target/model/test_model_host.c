@@ -22,7 +22,7 @@ enum { HISTORY = 8, REQUESTS_MAX = 128, PLACES = 32 };
 static struct nvt_request *requests[REQUESTS_MAX];
 static struct nvf_cqe history[HISTORY];
 struct nvt_port *port;
-static struct nvt_region capsule_region = {.base = capsule, .len_bytes = sizeof(capsule)};
+static struct mover_region capsule_region = {.base = capsule, .len_bytes = sizeof(capsule)};
 
 /* Moves as a NIC would: host addresses are offsets into `host`. */
 static void fetch(struct nvt_request *request)
@@ -66,7 +66,7 @@ static void cut(struct nvt_queue *queue)
     cuts++;
 }
 
-static void forget(struct nvt_region *region)
+static void forget(struct mover_region *region)
 {
     (void)region;
 }

@@ -160,15 +160,15 @@ static void share__connect_and_admin_commands_need_none_of_the_pool(void **state
     struct side_host late;
     uint8_t *pieces[4];
     for (int i = 0; i < 4; i++)
-        pieces[i] = nvt_pool_take(&target.threads[0].pool, 1 << 20);
-    assert_null(nvt_pool_take(&target.threads[0].pool, 1));
+        pieces[i] = mover_pool_take(&target.threads[0].pool, 1 << 20);
+    assert_null(mover_pool_take(&target.threads[0].pool, 1));
     begin_side(&late, "192.0.2.4", 4);
     struct nvf_sqe sqe = command(nvme_admin_identify, 0, 0, 4096);
     sqe.cdw10 = htole32(NVME_IDENTIFY_CNS_CTRL);
     assert_int_equal(say(&late.admin, &sqe), 0);
     end_side(&late);
     for (int i = 0; i < 4; i++)
-        nvt_pool_give(&target.threads[0].pool, pieces[i]);
+        mover_pool_give(&target.threads[0].pool, pieces[i]);
 }
 
 /* More of them than the queue has places: they wait for each other. */
@@ -239,7 +239,7 @@ static void turns__a_host_that_holds_more_comes_later(void **state)
     const int count = hold_all();
     uint8_t *rest[HELD_MAX];
     int rest_count = 0, ended = 0, of_far = 0;
-    while ((rest[rest_count] = nvt_pool_take(&target.threads[0].pool, 4096 * BLOCKS)))
+    while ((rest[rest_count] = mover_pool_take(&target.threads[0].pool, 4096 * BLOCKS)))
         rest_count++;
     for (int i = 0; i < OF_FAR; i++) /* one of the first host waits already */
         assert_int_equal(say(&far.io, &sqe), WAITS);
@@ -251,7 +251,7 @@ static void turns__a_host_that_holds_more_comes_later(void **state)
     }
     assert_int_equal(of_far, OF_FAR);
     for (int i = 0; i < rest_count; i++)
-        nvt_pool_give(&target.threads[0].pool, rest[i]);
+        mover_pool_give(&target.threads[0].pool, rest[i]);
     holds = false;
     while (ended < count)
         data_comes(held[ended++]);
@@ -370,7 +370,7 @@ static void takes__too_late_ends_it_sooner_where_others_wait(void **state)
     assert_int_equal(cuts, 0);
     uint8_t *rest[HELD_MAX];
     int rest_count = 0;
-    while ((rest[rest_count] = nvt_pool_take(&target.threads[0].pool, 4096 * BLOCKS)))
+    while ((rest[rest_count] = mover_pool_take(&target.threads[0].pool, 4096 * BLOCKS)))
         rest_count++;
     assert_int_equal(say(&far.io, &sqe), WAITS);
     nvt_target_tick(&target, 6 * SECOND_NS);
@@ -378,7 +378,7 @@ static void takes__too_late_ends_it_sooner_where_others_wait(void **state)
     assert_true(io_queue.is_cut);
     holds = false;
     for (int i = 0; i < rest_count; i++)
-        nvt_pool_give(&target.threads[0].pool, rest[i]);
+        mover_pool_give(&target.threads[0].pool, rest[i]);
     let_go(count);
 }
 
@@ -403,10 +403,10 @@ static void compare__finds_both_pieces(void **state)
     uint8_t *rest[2];
     memset(host, 0, sizeof(host));
     for (int i = 0; i < 2; i++)
-        rest[i] = nvt_pool_take(&target.threads[0].pool, 1 << 20);
+        rest[i] = mover_pool_take(&target.threads[0].pool, 1 << 20);
     assert_int_equal(say(&io_queue, &sqe), 0);
     for (int i = 0; i < 2; i++)
-        nvt_pool_give(&target.threads[0].pool, rest[i]);
+        mover_pool_give(&target.threads[0].pool, rest[i]);
 }
 
 /* Where the pool has one piece for it, and never has another. */
@@ -417,7 +417,7 @@ static void compare__goes_on_without_a_second_piece(void **state)
     uint8_t *rest[3];
     memset(host, 0, sizeof(host));
     for (int i = 0; i < 3; i++)
-        rest[i] = nvt_pool_take(&target.threads[0].pool, 1 << 20);
+        rest[i] = mover_pool_take(&target.threads[0].pool, 1 << 20);
     assert_int_equal(say(&io_queue, &sqe), 0);
     for (uint32_t at = 0; at < 1 << 20; at += NVT_PART_BYTES) {
         host[at] = 1;
@@ -430,7 +430,7 @@ static void compare__goes_on_without_a_second_piece(void **state)
     sqe.cdw12 = htole32(256 - 2); /* whose last part is shorter */
     assert_int_equal(say(&io_queue, &sqe), 0);
     for (int i = 0; i < 3; i++)
-        nvt_pool_give(&target.threads[0].pool, rest[i]);
+        mover_pool_give(&target.threads[0].pool, rest[i]);
     assert_int_equal(target.threads[0].compares.under_way, 0);
 }
 
@@ -459,7 +459,7 @@ static void compare__waits_for_its_turn(void **state)
     uint8_t *rest[3];
     memset(host, 0, sizeof(host));
     for (int i = 0; i < 3; i++)
-        rest[i] = nvt_pool_take(&target.threads[0].pool, 1 << 20);
+        rest[i] = mover_pool_take(&target.threads[0].pool, 1 << 20);
     take_parts(NVT_PARTS_OF_ONE);
     assert_int_equal(say(&far.io, &sqe), WAITS);
     const int before = answers;
@@ -478,7 +478,7 @@ static void compare__waits_for_its_turn(void **state)
         nvt_parts_give(compares, places[i]);
     assert_int_equal(answers, before + 2);
     for (int i = 0; i < 3; i++)
-        nvt_pool_give(&target.threads[0].pool, rest[i]);
+        mover_pool_give(&target.threads[0].pool, rest[i]);
 }
 
 int main(void)

@@ -116,7 +116,7 @@ static void deallocate__keeps_pages_that_a_nic_has_pinned(void **state)
 {
     (void)state;
     memset(memory, 0x5a, SIZE);
-    nvt_region_pin(&ns->region);
+    mover_region_pin(&ns->region);
     assert_int_equal(deallocate(0, SIZE, 1), 0);
     assert_int_equal(pages_in(0, SIZE), SIZE / PAGE);
     assert_true(is_all(0, 0, SIZE));

@@ -151,15 +151,15 @@ static void turns__hosts_share_what_is_too_little_for_all(void **state)
 static void turns__hosts_of_one_address_share_its_part(void **state)
 {
     (void)state;
-    struct nvt_pool *pool = &target.threads[0].pool;
+    struct mover_pool *pool = &target.threads[0].pool;
     uint8_t *rest[2];
     for (int i = 0; i < 2; i++)
-        rest[i] = nvt_pool_take(pool, MOST);
+        rest[i] = mover_pool_take(pool, MOST);
     add_hosts(2, MOST / 4096, 4, true);
     run_rounds(ROUNDS, NULL);
     check_all_got_alike();
     for (int i = 0; i < 2; i++)
-        nvt_pool_give(pool, rest[i]);
+        mover_pool_give(pool, rest[i]);
 }
 
 /* One piece for all: an address with many controllers has no more turns than one with a single one.
@@ -168,10 +168,10 @@ static void turns__go_by_address(void **state)
 {
     (void)state;
     enum { OF_ONE_ADDRESS = 5, TURNS = 40 };
-    struct nvt_pool *pool = &target.threads[0].pool;
+    struct mover_pool *pool = &target.threads[0].pool;
     uint8_t *rest[3];
     for (int i = 0; i < 3; i++)
-        rest[i] = nvt_pool_take(pool, MOST);
+        rest[i] = mover_pool_take(pool, MOST);
     add_hosts(OF_ONE_ADDRESS, MOST / 4096, 4, true);
     const struct crowd_host *one = add_host(MOST / 4096, 4, "192.0.2.1");
     run_rounds(TURNS, NULL);
@@ -180,7 +180,7 @@ static void turns__go_by_address(void **state)
     check_all_got_alike(); /* those at the one address */
     host_count++;
     for (int i = 0; i < 3; i++)
-        nvt_pool_give(pool, rest[i]);
+        mover_pool_give(pool, rest[i]);
 }
 
 /* Pieces of the others lie all over the pool, and what becomes free between them is small. */
@@ -210,7 +210,7 @@ static void turns__a_host_that_is_stopped_holds_no_large_request_up(void **state
 {
     (void)state;
     const struct crowd_host *stopped = add_host(1, 1, "192.0.2.1");
-    struct nvt_pool *pool = &target.threads[0].pool;
+    struct mover_pool *pool = &target.threads[0].pool;
     const struct list_node *node = list_first(&stopped->io.with_host);
     const uint8_t *piece = LIST_MEMBER(node, struct nvt_request, wait)->data;
     const int32_t chunk = (int32_t)((piece - pool->region.base) / MOST);

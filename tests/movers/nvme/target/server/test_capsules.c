@@ -21,7 +21,7 @@ static struct ibv_mr mr;
 static struct nvr_device device;
 static struct nvr_receives receives;
 static struct nvt_shares shares;
-static struct nvt_pool pool;
+static struct mover_pool pool;
 static uint8_t capsules[RECEIVES * NVF_SQE_BYTES], data[RECEIVES * DATA];
 
 /* What a queue keeps. */

@@ -1,45 +1,22 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "nvme/target/backend/pool.h"
+#include "common/pool/pool.h"
 
 #include <assert.h>
 #include <errno.h>
-#include <sched.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
 #include "common/base/minmax.h"
 
-enum { ORDERS = NVT_POOL_SHIFT_MAX - NVT_POOL_SHIFT_MIN + 1, IN_USE = 0x80 };
-
-bool nvt_region_enter(struct nvt_region *region)
-{
-    atomic_fetch_add(&region->givers, 1);
-    if (!atomic_load(&region->is_pinned))
-        return true;
-    nvt_region_leave(region);
-    return false;
-}
-
-void nvt_region_leave(struct nvt_region *region)
-{
-    atomic_fetch_sub(&region->givers, 1);
-}
-
-void nvt_region_pin(struct nvt_region *region)
-{
-    atomic_store(&region->is_pinned, true);
-    while (atomic_load(&region->givers))
-        sched_yield(); /* a slice of slices.h at most */
-}
+enum { ORDERS = MOVER_POOL_SHIFT_MAX - MOVER_POOL_SHIFT_MIN + 1, IN_USE = 0x80 };
 
 /* The head of the list that a free piece is on. */
-static int32_t *first_of_list(struct nvt_pool *pool, int32_t at, int order)
+static int32_t *first_of_list(struct mover_pool *pool, int32_t at, int order)
 {
     return at >> (ORDERS - 1) == pool->kept ? &pool->first_kept[order] : &pool->first[order];
 }
 
-static void push_block(struct nvt_pool *pool, int32_t at, int order)
+static void push_block(struct mover_pool *pool, int32_t at, int order)
 {
     int32_t *first = first_of_list(pool, at, order);
     pool->state[at] = (uint8_t)(order + 1);
@@ -50,7 +27,7 @@ static void push_block(struct nvt_pool *pool, int32_t at, int order)
     *first = at;
 }
 
-static void unlink_piece(struct nvt_pool *pool, int32_t at, int order)
+static void unlink_piece(struct mover_pool *pool, int32_t at, int order)
 {
     if (pool->previous[at] >= 0)
         pool->next[pool->previous[at]] = pool->next[at];
@@ -61,24 +38,24 @@ static void unlink_piece(struct nvt_pool *pool, int32_t at, int order)
     pool->state[at] = 0;
 }
 
-int nvt_pool_init(struct nvt_pool *pool, size_t len_bytes)
+int mover_pool_init(struct mover_pool *pool, size_t len_bytes)
 {
-    const size_t chunk = (size_t)1 << NVT_POOL_SHIFT_MAX;
+    const size_t chunk = (size_t)1 << MOVER_POOL_SHIFT_MAX;
     len_bytes = (len_bytes + chunk - 1) / chunk * chunk;
-    const size_t pages = len_bytes >> NVT_POOL_SHIFT_MIN;
-    *pool = (struct nvt_pool){.chunks = (uint32_t)(len_bytes / chunk),
-                              .free_bytes = len_bytes,
-                              .kept = -1,
-                              .last_kept = -1};
+    const size_t pages = len_bytes >> MOVER_POOL_SHIFT_MIN;
+    *pool = (struct mover_pool){.chunks = (uint32_t)(len_bytes / chunk),
+                                .free_bytes = len_bytes,
+                                .kept = -1,
+                                .last_kept = -1};
     void *base = mmap(NULL, len_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (base == MAP_FAILED)
         return -errno;
-    pool->region = (struct nvt_region){.base = base, .len_bytes = len_bytes};
+    pool->region = (struct mover_region){.base = base, .len_bytes = len_bytes};
     pool->state = calloc(pages, sizeof(*pool->state));
     pool->next = calloc(pages, sizeof(*pool->next));
     pool->previous = calloc(pages, sizeof(*pool->previous));
     if (!pool->state || !pool->next || !pool->previous) {
-        nvt_pool_free(pool);
+        mover_pool_free(pool);
         return -ENOMEM;
     }
     for (int order = 0; order < ORDERS; order++)
@@ -88,30 +65,30 @@ int nvt_pool_init(struct nvt_pool *pool, size_t len_bytes)
     return 0;
 }
 
-void nvt_pool_free(struct nvt_pool *pool)
+void mover_pool_free(struct mover_pool *pool)
 {
     if (pool->region.base)
         munmap(pool->region.base, pool->region.len_bytes);
     free(pool->state);
     free(pool->next);
     free(pool->previous);
-    *pool = (struct nvt_pool){0};
+    *pool = (struct mover_pool){0};
 }
 
 static int order_of(size_t len_bytes)
 {
     int order = 0;
-    while (((size_t)1 << (NVT_POOL_SHIFT_MIN + order)) < len_bytes)
+    while (((size_t)1 << (MOVER_POOL_SHIFT_MIN + order)) < len_bytes)
         order++;
     return order;
 }
 
-size_t nvt_pool_piece_bytes(size_t len_bytes)
+size_t mover_pool_piece_bytes(size_t len_bytes)
 {
-    return (size_t)1 << (NVT_POOL_SHIFT_MIN + order_of(len_bytes));
+    return (size_t)1 << (MOVER_POOL_SHIFT_MIN + order_of(len_bytes));
 }
 
-static uint8_t *take_block(struct nvt_pool *pool, const int32_t *first, size_t len_bytes)
+static uint8_t *take_block(struct mover_pool *pool, const int32_t *first, size_t len_bytes)
 {
     const int wanted = order_of(len_bytes);
     int order = wanted;
@@ -127,28 +104,28 @@ static uint8_t *take_block(struct nvt_pool *pool, const int32_t *first, size_t l
         push_block(pool, at + (1 << order), order);
     }
     pool->state[at] = (uint8_t)(IN_USE | (order + 1));
-    pool->free_bytes -= (size_t)1 << (NVT_POOL_SHIFT_MIN + order);
-    return pool->region.base + ((size_t)at << NVT_POOL_SHIFT_MIN);
+    pool->free_bytes -= (size_t)1 << (MOVER_POOL_SHIFT_MIN + order);
+    return pool->region.base + ((size_t)at << MOVER_POOL_SHIFT_MIN);
 }
 
-uint8_t *nvt_pool_take(struct nvt_pool *pool, size_t len_bytes)
+uint8_t *mover_pool_take(struct mover_pool *pool, size_t len_bytes)
 {
     return take_block(pool, pool->first, len_bytes);
 }
 
-uint8_t *nvt_pool_take_kept(struct nvt_pool *pool, size_t len_bytes)
+uint8_t *mover_pool_take_kept(struct mover_pool *pool, size_t len_bytes)
 {
     return take_block(pool, pool->first_kept, len_bytes);
 }
 
-void nvt_pool_give(struct nvt_pool *pool, uint8_t *piece)
+void mover_pool_give(struct mover_pool *pool, uint8_t *piece)
 {
     assert(piece >= pool->region.base && piece < pool->region.base + pool->region.len_bytes);
-    int32_t at = (int32_t)((size_t)(piece - pool->region.base) >> NVT_POOL_SHIFT_MIN);
+    int32_t at = (int32_t)((size_t)(piece - pool->region.base) >> MOVER_POOL_SHIFT_MIN);
     assert(pool->state[at] & IN_USE);
     int order = (pool->state[at] & ~IN_USE) - 1;
     pool->state[at] = 0;
-    pool->free_bytes += (size_t)1 << (NVT_POOL_SHIFT_MIN + order);
+    pool->free_bytes += (size_t)1 << (MOVER_POOL_SHIFT_MIN + order);
     while (order < ORDERS - 1) {
         const int32_t buddy = at ^ (1 << order);
         if (pool->state[buddy] != order + 1)
@@ -163,7 +140,7 @@ void nvt_pool_give(struct nvt_pool *pool, uint8_t *piece)
 /* ---- a chunk that is kept ---- */
 
 /* Its free pieces go from the one kind of list to the other. */
-static void change_kept(struct nvt_pool *pool, int32_t chunk, int32_t kept)
+static void change_kept(struct mover_pool *pool, int32_t chunk, int32_t kept)
 {
     const int32_t begin = chunk << (ORDERS - 1), end = (chunk + 1) << (ORDERS - 1);
     const int32_t before = pool->kept;
@@ -180,14 +157,14 @@ static void change_kept(struct nvt_pool *pool, int32_t chunk, int32_t kept)
     pool->kept = kept;
 }
 
-void nvt_pool_keep(struct nvt_pool *pool)
+void mover_pool_keep(struct mover_pool *pool)
 {
     assert(pool->kept < 0);
     pool->last_kept = (int32_t)((uint32_t)(pool->last_kept + 1) % pool->chunks);
     change_kept(pool, pool->last_kept, pool->last_kept);
 }
 
-void nvt_pool_keep_no_more(struct nvt_pool *pool)
+void mover_pool_keep_no_more(struct mover_pool *pool)
 {
     if (pool->kept >= 0)
         change_kept(pool, pool->kept, -1);
