@@ -49,14 +49,15 @@ static int open_checked(const char *path, const struct sw_vma *vma)
     return fd;
 }
 
+/* Anew where that is allowed: the program's lock (flock) is of the open file, and would last until
+ * the last peer lets go of it, be that stopped. */
 static int open_own(int own, const struct sw_vma *vma)
 {
     char path[64];
-    int flags = fcntl(own, F_GETFL);
-    if (flags >= 0 && (flags & O_ACCMODE) == O_RDWR)
-        return fcntl(own, F_DUPFD_CLOEXEC, 0);
     snprintf(path, sizeof(path), "/proc/self/fd/%d", own);
-    return open_checked(path, vma);
+    const int fd = open_checked(path, vma);
+    const int flags = fd < 0 ? fcntl(own, F_GETFL) : -1;
+    return flags >= 0 && (flags & O_ACCMODE) == O_RDWR ? fcntl(own, F_DUPFD_CLOEXEC, 0) : fd;
 }
 
 static int open_among_own(const struct sw_vma *vma)

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/shm.h>
 #include <sys/stat.h>
@@ -56,6 +57,26 @@ static void shared__memfd_of_the_program(void **state)
     close(fd);
     munmap(base, 4 * PAGE);
     assert_int_equal(open_descriptors(), fds);
+}
+
+/* A lock is of the open file: peers that have that mapped would keep it longer than the program. */
+static void shared__leaves_the_lock_to_the_program(void **state)
+{
+    char path[] = "/var/tmp/adopt_lock-XXXXXX";
+    const int fd = mkstemp(path), other = open(path, O_RDWR | O_CLOEXEC);
+    (void)state;
+    assert_true(fd >= 0 && other >= 0);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(ftruncate(fd, PAGE), 0);
+    assert_int_equal(flock(fd, LOCK_EX | LOCK_NB), 0);
+    uint8_t *base = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    assert_int_equal(adopt_range(base, PAGE, NULL), 1);
+    assert_int_equal(flock(other, LOCK_EX | LOCK_NB), -1);
+    munmap(base, PAGE);
+    close(fd);
+    assert_int_equal(flock(other, LOCK_EX | LOCK_NB), 0);
+    sw_adopt_put(extents[0].segment);
+    close(other);
 }
 
 static void shared__file_by_name(void **state)
@@ -176,6 +197,7 @@ static void shared__private_file_mapping_is_left_alone(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(shared__memfd_of_the_program),
+    cmocka_unit_test(shared__leaves_the_lock_to_the_program),
     cmocka_unit_test(shared__file_by_name),
     cmocka_unit_test(shared__another_file_of_the_same_name),
     cmocka_unit_test(shared__opened_for_reading_only),
