@@ -13,7 +13,8 @@ import time
 SKIPPED = 77
 PR_SET_CHILD_SUBREAPER = 36
 END_S = 3.0  # a killed process of a GPU's needs a while to be gone
-TEXT_MAX = 64 * 1024
+TEXT_MAX = 1 << 20
+ERRORS_MAX = 8000
 
 
 def adopt_orphans():
@@ -128,7 +129,7 @@ def ask(argv, bound_s, env):
     process.poll()
     process.stdout.close()
     process.stderr.close()
-    answers = [parsed(line) for line in out[: TEXT_MAX * 16].decode(errors='replace').splitlines()]
+    answers = [parsed(line) for line in out[:TEXT_MAX].decode(errors='replace').splitlines()]
     skips = [answer['reason'] for answer in answers if answer.get('what') == 'skip']
     words = errors.decode(errors='replace').strip()
     result, reason = verdict(status, is_ended, skips[-1] if skips else words[-300:])
@@ -136,7 +137,7 @@ def ask(argv, bound_s, env):
     if reason:
         record['reason'] = reason
     if words and result != 'skipped':
-        record['errors'] = words[-2000:]
+        record['errors'] = words[-ERRORS_MAX:]
     if left:
         record['left'] = left
     record['answers'] = [answer for answer in answers if answer.get('what') != 'skip']

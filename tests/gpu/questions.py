@@ -15,6 +15,7 @@ QUESTIONS = [Question(*row) for row in (
     ('place.nvml', 'nvml_place', 15, 'NVML: memory, PCIe, NVLink, MIG, NUMA, processors'),
     ('memory.context', 'context', 20, 'what a context takes by itself'),
     ('memory.rounding', 'rounding', 30, 'cuMemAlloc: rounding, ranges, refusals'),
+    ('memory.views', 'views', 40, 'the same memory by the driver, NVML and nvidia-smi'),
     ('memory.vmm', 'vmm', 20, 'VMM: granularity, sizes, refusals'),
     ('handles.ways', 'handles', 30, 'IPC, VMM and pools given to another process; refusals'),
     ('handles.pidfd', 'pidfd', 15, 'a descriptor taken by pidfd_getfd()'),

@@ -225,7 +225,7 @@ def sidewire():
 
 def ask_regions():
     """Runs as the question itself, so that its answers are taken as they come."""
-    os.environ['SIDEWIRE_LOG'] = 'debug'
+    os.environ['SIDEWIRE_LOG'] = 'info'
     program = os.path.join(PROGRAMS, 'regions')
     os.execv(sidewire(), ['sidewire', 'run', '--', program])
 

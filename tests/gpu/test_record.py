@@ -21,6 +21,7 @@ sys.dont_write_bytecode = True
 import asking  # noqa: E402
 from questions import LAST, QUESTIONS  # noqa: E402
 
+OF_THE_MACHINE = ('place.pci', 'place.hwloc', 'verbs.doctor')  # need no driver
 PROGRAMS = os.path.abspath(sys.argv.pop(1))
 
 
@@ -83,11 +84,13 @@ class Dry(unittest.TestCase):
 
 class Without(unittest.TestCase):
     def test_without_driver__each_is_skipped_with_its_reason(self):
-        lines, errors = record('--only', 'memory')
+        lines, errors = record()
         asked = [line for line in lines if 'question' in line]
         if asked[0]['status'] == 'answered':
             self.skipTest('there is a driver here')
         for line in asked:
+            if line['question'] in OF_THE_MACHINE and line['status'] == 'answered':
+                continue
             self.assertEqual(line['status'], 'skipped', line)
             self.assertTrue(line['reason'], line)
             self.assertIn(f'not answered: {line["question"]}: {line["reason"]}', errors)

@@ -2,7 +2,7 @@
 /*
  * ibv_reg_mr() as it is today, under Sidewire: on memory of the device, managed, pinned and plain
  * memory of the host, with the GPU open and before; ibv_reg_dmabuf_mr() on what the driver hands
- * out. With SIDEWIRE_LOG=debug the library says on the standard error which of it was adopted, and
+ * out. With SIDEWIRE_LOG=info the library says on the standard error which of it was adopted, and
  * why not.
  */
 #include <errno.h>
