@@ -109,7 +109,7 @@ void nvh_drain_completions(struct sw_nvme_queue *queue)
 {
     struct ibv_wc wcs[NVH_BATCH];
     struct nvh_link *link = nvh_link_of(queue);
-    const int count = ibv_poll_cq(link->connection.queue.cq, NVH_BATCH, wcs);
+    const int count = mover_queue_poll(&link->connection.queue, NVH_BATCH, wcs);
     if (!count)
         return;
     if (count < 0)
@@ -140,11 +140,9 @@ uint32_t sw_nvme_queue_poll(struct sw_nvme_queue *queue)
 bool nvh_queue_arm(struct nvh_link *link)
 {
     struct sw_nvme_queue *queue = &link->queue;
-    struct ibv_cq *cq = link->connection.queue.cq;
-    if (!cq || queue->is_broken)
+    if (!link->connection.queue.cq || queue->is_broken)
         return !queue->is_broken;
-    mover_queue_drain(&link->connection.queue);
-    if (ibv_req_notify_cq(cq, 0)) {
+    if (!mover_queue_rearm(&link->connection.queue)) {
         nvh_queue_break(queue, SW_NVME_SYSTEM, "no event can be asked for");
         return false;
     }

@@ -38,20 +38,16 @@ static bool connection_make_qp(struct nvh_link *link)
     const uint32_t sends_max = nvh_sends_max(&link->queue);
     if (!mover_connection_queue(connection, sends_max + link->receives_max))
         return false;
-    struct ibv_qp_init_attr attr = {
-        .send_cq = connection->queue.cq,
-        .recv_cq = connection->queue.cq,
-        .cap = {.max_send_wr = sends_max,
-                .max_recv_wr = link->receives_max,
-                .max_send_sge = 2,
-                .max_recv_sge = 1},
-        .qp_type = IBV_QPT_RC,
-    };
+    struct ibv_pd *pd = nvh_host_of(link->queue.controller)->pd;
+    struct ibv_qp_init_attr attr = {.cap = {.max_send_wr = sends_max,
+                                            .max_recv_wr = link->receives_max,
+                                            .max_send_sge = 2,
+                                            .max_recv_sge = 1}};
     /* As much inline as the device gives: the SQE at least, if it can. */
     static const uint32_t inline_bytes[] = {INLINE_WANTED, NVF_SQE_BYTES, 0};
     for (unsigned i = 0; i < sizeof(inline_bytes) / sizeof(*inline_bytes); i++) {
         attr.cap.max_inline_data = inline_bytes[i];
-        if (!rdma_create_qp(connection->id, nvh_host_of(link->queue.controller)->pd, &attr)) {
+        if (mover_queue_make_qp(&connection->queue, connection->id, pd, &attr)) {
             link->qp = connection->id->qp;
             nvh_sends_init(&link->queue, inline_bytes[i]);
             nvh_prepare_sends(link);
