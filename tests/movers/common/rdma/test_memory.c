@@ -200,6 +200,10 @@ static void file__is_mapped_privately_where_the_device_wants_to_write(void **sta
     assert_int_equal(tried[1].access, 0);
     assert_ptr_equal(memory.data, before);
     assert_int_equal(*(const char *)memory.data, content[1]);
+    tries = 0;
+    refuses[0] = ENOMEM; /* which no other mapping would help */
+    assert_null(mover_memory_register(&memory, &pd, 0));
+    assert_int_equal(tries, 1);
     mover_memory_close(&memory);
 }
 
