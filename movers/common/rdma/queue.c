@@ -9,11 +9,13 @@
 bool mover_queue_open(struct mover_queue *queue, struct ibv_context *verbs, uint32_t entries,
                       int epoll_fd, void *epoll_data)
 {
-    *queue = (struct mover_queue){.channel = mover_watched_channel(verbs, epoll_fd, epoll_data)};
-    if (!queue->channel)
+    *queue = (struct mover_queue){.channel = ibv_create_comp_channel(verbs)};
+    if (!queue->channel || !mover_no_wait(queue->channel->fd))
         return false;
     queue->cq = ibv_create_cq(verbs, (int)entries, queue, queue->channel, 0);
-    return queue->cq && mover_queue_rearm(queue);
+    /* The epoll comes last: its owner may be another thread, which finds all of the queue. */
+    return queue->cq && mover_queue_rearm(queue) &&
+           mover_watch(epoll_fd, queue->channel->fd, epoll_data);
 }
 
 bool mover_queue_make_qp(struct mover_queue *queue, struct rdma_cm_id *id, struct ibv_pd *pd,

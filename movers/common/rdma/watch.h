@@ -3,9 +3,7 @@
 #ifndef SW_MOVERS_WATCH_H
 #define SW_MOVERS_WATCH_H
 
-#include <errno.h>
 #include <fcntl.h>
-#include <infiniband/verbs.h>
 #include <stdbool.h>
 #include <sys/epoll.h>
 
@@ -21,19 +19,6 @@ static inline bool mover_watch(int epoll_fd, int fd, void *data)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = data};
     return mover_no_wait(fd) && !epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event);
-}
-
-/* A channel whose completions wake the owner; NULL and errno: there is none. */
-static inline struct ibv_comp_channel *mover_watched_channel(struct ibv_context *verbs,
-                                                             int epoll_fd, void *data)
-{
-    struct ibv_comp_channel *channel = ibv_create_comp_channel(verbs);
-    if (!channel || mover_watch(epoll_fd, channel->fd, data))
-        return channel;
-    const int why = errno;
-    ibv_destroy_comp_channel(channel);
-    errno = why;
-    return NULL;
 }
 
 #endif
