@@ -15,8 +15,8 @@ static const char *mend_of(enum sw_nvme_status status, uint16_t code)
             return "The target does not allow this host: add its NQN there, or give another one "
                    "by --hostnqn.";
         if ((code & 0x7ff) == INVALID_PARAM)
-            return "Is the name of the subsystem right? sidewire nvme discover shows what is "
-                   "there.";
+            return "Are the names of the subsystem and of this host (--hostnqn) right? sidewire "
+                   "nvme discover shows what is there.";
         if ((code & 0x7ff) == INVALID_NS)
             return "sidewire nvme list shows the namespaces that are there.";
         return NULL;

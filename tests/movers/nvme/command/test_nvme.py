@@ -108,6 +108,7 @@ def authenticates(sidewire, folder):
         (f'{own} -S {SECRETS[1]}', 'a response is wrong'),
         (f'{own} -S {SECRETS[0]} -C {SECRETS[0]}', 'does not prove'),
         (f'{own}x -S {SECRETS[0]}', 'does not allow this host'),
+        (f'-n {NQN}x -q {HOST_NQN} -S {SECRETS[0]}', 'Are the names of the subsystem and of'),
         (f'{own} -S secret', 'not valid'),
         (f'{own} -S @{path}x', f'in {path}x cannot be read: No such file'),
     ):
