@@ -31,9 +31,17 @@ struct note {
     void *object;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list, and what is on it
+/* Programs have tens of thousands of regions, and many end in the order in which they began. */
+enum { CHAINS = 1024 };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the lists, and what is on them
                                                             against going */
-static struct note *notes;
+static struct note *chains[CHAINS];
+
+static struct note **import_chain_of(uint32_t handle)
+{
+    return &chains[handle % CHAINS];
+}
 
 void sw_import_add(enum sw_import_kind kind, uint32_t handle, void *object)
 {
@@ -41,8 +49,9 @@ void sw_import_add(enum sw_import_kind kind, uint32_t handle, void *object)
     if (!note)
         return;
     pthread_mutex_lock(&lock);
-    *note = (struct note){notes, kind, handle, object};
-    notes = note;
+    struct note **chain = import_chain_of(handle);
+    *note = (struct note){*chain, kind, handle, object};
+    *chain = note;
     pthread_mutex_unlock(&lock);
 }
 
@@ -50,7 +59,7 @@ void sw_import_remove(enum sw_import_kind kind, uint32_t handle)
 {
     struct note *found = NULL;
     pthread_mutex_lock(&lock);
-    for (struct note **at = &notes; *at && !found; at = &(*at)->next) {
+    for (struct note **at = import_chain_of(handle); *at && !found; at = &(*at)->next) {
         if ((*at)->kind == kind && (*at)->handle == handle) {
             found = *at;
             *at = found->next;
@@ -64,7 +73,7 @@ void sw_import_remove(enum sw_import_kind kind, uint32_t handle)
 /* With the lock held. */
 static void *find_object(enum sw_import_kind kind, uint32_t handle)
 {
-    for (struct note *note = notes; note; note = note->next)
+    for (struct note *note = *import_chain_of(handle); note; note = note->next)
         if (note->kind == kind && note->handle == handle)
             return note->object;
     return NULL;
