@@ -26,6 +26,18 @@ static const struct mover_option status_options[] = {
 
 static const struct mover_options which = {.rows = which_options};
 
+/* Those at the top, a line each. */
+static void print_numbers(const json_t *status)
+{
+    const char *key;
+    const json_t *value;
+    json_object_foreach((json_t *)status, key, value)
+    {
+        if (json_is_integer(value))
+            printf("%-12s %" JSON_INTEGER_FORMAT "\n", key, json_integer_value(value));
+    }
+}
+
 int mover_control_show(const struct mover_ask *ask, void (*print)(const json_t *status),
                        bool is_json)
 {
@@ -36,7 +48,7 @@ int mover_control_show(const struct mover_ask *ask, void (*print)(const json_t *
         return 1;
     if (is_json)
         return mover_print_json(status);
-    print(status);
+    (print ? print : print_numbers)(status);
     json_decref(status);
     return fflush(stdout) != 0;
 }

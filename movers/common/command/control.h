@@ -17,9 +17,9 @@
     {"pid", 0, "PID", 0, "Which of several running servers", 8, mover_take_text, at}
 /* clang-format on */
 
-/* `status`: shows that of the server. `print` does so for people; with -o json it is as it came.
- * argv[0] is what --help and messages have. Returns the exit status: 0, or 1 after it has said why
- * not. */
+/* `status`: shows that of the server. `print` does so for people (NULL: its numbers, a line each);
+ * with -o json it is as it came. argv[0] is what --help and messages have. Returns the exit status:
+ * 0, or 1 after it has said why not. */
 int mover_control_status(const struct mover_ask *of, void (*print)(const json_t *status), int argc,
                          char **argv);
 /* The same for a command that has parsed its options. */

@@ -2,12 +2,12 @@
 #include "nvme/host/identity.h"
 
 #include <ctype.h>
-#include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
+#include "common/rdma/resolve.h"
 #include "nvme/host/controller.h"
 
 #define UUID_NQN "nqn.2014-08.org.nvmexpress:uuid:"
@@ -93,14 +93,10 @@ static void make_hostid(struct sw_nvme_controller *c, bool has_hostnqn)
 static enum sw_nvme_status resolve_host(const char *host, const char *service,
                                         struct sockaddr_storage *out, struct sw_nvme_error *error)
 {
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found;
-    const int failed = getaddrinfo(host, service, &hints, &found);
-    if (failed)
-        return nvh_error(error, SW_NVME_ADDRESS, "%s, port %s: %s", host, service ? service : "any",
-                         gai_strerror(failed));
-    memcpy(out, found->ai_addr, found->ai_addrlen);
-    freeaddrinfo(found);
-    return SW_NVME_OK;
+    const char *wrong = mover_resolve(host, service, 0, out);
+    return wrong ? nvh_error(error, SW_NVME_ADDRESS, "%s, port %s: %s", host,
+                             service ? service : "any", wrong)
+                 : SW_NVME_OK;
 }
 
 enum sw_nvme_status nvh_identity(struct nvh_host *host, const struct sw_nvme_options *options,

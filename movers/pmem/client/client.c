@@ -3,7 +3,6 @@
 #include "pmem/client/client.h"
 
 #include <errno.h>
-#include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +10,7 @@
 #include <unistd.h>
 
 #include "common/rdma/memory.h"
+#include "common/rdma/resolve.h"
 #include "common/time/clock.h"
 #include "common/time/deadline.h"
 
@@ -34,16 +34,11 @@ static enum sw_pmem_status resolve_server(struct pmc_client *c, struct sw_pmem_e
 {
     struct sw_pmem *p = &c->pmem;
     char standard[8];
-    struct addrinfo *found = NULL;
-    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
     snprintf(standard, sizeof(standard), "%d", SW_PMEM_PORT);
     const char *port = p->options.port ? p->options.port : standard;
-    const int code = getaddrinfo(p->options.address, port, &hints, &found);
-    if (code)
-        return pmc_fail(error, SW_PMEM_ADDRESS, "%s port %s: %s", p->options.address, port,
-                        gai_strerror(code));
-    memcpy(&c->address, found->ai_addr, found->ai_addrlen);
-    freeaddrinfo(found);
+    const char *wrong = mover_resolve(p->options.address, port, 0, &c->address);
+    if (wrong)
+        return pmc_fail(error, SW_PMEM_ADDRESS, "%s port %s: %s", p->options.address, port, wrong);
     snprintf(p->where, sizeof(p->where), "%.200s port %.16s", p->options.address, port);
     return SW_PMEM_OK;
 }

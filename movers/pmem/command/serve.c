@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+#include <errno.h>
 #include <inttypes.h>
 #include <netdb.h>
 #include <stdio.h>
@@ -8,6 +9,7 @@
 
 #include "common/command/control.h"
 #include "common/command/server.h"
+#include "common/rdma/resolve.h"
 #include "common/text/endpoint.h"
 #include "pmem/command/command.h"
 #include "pmem/server/status.h"
@@ -169,22 +171,22 @@ static void close_regions(struct serve *serve)
 
 static int pmem_open_all(struct serve *serve, char *error, size_t error_bytes)
 {
-    struct addrinfo *found, hints = {.ai_flags = AI_PASSIVE, .ai_socktype = SOCK_STREAM};
+    struct sockaddr_storage at;
     if (!serve->server.rules.count)
         pms_rules_add(&serve->server.rules, "*:*:rw", error, error_bytes);
-    int code = open_regions(serve, error, error_bytes);
+    const int code = open_regions(serve, error, error_bytes);
     if (code)
         return code;
-    code = getaddrinfo(serve->listen, serve->port, &hints, &found);
-    if (code) {
-        snprintf(error, error_bytes, "%s: %s", serve->listen, gai_strerror(code));
-        return code;
+    const char *wrong = mover_resolve(serve->listen, serve->port, AI_PASSIVE, &at);
+    if (wrong) {
+        snprintf(error, error_bytes, "%s, port %s: %s",
+                 serve->listen ? serve->listen : "all addresses", serve->port, wrong);
+        return -EINVAL;
     }
     serve->server.regions = serve->regions;
     serve->server.regions_count = serve->whats_count;
-    code = pms_server_start(&serve->server, &serve->base.loop, found->ai_addr, error, error_bytes);
-    freeaddrinfo(found);
-    return code;
+    return pms_server_start(&serve->server, &serve->base.loop, (struct sockaddr *)&at, error,
+                            error_bytes);
 }
 
 static json_t *pmem_status_of(void *context)

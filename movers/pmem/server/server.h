@@ -11,8 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/rdma/listener.h"
 #include "common/rdma/queue.h"
+#include "common/serve/acceptor.h"
 #include "common/serve/loop.h"
 #include "common/serve/told.h"
 #include "pmem/server/memory.h"
@@ -84,11 +84,9 @@ struct pms_server {
     uint32_t regions_count;
     struct pms_rules rules;
     uint8_t instance[16];
-    struct rdma_event_channel *events;
-    struct mover_listener listener;
-    struct mover_loop *loop;                      /* of the caller */
-    struct mover_watch events_watch, timer_watch; /* the timer is the listener's */
-    struct mover_watch sweep;                     /* a time, while there are clients */
+    struct mover_acceptor acceptor;
+    struct mover_loop *loop;  /* of the caller */
+    struct mover_watch sweep; /* a time, while there are clients */
     struct pms_grant grants[PMS_GRANTS_MAX];
     uint32_t grants_count;
     struct pms_client *clients[PMS_CLIENTS_MAX];

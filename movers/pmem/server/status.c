@@ -25,7 +25,7 @@ json_t *pms_status(const struct pms_server *server)
                      (int)counts.clients_max, "connected", (json_int_t)counts.connections,
                      "refused", (json_int_t)counts.refused, "ended", (json_int_t)counts.ended,
                      "malformed", (json_int_t)counts.malformed, "is_listening",
-                     server->listener.id != NULL, "regions", regions);
+                     server->acceptor.listener.id != NULL, "regions", regions);
 }
 
 const struct mover_metric pms_metrics[] = {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "transfer/engine/rail.h"
 
-#include <netdb.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "common/rdma/resolve.h"
 #include "transfer/engine/agent.h"
 #include "transfer/engine/device.h"
 #include "transfer/engine/status.h"
@@ -23,14 +23,9 @@ static enum sw_xfer_status rail_find_address(const char *address, const char *po
                                              struct sw_xfer_error *error,
                                              struct sockaddr_storage *out)
 {
-    struct addrinfo *found;
-    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
-    const int code = getaddrinfo(address, port, &hints, &found);
-    if (code)
-        return xfe_fail(error, SW_XFER_ADDRESS, "%s port %s: %s", address, port,
-                        gai_strerror(code));
-    memcpy(out, found->ai_addr, found->ai_addrlen);
-    freeaddrinfo(found);
+    const char *wrong = mover_resolve(address, port, 0, out);
+    if (wrong)
+        return xfe_fail(error, SW_XFER_ADDRESS, "%s port %s: %s", address, port, wrong);
     if (is_any_address((const struct sockaddr *)out))
         return xfe_fail(error, SW_XFER_ADDRESS,
                         "%s is no address that a card can lead to; take one of this host's that "

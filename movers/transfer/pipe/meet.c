@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* How a pipe comes about, and its end. The bytes that both sides say are in docs/pipe.md. */
 #include <errno.h>
-#include <netdb.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +10,7 @@
 #include "common/base/bytes.h"
 #include "common/rdma/listener.h"
 #include "common/rdma/memory.h"
+#include "common/rdma/resolve.h"
 #include "common/time/clock.h"
 #include "common/time/deadline.h"
 #include "transfer/engine/status.h"
@@ -169,12 +169,12 @@ static enum sw_xfer_status say_refusal(enum mover_event event, struct sw_xfer_er
     return xfe_fail(error, SW_XFER_PEER_GONE, "the other side is not there");
 }
 
-static enum sw_xfer_status ask_for_pipe(struct sw_pipe *pipe, const struct addrinfo *to,
+static enum sw_xfer_status ask_for_pipe(struct sw_pipe *pipe, const struct sockaddr *to,
                                         const uint8_t *token, uint64_t deadline_ns,
                                         struct sw_xfer_error *error)
 {
     uint8_t said[ASK_BYTES];
-    if (mover_connection_start(&pipe->connection, pipe->epoll_fd, NULL, NULL, to->ai_addr))
+    if (mover_connection_start(&pipe->connection, pipe->epoll_fd, NULL, NULL, to))
         return xfe_fail(error, SW_XFER_ADDRESS,
                         "there is no RDMA device; a software one: sidewire run");
     enum mover_event event = await_event(pipe, deadline_ns);
@@ -200,27 +200,25 @@ static enum sw_xfer_status ask_for_pipe(struct sw_pipe *pipe, const struct addri
 }
 
 static enum sw_xfer_status meet_find_address(const char *address, const char *port,
-                                             struct addrinfo **found, struct sw_xfer_error *error)
+                                             struct sockaddr_storage *found,
+                                             struct sw_xfer_error *error)
 {
-    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
-    const int code = getaddrinfo(address, port, &hints, found);
-    return code ? xfe_fail(error, SW_XFER_ADDRESS, "%s port %s: %s", address, port,
-                           gai_strerror(code))
-                : SW_XFER_OK;
+    const char *wrong = mover_resolve(address, port, 0, found);
+    return wrong ? xfe_fail(error, SW_XFER_ADDRESS, "%s port %s: %s", address, port, wrong)
+                 : SW_XFER_OK;
 }
 
 enum sw_xfer_status sw_pipe_connect(const char *address, const char *port,
                                     const uint8_t token[SW_PIPE_TOKEN_BYTES], uint64_t deadline_ns,
                                     struct sw_xfer_error *error, struct sw_pipe **out)
 {
-    struct addrinfo *found;
+    struct sockaddr_storage found;
     enum sw_xfer_status status = meet_find_address(address, port, &found, error);
     if (status)
         return status;
     struct sw_pipe *pipe = make_pipe();
-    status = pipe ? ask_for_pipe(pipe, found, token, deadline_ns, error)
+    status = pipe ? ask_for_pipe(pipe, (struct sockaddr *)&found, token, deadline_ns, error)
                   : xfe_fail(error, SW_XFER_NO_MEMORY, "out of memory or descriptors");
-    freeaddrinfo(found);
     if (pipe && status)
         sw_pipe_close(pipe);
     if (!status)
@@ -254,16 +252,15 @@ static enum sw_xfer_status meet_start_listening(struct sw_pipe_listener *listene
 enum sw_xfer_status sw_pipe_listen(const char *address, const char *port,
                                    struct sw_xfer_error *error, struct sw_pipe_listener **out)
 {
-    struct addrinfo *found;
+    struct sockaddr_storage found;
     enum sw_xfer_status status = meet_find_address(address, port ? port : "0", &found, error);
     if (status)
         return status;
     struct sw_pipe_listener *listener = calloc(1, sizeof(*listener));
     if (listener)
         listener->timer_fd = -1;
-    status = listener ? meet_start_listening(listener, found->ai_addr, error)
+    status = listener ? meet_start_listening(listener, (struct sockaddr *)&found, error)
                       : xfe_fail(error, SW_XFER_NO_MEMORY, "out of memory");
-    freeaddrinfo(found);
     if (listener && status)
         sw_pipe_listener_close(listener);
     if (!status)

@@ -63,7 +63,7 @@ static void begin(struct world *w, const char *rule)
     assert_int_equal(mover_loop_open(&w->loop), 0);
     if (pms_server_start(&w->server, &w->loop, (struct sockaddr *)&at, error, sizeof(error)))
         fail_msg("%s", error);
-    snprintf(w->port, sizeof(w->port), "%u", mover_listener_port(&w->server.listener));
+    snprintf(w->port, sizeof(w->port), "%u", mover_listener_port(&w->server.acceptor.listener));
     w->stop = (struct mover_watch){
         .fd = eventfd(0, EFD_CLOEXEC), .ready = take_stop, .context = &w->loop};
     assert_int_equal(mover_loop_watch(&w->loop, &w->stop), 0);

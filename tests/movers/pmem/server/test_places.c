@@ -61,7 +61,8 @@ static void prepare(const char *rule, const struct pms_limits *limits)
     assert_int_equal(mover_loop_open(&world.loop), 0);
     if (pms_server_start(&world.server, &world.loop, (struct sockaddr *)&at, error, sizeof(error)))
         fail_msg("%s", error);
-    snprintf(world.port, sizeof(world.port), "%u", mover_listener_port(&world.server.listener));
+    snprintf(world.port, sizeof(world.port), "%u",
+             mover_listener_port(&world.server.acceptor.listener));
     world.stop = (struct mover_watch){
         .fd = eventfd(0, EFD_CLOEXEC), .ready = take_stop, .context = &world.loop};
     assert_int_equal(mover_loop_watch(&world.loop, &world.stop), 0);

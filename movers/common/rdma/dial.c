@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "common/rdma/dial.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "common/rdma/resolve.h"
+#include "common/time/deadline.h"
+
+enum { TIMEOUT_MS = 10000 };
+
+/* False: the time is over. */
+static bool dial_wait(const struct mover_dial *dial, uint64_t until_ns)
+{
+    struct epoll_event event;
+    const int ms = mover_ms_until(until_ns, mover_now_ns(), TIMEOUT_MS);
+    const int count = epoll_wait(dial->epoll_fd, &event, 1, ms);
+    return count > 0 || mover_now_ns() < until_ns;
+}
+
+static enum mover_event dial_ask_peer(struct mover_dial *dial, char *error)
+{
+    if (dial->routed(dial->context, &dial->connection) &&
+        !rdma_connect(dial->connection.id, &dial->param))
+        return MOVER_NOTHING;
+    snprintf(error, MOVER_CONNECTION_SAID, "the RDMA device has no room for a queue: %s",
+             strerror(errno));
+    return MOVER_FAULT;
+}
+
+static bool dial_connect(struct mover_dial *dial, const struct sockaddr *to, const char *where,
+                         char error[MOVER_CONNECTION_SAID])
+{
+    const int timeout_ms = dial->timeout_ms ? dial->timeout_ms : TIMEOUT_MS;
+    const uint64_t until_ns = mover_now_ns() + (uint64_t)timeout_ms * NS_PER_MS;
+    enum mover_event event =
+        mover_connection_start(&dial->connection, dial->epoll_fd, NULL, NULL, to);
+    *error = 0;
+    for (;;) {
+        if (event == MOVER_ROUTED)
+            event = dial_ask_peer(dial, error);
+        if (event == MOVER_UP)
+            return true;
+        if (event == MOVER_NOTHING)
+            event = mover_connection_next(&dial->connection);
+        if (event == MOVER_NOTHING && !dial_wait(dial, until_ns))
+            event = MOVER_NO_ANSWER;
+        if (event > MOVER_UP)
+            break;
+    }
+    if (event == MOVER_REJECTED)
+        snprintf(error, MOVER_CONNECTION_SAID, "nobody serves at %s, or there is no place left",
+                 where);
+    else if (!*error)
+        mover_connection_say(&dial->connection, event, where, error);
+    return false;
+}
+
+bool mover_dial(struct mover_dial *dial, const char *address, const char *port,
+                char error[MOVER_CONNECTION_SAID])
+{
+    struct sockaddr_storage to;
+    char where[300];
+    assert(dial->routed);
+    const char *wrong = mover_resolve(address, port, 0, &to);
+    if (wrong) {
+        snprintf(error, MOVER_CONNECTION_SAID, "%s, port %s: %s", address, port, wrong);
+        return false;
+    }
+    snprintf(where, sizeof(where), "%s port %s", address, port);
+    dial->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    const bool is_up =
+        dial->epoll_fd >= 0 && dial_connect(dial, (struct sockaddr *)&to, where, error);
+    if (dial->epoll_fd < 0)
+        snprintf(error, MOVER_CONNECTION_SAID, "epoll: %s", strerror(errno));
+    else if (!is_up)
+        mover_hang_up(dial);
+    return is_up;
+}
+
+int mover_dial_poll(struct mover_dial *dial, struct ibv_wc *wc, int timeout_ms)
+{
+    const uint64_t until_ns = mover_now_ns() + (uint64_t)timeout_ms * NS_PER_MS;
+    for (;;) {
+        const int count = mover_queue_poll(&dial->connection.queue, 1, wc);
+        if (count)
+            return count;
+        if (mover_connection_next(&dial->connection) != MOVER_NOTHING)
+            return -1;
+        if (mover_queue_arm(&dial->connection.queue) && !dial_wait(dial, until_ns))
+            return 0;
+    }
+}
+
+void mover_hang_up(struct mover_dial *dial)
+{
+    mover_connection_destroy(&dial->connection);
+    if (dial->epoll_fd >= 0)
+        close(dial->epoll_fd);
+    dial->epoll_fd = -1;
+}

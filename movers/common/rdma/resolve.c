@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "common/rdma/resolve.h"
+
+#include <netdb.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "common/text/number.h"
+
+static bool is_no_port(const char *port)
+{
+    const bool is_number = *port && strspn(port, "0123456789") == strlen(port);
+    const char *rest;
+    uint64_t number;
+    return is_number && (!mover_parse_number(port, &number, &rest) || number > UINT16_MAX);
+}
+
+const char *mover_resolve(const char *address, const char *port, int flags,
+                          struct sockaddr_storage *out)
+{
+    const struct addrinfo hints = {.ai_flags = flags, .ai_socktype = SOCK_STREAM};
+    struct addrinfo *found;
+    if (port && is_no_port(port))
+        return "a port is a number up to 65535";
+    const int code = getaddrinfo(address, port, &hints, &found);
+    if (code)
+        return gai_strerror(code);
+    memcpy(out, found->ai_addr, found->ai_addrlen);
+    freeaddrinfo(found);
+    return NULL;
+}
