@@ -3,6 +3,8 @@
 #ifndef SW_CLI_COMMAND_H
 #define SW_CLI_COMMAND_H
 
+#include <stdbool.h>
+
 /* Statuses of the command itself; `run` has its own, as env(1) and timeout(1) do. */
 enum sw_status {
     SW_STATUS_OK = 0,
@@ -20,9 +22,10 @@ struct sw_command {
 };
 
 int sw_command_run(int argc, char **argv);
-int sw_command_nvme(int argc, char **argv);
-int sw_command_pmem(int argc, char **argv);
-int sw_command_transfer(int argc, char **argv);
+/* Runs the program of the mover. */
+int sw_command_mover(int argc, char **argv);
+/* Whether that program is there. */
+bool sw_has_mover(const char *mover);
 int sw_command_doctor(int argc, char **argv);
 int sw_command_devices(int argc, char **argv);
 int sw_command_status(int argc, char **argv);

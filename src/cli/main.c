@@ -16,9 +16,9 @@ static const struct sw_command commands[] = {
     {"doctor", "says what this machine allows, and how to mend the rest", sw_command_doctor},
     {"devices", "lists the devices that programs will see", sw_command_devices},
     {"status", "tells which way the connections of `run --sockets` took", sw_command_status},
-    {"nvme", "serves and reaches NVMe namespaces over RDMA", sw_command_nvme},
-    {"pmem", "serves and reaches persistent memory over RDMA", sw_command_pmem},
-    {"transfer", "moves blocks of memory between processes and hosts", sw_command_transfer},
+    {"nvme", "serves and reaches NVMe namespaces over RDMA", sw_command_mover},
+    {"pmem", "serves and reaches persistent memory over RDMA", sw_command_mover},
+    {"transfer", "moves blocks of memory between processes and hosts", sw_command_mover},
     {"help", "explains a command", show_help},
 };
 
@@ -30,12 +30,15 @@ struct main_args {
     char **argv; /* from the command's name on */
 };
 
+/* A mover that is not of this package is found by its program: one at most for each run. */
 static const struct sw_command *command_find(const char *name)
 {
+    static struct sw_command other = {.summary = "a mover", .main = sw_command_mover};
     for (int i = 0; i < COMMAND_COUNT; i++)
         if (!strcmp(commands[i].name, name))
             return &commands[i];
-    return NULL;
+    other.name = name;
+    return sw_has_mover(name) ? &other : NULL;
 }
 
 static error_t parse_front(int key, char *value, struct argp_state *state)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * `sidewire nvme`, `sidewire pmem`, `sidewire transfer`: become the programs sidewire-nvme and so
- * on, on the kernel's device that their address belongs to or that `--device NAME` names, else on
- * the devices of this library. They know of neither.
+ * `sidewire nvme`, `sidewire pmem`, `sidewire transfer`, and other movers: become the programs
+ * sidewire-nvme and so on, on the kernel's device that their address belongs to or that
+ * `--device NAME` names, else on the devices of this library. They know of neither.
  */
 #include <errno.h>
 #include <limits.h>
@@ -33,9 +33,17 @@ static const struct mover {
     {"pmem", NULL, {{"-a", "--address", false}}},
     {"transfer", "serve", {{"-l", "--listen", true}}},
     {"transfer", NULL, {{"-w", "--local", true}}},
+    {NULL, "serve", {{"-l", "--listen", true}}}, /* a mover that is not of this package */
+    {NULL, NULL, {{"-a", "--address", false}}},
 };
 
-/* Beside this command in the build tree, else where it was installed to. */
+/* Where the program of a mover may be, seen from this command: in the build tree, where an example
+ * has no folder of its own, or where it was installed to. */
+static const struct place {
+    const char *folder;
+    bool has_folders; /* one of each mover's name */
+} places[] = {{"../../movers", true}, {"../../examples", false}, {"../" SW_LIBEXECDIR, false}};
+
 static bool find_program(const char *mover, char path[PATH_MAX])
 {
     char here[PATH_MAX];
@@ -45,13 +53,12 @@ static bool find_program(const char *mover, char path[PATH_MAX])
         here[len] = 0;
         slash = strrchr(here, '/');
     }
-    for (int is_installed = 0; slash && is_installed < 2; is_installed++) {
-        const int len_here = (int)(slash - here);
-        const int n = is_installed
-                          ? snprintf(path, PATH_MAX, "%.*s/../" SW_LIBEXECDIR "/sidewire-%s",
-                                     len_here, here, mover)
-                          : snprintf(path, PATH_MAX, "%.*s/../../movers/%s/sidewire-%s", len_here,
-                                     here, mover, mover);
+    if (!slash || strchr(mover, '/'))
+        return false;
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+        const struct place *place = &places[i];
+        const int n = snprintf(path, PATH_MAX, "%.*s/%s/%s/sidewire-%s", (int)(slash - here), here,
+                               place->folder, place->has_folders ? mover : ".", mover);
         if (n > 0 && n < PATH_MAX && !access(path, X_OK))
             return true;
     }
@@ -86,7 +93,7 @@ static const char *device_of_words(const char *mover, char *const *words, int co
 {
     static char name[SW_DEVICE_NAME_MAX];
     const struct mover *of = movers;
-    while (strcmp(of->name, mover) != 0 ||
+    while ((of->name && strcmp(of->name, mover) != 0) ||
            (of->command && (!count || strcmp(of->command, words[0]) != 0)))
         of++;
     if (!sw_device_choose(SYSFS, words, count, of->options, name) || !is_hardware(name) ||
@@ -95,8 +102,9 @@ static const char *device_of_words(const char *mover, char *const *words, int co
     return name;
 }
 
-static int run_mover(const char *mover, int argc, char **argv)
+int sw_command_mover(int argc, char **argv)
 {
+    const char *mover = strchr(argv[0], ' ') + 1; /* behind "sidewire" */
     static char program[PATH_MAX];
     const char *device = NULL;
     bool is_verbose = false;
@@ -133,17 +141,8 @@ static int run_mover(const char *mover, int argc, char **argv)
                   : sw_command_run(argc - at + 3, words);
 }
 
-int sw_command_nvme(int argc, char **argv)
+bool sw_has_mover(const char *mover)
 {
-    return run_mover("nvme", argc, argv);
-}
-
-int sw_command_pmem(int argc, char **argv)
-{
-    return run_mover("pmem", argc, argv);
-}
-
-int sw_command_transfer(int argc, char **argv)
-{
-    return run_mover("transfer", argc, argv);
+    static char program[PATH_MAX];
+    return find_program(mover, program);
 }
