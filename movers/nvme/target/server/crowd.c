@@ -79,6 +79,11 @@ static struct nvt_crowd_address *crowd_address_of(struct nvt_crowd *crowd, const
     return &crowd->addresses[at];
 }
 
+void nvt_crowd_clear(struct nvt_crowd *crowd)
+{
+    memset(crowd, 0, offsetof(struct nvt_crowd, addresses) + sizeof(crowd->addresses[0]));
+}
+
 static uint32_t entries_of(uint32_t entries)
 {
     return entries > NVT_CROWD_ENTRY_MIN ? entries : NVT_CROWD_ENTRY_MIN;

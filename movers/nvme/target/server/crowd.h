@@ -66,7 +66,7 @@ struct nvt_crowd_address {
     struct nvt_crowd_share unproven[NVT_CROWD_KINDS];
 };
 
-/* All zeroes but these to begin with: address, entries, completions and is_io of who comes, places,
+/* Cleared, but these to begin with: address, entries, completions and is_io of who comes, places,
  * completions_max, now_ns. */
 struct nvt_crowd {
     const char *address;
@@ -83,6 +83,8 @@ struct nvt_crowd {
 /* The text that all connections of a host have in common. For IPv6 that is the /64: a host has as
  * many addresses there as it likes, and may come from another one each time. */
 void nvt_crowd_address(const struct sockaddr *from, char *text, size_t size);
+/* To begin with. The addresses have 0.6 MiB, which each call would clear in vain. */
+void nvt_crowd_clear(struct nvt_crowd *crowd);
 void nvt_crowd_add(struct nvt_crowd *crowd, const struct nvt_guest *guest);
 bool nvt_crowd_expects(struct nvt_crowd *crowd);
 /* False: there is no room. `*leaves` is who has to go, or NULL. */

@@ -93,11 +93,12 @@ static void count_queues(const struct nvr_server *server, const struct nvr_threa
 static bool is_admitted(struct nvr_server *server, struct ibv_context *verbs, const char *address,
                         const struct nvf_cm_req *req, bool *is_expected)
 {
-    struct nvt_crowd *crowd = calloc(1, sizeof(*crowd));
+    struct nvt_crowd *crowd = malloc(sizeof(*crowd));
     struct ibv_device_attr attr;
     void *leaves;
     if (!crowd)
         return false;
+    nvt_crowd_clear(crowd);
     crowd->address = address;
     crowd->entries = le16toh(req->host_sends) + 1u;
     crowd->is_io = req->qid;

@@ -54,7 +54,8 @@ static bool arrive(struct connection comer)
 {
     static struct nvt_crowd all, *crowd = &all;
     void *leaves;
-    memset(crowd, 0, offsetof(struct nvt_crowd, addresses));
+    memset(crowd, 0xa5, sizeof(*crowd)); /* what was there before */
+    nvt_crowd_clear(crowd);
     crowd->completions = completions_of(comer.entries);
     crowd->completions_max = COMPLETIONS;
     crowd->address = comer.address;
