@@ -136,17 +136,20 @@ static void connection_explain_refusal(struct nvh_link *link)
     const struct mover_connection *connection = &link->connection;
     const char *where = queue->controller->where;
     struct nvf_cm_rej rej = {0};
-    enum { NOBODY_LISTENS = 8, CONSUMER_DEFINED = 28 }; /* IBTA Vol 1 12.6.7.2 */
-    if (connection->status == CONSUMER_DEFINED && connection->private_bytes >= sizeof(rej)) {
+    /* IBTA Vol 1 12.6.7.2, and what iWARP has in their place */
+    enum { NOBODY_LISTENS = 8, CONSUMER_DEFINED = 28 };
+    const int status = connection->status;
+    if ((status == CONSUMER_DEFINED || status == -ECONNRESET) &&
+        connection->private_bytes >= sizeof(rej)) {
         memcpy(&rej, connection->private_data, sizeof(rej));
         nvh_queue_break(queue, SW_NVME_REFUSED, "%s refuses queue %u: %s", where, queue->qid,
                         nvf_cm_status_text(le16toh(rej.status)));
-    } else if (connection->status == NOBODY_LISTENS) {
+    } else if (status == NOBODY_LISTENS || status == -ECONNREFUSED) {
         nvh_queue_break(queue, SW_NVME_REFUSED,
                         "%s refuses the connection: no target listens there", where);
     } else {
         nvh_queue_break(queue, SW_NVME_REFUSED, "%s refuses the connection (reason %d)", where,
-                        connection->status);
+                        status);
     }
 }
 

@@ -120,8 +120,13 @@ static void no_way_up(void **state, enum mischief mischief, enum sw_nvme_status 
 
 static void connect__refused(void **state)
 {
+    struct world *w = *state;
     no_way_up(state, MISCHIEF_REFUSE, SW_NVME_REFUSED);
+    assert_non_null(strstr(w->error.text, "queue 0: there are no resources"));
     no_way_up(state, MISCHIEF_REFUSE_EMPTY, SW_NVME_REFUSED);
+    w->options.trsvcid = "1";
+    no_way_up(state, MISCHIEF_NONE, SW_NVME_REFUSED);
+    assert_non_null(strstr(w->error.text, "no target listens there"));
 }
 
 static void connect__hostile(void **state)
@@ -242,7 +247,8 @@ static void admin__timeout(void **state)
     world_check_moves(w);
 }
 
-int main(void)
+/* An argument is the name of the only test to run. */
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         CASE(moves__sleeping),          CASE(moves__spinning),      CASE(moves__without_capsules),
@@ -253,5 +259,7 @@ int main(void)
         CASE(queue__closed_under_load), CASE(queue__epoll),         CASE(admin__namespaces),
         CASE(admin__timeout),
     };
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
