@@ -37,6 +37,17 @@ static int flush_cache(int fd)
     return fsync(fd) && !mover_disk_is_refusal(errno) ? -errno : 0;
 }
 
+/* Its pages are the cache's: of a file system without O_DIRECT, too. */
+static bool is_cached(const struct probe *probe)
+{
+    const int flags = O_RDONLY | O_DIRECT | O_NONBLOCK | O_CLOEXEC;
+    const int fd = probe->is_mapped ? -1 : open(probe->path, flags);
+    const bool lacks_direct = fd < 0 && errno == EINVAL;
+    if (fd >= 0)
+        close(fd);
+    return probe->is_mapped || lacks_direct;
+}
+
 static int ask_disk_of(const struct probe *probe)
 {
     uint64_t holes;
@@ -46,7 +57,7 @@ static int ask_disk_of(const struct probe *probe)
         return 0;
     if (probe->is_filled && !flock(fd, LOCK_EX | LOCK_NB)) /* nobody serves it */
         (void)mover_holes_fill(fd, &holes);
-    const int answer = probe->is_mapped ? flush_cache(fd) : 0;
+    const int answer = is_cached(probe) ? flush_cache(fd) : 0;
     close(fd);
     return answer;
 }

@@ -12,7 +12,8 @@
 
 enum { NVT_PROBE_MS = 2000 };
 
-/* `is_mapped`: pages of the system's cache are to be served. `is_filled`: and hosts write to them.
+/* `is_mapped`: pages of the system's cache are to be served, as they are anyway where a file system
+ * has no O_DIRECT. `is_filled`: and hosts write to what is mapped.
  * Returns 0, -ETIMEDOUT, or the negative errno of what the disk did not take: the system says that
  * once. What else is wrong with the file, opening it tells. */
 int nvt_probe(const char *path, bool is_mapped, bool is_filled, uint32_t wait_ms);

@@ -20,6 +20,7 @@
 enum { SIZE = 1 << 20, FOR_LONG_MS = 60000 };
 
 static char path[] = "/var/tmp/sidewire-probe-XXXXXX";
+static const char without_direct[] = "/proc/self/status"; /* the cache's, whatever is asked for */
 static sem_t is_asked, goes_on, has_gone_on;
 static _Atomic bool hangs;
 static _Atomic int flush_error;
@@ -77,6 +78,7 @@ static void probe__tells_what_the_disk_did_not_take(void **state)
     flush_error = EIO;
     assert_int_equal(nvt_probe(path, true, true, FOR_LONG_MS), -EIO);
     assert_int_equal(nvt_probe(path, false, false, FOR_LONG_MS), 0);
+    assert_int_equal(nvt_probe(without_direct, false, false, FOR_LONG_MS), -EIO);
     flush_error = EINVAL; /* of a file that has no such call */
     assert_int_equal(nvt_probe(path, true, true, FOR_LONG_MS), 0);
     flush_error = 0;
