@@ -7,6 +7,7 @@ int mover_ring_open(struct mover_ring *ring, uint32_t entries, uint32_t flags, i
 {
     struct io_uring_params params = {.flags = IORING_SETUP_CLAMP | IORING_SETUP_CQSIZE | flags,
                                      .cq_entries = entries * 4};
+    *ring = (struct mover_ring){.is_open = false};
     int rc = io_uring_queue_init_params(entries, &ring->ring, &params);
     if (rc)
         return rc;
@@ -14,7 +15,6 @@ int mover_ring_open(struct mover_ring *ring, uint32_t entries, uint32_t flags, i
     if (rc)
         io_uring_queue_exit(&ring->ring);
     ring->is_open = !rc;
-    ring->aside = NULL;
     ring->aside_end = &ring->aside;
     return rc;
 }

@@ -230,6 +230,24 @@ static struct nvt_backend *open_file(struct nvt_uring *uring, int fd)
     return backend;
 }
 
+/* Whatever its memory has from before. */
+static void ring__is_empty_when_it_is_opened(void **state)
+{
+    (void)state;
+    struct mover_ring ring;
+    struct nvt_uring uring;
+    open_or_skip(&uring);
+    memset(&ring, 0xff, sizeof(ring));
+    assert_true(mover_ring_open(&ring, 4, 0, -1) < 0);
+    mover_ring_close(&ring);
+    memset(&ring, 0xff, sizeof(ring));
+    assert_int_equal(mover_ring_open(&ring, 4, 0, uring.event_fd), 0);
+    assert_int_equal(ring.queued + ring.under_way, 0);
+    assert_int_equal(ring.fixed_bytes, 0);
+    mover_ring_close(&ring);
+    nvt_uring_close(&uring);
+}
+
 static void is_fixed__only_what_lies_wholly_in_the_registered_memory(void **state)
 {
     (void)state;
@@ -313,6 +331,7 @@ int main(void)
         cmocka_unit_test(reap__takes_a_few_at_a_time),
         cmocka_unit_test(entry__is_there_where_completions_have_no_room),
         cmocka_unit_test(reap__one_long_call_at_a_time),
+        cmocka_unit_test(ring__is_empty_when_it_is_opened),
         cmocka_unit_test(is_fixed__only_what_lies_wholly_in_the_registered_memory),
         cmocka_unit_test(length__is_asked_for_without_waiting),
         cmocka_unit_test(open__says_what_is_there_instead),
