@@ -170,7 +170,6 @@ static void give_up_late(struct sw_nvme_controller *c, uint64_t now_ns)
 static void start_link(struct sw_nvme_queue *queue, uint64_t now_ns)
 {
     queue->link_deadline_ns = now_ns + queue->controller->options.connect_timeout_ms * NS_PER_MS;
-    queue->link_is_up = false;
     queue->port->start(queue);
     if (!queue->is_broken)
         queue->phase = NVH_LINKING;

@@ -370,14 +370,26 @@ static void plant_fault(struct sw_nvme_queue *queue)
         queue->ring.head = queue->ring.tail;
 }
 
+/* False also where it is not lost, or may be for ever. */
+static bool is_lost_for(const struct sw_nvme_controller *c, int32_t seconds)
+{
+    return seconds >= 0 && atomic_load(&c->state) == SW_NVME_LOST &&
+           the_fabric.now_ns - atomic_load(&c->lost_ns) > (uint64_t)seconds * NS_PER_S;
+}
+
 /* As sw_nvme_queue_poll() does it. */
 static void poll_queue(struct sw_nvme_queue *queue)
 {
     const struct sw_nvme_controller *c = queue->controller;
+    const bool was_down = queue->phase == NVH_DOWN && atomic_load(&c->epoch) == queue->epoch;
+    const uint32_t epoch = atomic_load(&c->epoch);
     if (queue->phase == NVH_UP && !queue->is_broken && atomic_load(&c->epoch) == queue->epoch)
         fabric_port.drain(queue);
     nvh_tend(queue, the_fabric.now_ns);
     take_results(queue);
+    if (was_down && atomic_load(&c->epoch) == epoch && sw_nvme_queue_used(queue) &&
+        is_lost_for(c, c->options.fast_io_fail_tmo_s))
+        fabric_fail("requests wait for a controller that is away for too long");
 }
 
 static void poll_controller(void)
@@ -386,6 +398,8 @@ static void poll_controller(void)
     fabric_port.lock(c);
     nvh_admin_tend(c, the_fabric.now_ns);
     fabric_port.unlock(c);
+    if (is_lost_for(c, c->options.ctrl_loss_tmo_s))
+        fabric_fail("a controller that is away for too long is not given up");
 }
 
 static void use_queue(unsigned qid)
