@@ -275,7 +275,7 @@ static void arrive_next(struct fabric_link *link)
     if (link->arrived - link->known >= link->queue->size - 1)
         fabric_fail("there are more commands than the controller's ring has room for");
     link->arrived++;
-    target_take(link, send);
+    target_take(link);
     ring_add(&link->reports, send);
     ring_add(&link->commands, send);
     fabric_drop(&link->sends, 0);

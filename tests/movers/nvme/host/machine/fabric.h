@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A simulated network, as the port of the host's machine: connections come about and break, SENDs
- * leave their order of time with the device's reading, completions and answers pass each other.
+ * A simulated network, as the port of the host's machine: connections come about and break, the
+ * device reads SENDs late, their reports and the answers pass each other.
  * Nothing happens by itself: the test calls fabric_step(). What commands do is in target.c.
  */
 #ifndef SW_TEST_NVME_FABRIC_H

@@ -7,7 +7,7 @@
 #include "common/time/units.h"
 #include "nvme/wire/sgl.h"
 
-enum { CSTS_OFFSET = 0x1c, CAP_OFFSET = 0, CC_OFFSET = 0x14, HOLDS = 3 };
+enum { CAP_OFFSET = 0, CSTS_OFFSET = 0x1c };
 
 struct target the_target;
 
@@ -229,9 +229,8 @@ bool target_execute(struct fabric_link *link, struct fabric_command *command)
     return true;
 }
 
-void target_take(struct fabric_link *link, const struct fabric_command *command)
+void target_take(const struct fabric_link *link)
 {
-    (void)command;
     if (!link->queue->qid || the_target.traffic_counts)
         the_target.sign_ns = the_fabric.now_ns;
 }

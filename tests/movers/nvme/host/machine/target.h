@@ -25,7 +25,8 @@ struct target {
 
 extern struct target the_target;
 
-void target_take(struct fabric_link *link, const struct fabric_command *command);
+/* A command has come by that link. */
+void target_take(const struct fabric_link *link);
 /* Does what the command says. `link`: NULL where its connection has ended. False: it waits on. */
 bool target_execute(struct fabric_link *link, struct fabric_command *command);
 /* Its controller is gone; cells stay. */
