@@ -11,6 +11,8 @@
 
 #include "common/serve/holes.h"
 
+enum { SECTOR_BYTES = 512 /* of st_blocks */ };
+
 static int refuse_file(const char *path, const char *why, int code, char *error, size_t error_bytes)
 {
     snprintf(error, error_bytes, "%.150s: %s", path, why);
@@ -32,8 +34,14 @@ static bool is_to_fill(int fd, int flags, const struct mover_serving *how, bool 
  * fills both. */
 static int new_file_fill(int fd, uint64_t bytes)
 {
+    struct stat st;
     int code;
-    if (mover_holes_lack_room(fd, bytes)) /* a call that fails may take all that there is first */
+    if (fstat(fd, &st))
+        return -errno;
+    /* A call that fails may take all that there is first. A server that was killed amid this has
+     * left blocks. */
+    const uint64_t has = (uint64_t)st.st_blocks * SECTOR_BYTES;
+    if (has < bytes && mover_holes_lack_room(fd, bytes - has))
         return -ENOSPC;
     do
         code = fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)bytes) ? errno : 0;

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -45,6 +46,18 @@ int posix_fallocate(int fd, off_t offset, off_t len)
             return errno;
     }
     return pwrite(fd, "", 1, len - 1) == 1 ? 0 : errno;
+}
+
+static bool is_full; /* the file system, but for what files have already */
+
+int fstatvfs(int fd, struct statvfs *fs)
+{
+    int (*const next)(int, struct statvfs *) =
+        (int (*)(int, struct statvfs *))dlsym(RTLD_NEXT, "fstatvfs64");
+    const int rc = next(fd, fs);
+    if (is_full)
+        fs->f_bavail = 0;
+    return rc;
 }
 
 static int open_file(void)
@@ -89,6 +102,33 @@ static void new_file__has_its_size_after_a_kill(void **state)
     unlink(path);
 }
 
+/* It left all blocks, and no size. */
+static void new_file__takes_the_blocks_of_a_killed_server(void **state)
+{
+    char error[256] = "";
+    struct stat st;
+    (void)state;
+    begin();
+    lacks_allocation = false;
+    is_full = true;
+    assert_int_equal(mover_new_file_open(path, O_RDWR, FILE_BYTES, &alone, error, sizeof(error)),
+                     -ENOSPC);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, FILE_BYTES)) {
+        close(fd);
+        unlink(path);
+        is_full = false;
+        skip();
+    }
+    close(fd);
+    fd = open_file();
+    is_full = false;
+    assert_int_equal(fstat(fd, &st), 0);
+    assert_int_equal(st.st_size, FILE_BYTES);
+    close(fd);
+    unlink(path);
+}
+
 /* Without a writer its open() would not return. */
 static void new_file__is_no_pipe(void **state)
 {
@@ -107,6 +147,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(new_file__has_its_size_after_a_kill),
+        cmocka_unit_test(new_file__takes_the_blocks_of_a_killed_server),
         cmocka_unit_test(new_file__is_no_pipe),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
