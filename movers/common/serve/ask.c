@@ -31,13 +31,17 @@ static void tell_asker(const struct mover_ask *ask, const char *format, ...)
 
 /* ---- which server ---- */
 
-/* -1: nobody listens there. */
+/* -1: nobody listens there; with EAGAIN somebody does, who takes no one in: a server that is
+ * stopped, and has as many before the door as it lets wait there. */
 static int connect_to(const char *path)
 {
+    const struct timeval patience = {.tv_sec = PATIENCE_S};
     struct sockaddr_un at = {.sun_family = AF_UNIX};
     snprintf(at.sun_path, sizeof(at.sun_path), "%s", path); /* it fits: its callers have looked */
     const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    if (fd >= 0 && !connect(fd, (struct sockaddr *)&at, sizeof(at)))
+    if (fd >= 0 && !setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)) &&
+        !setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) &&
+        !connect(fd, (struct sockaddr *)&at, sizeof(at)))
         return fd;
     const int why = errno;
     if (fd >= 0)
@@ -60,9 +64,9 @@ static int ask_find_server(const char *folder, char found[MOVER_CONTROL_PATH_MAX
         if (*entry->d_name == '.' || len >= MOVER_CONTROL_PATH_MAX)
             continue;
         const int one = connect_to(path);
-        if (one < 0) {
+        if (one < 0 && errno != EAGAIN) {
             if (errno == ECONNREFUSED)
-                unlink(path); /* of a server that was killed */
+                mover_control_remove(path);
             continue;
         }
         if (fd >= 0)
@@ -72,6 +76,7 @@ static int ask_find_server(const char *folder, char found[MOVER_CONTROL_PATH_MAX
         strcpy(found, path);
     }
     closedir(dir);
+    errno = EAGAIN; /* where it is -1 and one was found */
     return fd;
 }
 
@@ -102,13 +107,15 @@ static int reach_server(const struct mover_ask *ask)
     if (!choose_socket(ask, folder, path))
         return -1;
     int fd = *path ? connect_to(path) : ask_find_server(folder, path, &count);
-    if (fd < 0 && *path)
+    if (count > 1)
+        tell_asker(ask, "%d %ss run; say --pid, %s/ has them by number", count, ask->noun, folder);
+    else if (fd < 0 && *path && errno == EAGAIN)
+        tell_asker(ask, "%s: the %s is there, but does not answer", path, ask->noun);
+    else if (fd < 0 && *path)
         tell_asker(ask, "%s: %s; is the %s running?", path, strerror(errno), ask->noun);
     else if (fd < 0)
         tell_asker(ask, "no %s of this user runs; '%s' starts one, --control PATH reaches another",
                    ask->noun, ask->start);
-    else if (count > 1)
-        tell_asker(ask, "%d %ss run; say --pid, %s/ has them by number", count, ask->noun, folder);
     else if (mover_control_is_trusted(fd, true))
         return fd;
     else
@@ -125,7 +132,6 @@ static json_t *send_request(int socket, const json_t *request, int *document_fd)
 {
     static char message[MOVER_CONTROL_MESSAGE_MAX];
     char *text = json_dumps(request, JSON_COMPACT);
-    const struct timeval patience = {.tv_sec = PATIENCE_S};
     union {
         struct cmsghdr header;
         char bytes[CMSG_SPACE(sizeof(int))];
@@ -136,7 +142,6 @@ static json_t *send_request(int socket, const json_t *request, int *document_fd)
                             .msg_control = &control,
                             .msg_controllen = sizeof(control)};
     *document_fd = -1;
-    setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
     const bool is_sent = text && send(socket, text, strlen(text), MSG_NOSIGNAL) > 0;
     free(text);
     const ssize_t len = is_sent ? recvmsg(socket, &header, MSG_CMSG_CLOEXEC) : -1;

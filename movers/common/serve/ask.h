@@ -16,8 +16,9 @@ struct mover_ask {
 };
 
 /* Asks for that, and takes what was answered, the caller's to free(): a document where one came,
- * else the lines that the server has said. NULL: standard error was told why there is none, after
- * 10 s at most. Takes the request. A server of another user is told nothing; root may ask any. */
+ * else the lines that the server has said. NULL: standard error was told why there is none. A
+ * server has 10 s to let the asker in, and 10 s to answer. Takes the request. A server of another
+ * user is told nothing; root may ask any. */
 char *mover_ask(const struct mover_ask *ask, json_t *request);
 /* The same, with a command and no more: "status". */
 char *mover_ask_command(const struct mover_ask *ask, const char *command);

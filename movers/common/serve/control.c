@@ -100,6 +100,8 @@ static void carry_out_order(const struct mover_control_setup *setup, int socket,
     } else if (name && (!strcmp(name, "status") || (setup->metrics && !strcmp(name, "metrics")))) {
         fd = make_document(setup, !strcmp(name, "status"));
         is_good = fd >= 0;
+        if (!is_good)
+            mover_order_say(order, "the server has no memory or no descriptor left for that");
     } else {
         mover_order_say(order, "this server knows no such command");
     }
@@ -180,8 +182,8 @@ static int bind_at(int fd, const char *path)
     memcpy(at.sun_path, path, strlen(path) + 1); /* it fits: choose_path() has looked */
     if (!connect(fd, (struct sockaddr *)&at, sizeof(at)) || errno == EAGAIN)
         return -EADDRINUSE;
-    if (errno == ECONNREFUSED) /* of a server that was killed */
-        unlink(path);
+    if (errno == ECONNREFUSED && !mover_control_remove(path))
+        return -ENOTSOCK;
     const mode_t mask = umask(077);
     const int rc = bind(fd, (struct sockaddr *)&at, sizeof(at)) ? -errno : 0;
     umask(mask);
@@ -232,7 +234,9 @@ int mover_control_open(struct mover_control *control, struct mover_loop *loop,
     rc = listen_at_path(control);
     if (rc) {
         snprintf(error, error_bytes, "%s: %s%s", control->path, strerror(-rc),
-                 rc == -EADDRINUSE ? "; another server has it" : "");
+                 rc == -EADDRINUSE ? "; another server has it"
+                 : rc == -ENOTSOCK ? "; it stays as it is: take another path"
+                                   : "");
         if (control->watch.fd >= 0)
             close(control->watch.fd);
         control->watch.fd = -1;

@@ -62,6 +62,15 @@ bool mover_control_path_fits(const char *path, char *error, size_t error_bytes)
     return false;
 }
 
+bool mover_control_remove(const char *path)
+{
+    struct stat file;
+    if (!stat(path, &file) && !S_ISSOCK(file.st_mode))
+        return false;
+    unlink(path);
+    return true;
+}
+
 bool mover_control_is_trusted(int fd, bool by_root)
 {
     struct ucred peer;

@@ -23,6 +23,10 @@ bool mover_control_folder_is_ours(const char *folder, char *error, size_t error_
 /* False, with `error`: a socket cannot have such a long path. */
 bool mover_control_path_fits(const char *path, char *error, size_t error_bytes);
 
+/* Removes the socket of a server that was killed, to which a connection was refused. So is one to a
+ * file that is no socket: false, and that stays. */
+bool mover_control_remove(const char *path);
+
 /* Whether the process at the other end of a connected socket is this user's or root's: the file's
  * mode says so, too, but not where a file system keeps no modes. `by_root`: root trusts any. */
 bool mover_control_is_trusted(int fd, bool by_root);

@@ -15,6 +15,8 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -28,6 +30,16 @@ static struct mover_control control;
 static struct mover_watch end;
 static pthread_t thread;
 static int asked;
+
+static bool is_impatient;
+
+/* The ones who are impatient wait for 20 ms instead of seconds. */
+int setsockopt(int fd, int level, int name, const void *value, socklen_t bytes)
+{
+    static const struct timeval impatience = {.tv_usec = 20000};
+    const bool is_time = is_impatient && (name == SO_SNDTIMEO || name == SO_RCVTIMEO);
+    return (int)syscall(SYS_setsockopt, fd, level, name, is_time ? &impatience : value, bytes);
+}
 
 static const struct mover_ask ask = {
     .mover = "test", .command = "test status", .noun = "server", .start = "sidewire test serve"};
@@ -258,6 +270,72 @@ static void control__takes_the_path_of_one_that_was_killed(void **state)
     assert_int_equal(access(path, F_OK), -1);
 }
 
+/* A connection to what is no socket is refused as one to a socket that nobody has any more is. */
+static void control__leaves_what_is_no_socket(void **state)
+{
+    char error[256], path[96], found[16] = "";
+    struct mover_control second;
+    (void)state;
+    snprintf(path, sizeof(path), "%s/precious", folder);
+    const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    assert_int_equal(write(fd, "data", 4), 4);
+    assert_int_equal(open_at(path, &second, error, sizeof(error)), -ENOTSOCK);
+    assert_non_null(strstr(error, "take another path"));
+    mover_control_close(&second);
+    check_asked(&ask, "{\"command\": \"add\", \"word\": \"a\"}", "a\nand no more");
+    const int again = open(path, O_RDONLY | O_CLOEXEC);
+    assert_int_equal(read(again, found, sizeof(found)), 4);
+    close(again);
+    close(fd);
+    unlink(path);
+}
+
+/* A server that is stopped lets in as many as its socket holds, and those after them wait. */
+static void control__is_not_waited_for_without_end(void **state)
+{
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    struct mover_ask stopped = ask;
+    char path[96];
+    (void)state;
+    snprintf(path, sizeof(path), "%s/stopped.sock", runtime);
+    snprintf(at.sun_path, sizeof(at.sun_path), "%s", path);
+    stopped.path = path;
+    const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof(at)) || listen(fd, 0), 0);
+    is_impatient = true;
+    alarm(10);
+    for (int i = 0; i < 3; i++)
+        assert_null(mover_ask_command(&stopped, "status"));
+    alarm(0);
+    is_impatient = false;
+    close(fd);
+    unlink(path);
+}
+
+static void control__says_that_there_is_no_descriptor_for_an_answer(void **state)
+{
+    char error[256], path[96], answer[128] = "";
+    struct rlimit limit, few;
+    (void)state;
+    snprintf(path, sizeof(path), "%s/few.sock", runtime);
+    assert_int_equal(mover_loop_open(&loop), 0);
+    assert_int_equal(open_at(path, &control, error, sizeof(error)), 0);
+    const int fd = connect_stranger(path), next = dup(fd);
+    assert_int_equal(send(fd, "{\"command\": \"status\"}", 21, MSG_NOSIGNAL), 21);
+    close(next);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    few = (struct rlimit){(rlim_t)next + 1, limit.rlim_max}; /* one, for the client */
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    mover_loop_turn(&loop, -1);
+    mover_loop_turn(&loop, -1);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    assert_true(recv(fd, answer, sizeof(answer) - 1, MSG_DONTWAIT) > 0);
+    assert_non_null(strstr(answer, "no descriptor left"));
+    close(fd);
+    mover_control_close(&control);
+    mover_loop_close(&loop);
+}
+
 /* The client that waits would wake the loop again and again. */
 static void control__pauses_where_there_is_no_descriptor_for_a_client(void **state)
 {
@@ -308,6 +386,9 @@ int main(void)
         TEST(control__makes_room_for_the_next_client),
         TEST(control__refuses_a_path_that_is_taken_or_too_long),
         TEST(control__lets_no_other_user_in),
+        TEST(control__leaves_what_is_no_socket),
+        cmocka_unit_test(control__is_not_waited_for_without_end),
+        cmocka_unit_test(control__says_that_there_is_no_descriptor_for_an_answer),
         cmocka_unit_test(control__takes_the_path_of_one_that_was_killed),
         cmocka_unit_test(control__pauses_where_there_is_no_descriptor_for_a_client),
     };
