@@ -11,6 +11,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "common/serve/json_text.h"
 #include "common/time/clock.h"
 
 enum { PAUSE_MS = 100 };
@@ -50,7 +51,7 @@ static int make_document(const struct mover_control_setup *setup, bool is_status
 
 static void answer_client(int socket, bool is_good, const char *text, int fd)
 {
-    json_t *json = json_pack("{s:b, s:s}", "ok", (int)is_good, "text", text);
+    json_t *json = json_pack("{s:b, s:o}", "ok", (int)is_good, "text", mover_json_text(text));
     char *message = json ? json_dumps(json, JSON_COMPACT) : NULL;
     json_decref(json);
     if (!message)

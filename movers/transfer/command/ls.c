@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "common/command/table.h"
+#include "common/serve/json_text.h"
 #include "transfer/command/command.h"
 
 static void print_head(const struct sw_xfer_card *card, const char *instance)
@@ -35,7 +36,7 @@ static int show_card(const struct xf_remote *remote, const struct sw_xfer_card *
         struct sw_xfer_region region;
         if (!sw_xfer_card_region(remote->card, remote->card_bytes, i, &region))
             mover_table_add(&table, NULL,
-                            json_pack("{ss sI ss}", "name", region.name, "bytes",
+                            json_pack("{so sI ss}", "name", mover_json_text(region.name), "bytes",
                                       (json_int_t)region.bytes, "rights",
                                       mover_rights_text(region.rights)));
     }

@@ -11,6 +11,7 @@
 #include "common/command/control.h"
 #include "common/command/server.h"
 #include "common/serve/holes.h"
+#include "common/serve/json_text.h"
 #include "common/serve/new_file.h"
 #include "common/text/endpoint.h"
 #include "common/time/clock.h"
@@ -113,9 +114,10 @@ static int add_region(struct serve *serve, struct sw_xfer_memory *memory, const 
         .name = name, .rights = serve->rights, .deadline_ns = SW_XFER_NEVER};
     if (sw_xfer_lease_grant(memory, &lease, &error, &serve->leases[serve->leases_count]))
         return mover_fail("%s: %s", name, error.text);
-    json_array_append_new(serve->regions, json_pack("{ss sI ss}", "name", name, "bytes",
-                                                    (json_int_t)sw_xfer_memory_bytes(memory),
-                                                    "rights", mover_rights_text(serve->rights)));
+    json_array_append_new(serve->regions,
+                          json_pack("{so sI ss}", "name", mover_json_text(name), "bytes",
+                                    (json_int_t)sw_xfer_memory_bytes(memory), "rights",
+                                    mover_rights_text(serve->rights)));
     serve->leases_count++;
     serve->bytes += sw_xfer_memory_bytes(memory);
     return MOVER_DONE;

@@ -1,30 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "nvme/target/server/status.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "common/serve/json_text.h"
 #include "nvme/target/backend/backend.h"
 #include "nvme/target/backend/disk.h"
 #include "nvme/target/model/ctrl.h"
 #include "nvme/target/model/namespace.h"
 #include "nvme/target/model/port.h"
 #include "nvme/target/model/subsystem.h"
-
-/* JSON is UTF-8, which the path of a file need not be. */
-static json_t *text_status(const char *text)
-{
-    json_t *json = json_string(text);
-    char *shown = json ? NULL : strdup(text);
-    for (char *at = shown; at && *at; at++)
-        if (*at & 0x80)
-            *at = '?';
-    if (!json)
-        json = json_string(shown ? shown : "?");
-    free(shown);
-    return json;
-}
 
 static json_t *namespace_status(const struct nvt_namespace *ns)
 {
@@ -33,7 +19,7 @@ static json_t *namespace_status(const struct nvt_namespace *ns)
     nvt_uuid_format(ns->uuid, uuid);
     const int error = nvt_disk_error(ns->backend->watched);
     return json_pack("{s:i, s:o, s:I, s:i, s:b, s:i, s:s, s:I, s:I, s:I, s:I, s:s?}", "nsid",
-                     (int)ns->nsid, "backend", text_status(ns->opened), "blocks",
+                     (int)ns->nsid, "backend", mover_json_text(ns->opened), "blocks",
                      (json_int_t)ns->blocks, "block_bytes", 1 << ns->block_shift, "read_only",
                      (int)ns->is_read_only, "ana_group", (int)ns->ana_group, "uuid", uuid, "reads",
                      (json_int_t)sum.reads, "writes", (json_int_t)sum.writes, "read_bytes",

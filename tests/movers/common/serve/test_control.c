@@ -59,9 +59,17 @@ static bool add_words(struct mover_order *order)
     return word;
 }
 
+/* As of the path of a file, or cut within a character. */
+static bool say_no_utf8(struct mover_order *order)
+{
+    mover_order_say(order, "caf\xe9 is away");
+    return false;
+}
+
 static const struct mover_metric metrics[] = {
     {"asked_total", "asked", "Times it was asked", MOVER_COUNTER}, {0}};
-static const struct mover_control_command commands[] = {{"add", add_words}, {0}};
+static const struct mover_control_command commands[] = {
+    {"add", add_words}, {"remove", say_no_utf8}, {0}};
 
 static int open_at(const char *path, struct mover_control *at, char *error, size_t error_bytes)
 {
@@ -161,6 +169,7 @@ static void control__carries_out_commands(void **state)
     check_asked(&ask, "{\"command\": \"add\", \"word\": \"yes\"}", "yes\nand no more");
     assert_null(mover_ask(&ask, json_pack("{s:s}", "command", "add")));
     check_answer("{\"command\": \"add\"}", 18, "{\"ok\":false,\"text\":\"no word\\nand no more\"}");
+    check_answer("{\"command\": \"remove\"}", 21, "{\"ok\":false,\"text\":\"caf? is away\"}");
 }
 
 static void control__is_found_by_its_number_and_its_path(void **state)

@@ -184,6 +184,22 @@ class Transfer(unittest.TestCase):
         self.assertFalse(os.path.exists(control))
         self.assertIn('is the server running', here('metrics').stderr)
 
+    def test_serve__a_name_that_is_no_utf8_is_shown(self):
+        path = os.path.join(os.fsencode(self.folder), b'caf\xe9')
+        with open(path, 'wb') as file:
+            file.write(bytes(4096))
+        control = self.path('control')
+        self.serve('--control', control, path)
+        self.assertIn('\ncaf? ', self.must('ls'))
+        for words in (('ls', '-c', self.card), ('status', '--control', control)):
+            done = subprocess.run(
+                [SIDEWIRE, 'transfer', *words, '-o', 'json'],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            self.assertEqual(json.loads(done.stdout)['regions'][0]['name'], 'caf?')
+
     def test_serve__nobody_has_the_card_before_it_is_there(self):
         """Another user may have made the file that is renamed, and have it open."""
         with open(self.file('card.new', b''), 'rb') as trap:
