@@ -101,7 +101,7 @@ static void change_subsystem(struct step *step, const struct nvt_config_change *
         step->failures++;
     } else if (change->what != NVT_CHANGED) {
         tell_user(step->serving, false, "%s %s",
-                  change->what == NVT_ADDED ? "subsystem     " : "no subsystem  ", nqn);
+                  change->what == NVT_ADDED ? "subsystem     " : "removed        subsystem", nqn);
     }
 }
 

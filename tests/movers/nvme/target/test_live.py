@@ -142,7 +142,13 @@ def added_and_removed(sidewire):
     )
     code, text = target.control(f'remove --subsysnqn {OTHER}')
     good = (
-        say(code == 0 and OTHER not in host(sidewire, 'discover')[1], 'remove: the subsystem', text)
+        say(
+            f'removed        subsystem {OTHER}' in text
+            and code == 0
+            and OTHER not in host(sidewire, 'discover')[1],
+            'remove: the subsystem',
+            text,
+        )
         and good
     )
     good = (
