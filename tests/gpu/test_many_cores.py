@@ -7,12 +7,20 @@ usage: test_many_cores.py BUILD"""
 
 import json
 import os
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.dont_write_bytecode = True
+
+import asking  # noqa: E402
+
 BUILD = os.path.abspath(sys.argv.pop(1))
 ROWS = ['pairs', 'threads', 'nvme', 'incast', 'processes', 'rails', 'mpi']
 
@@ -37,6 +45,38 @@ class ManyCores(unittest.TestCase):
             self.assertIn(line['status'], ('answered', 'skipped'), line)
             self.assertTrue(line['answers'] or line['reason'], line)
         self.assertEqual(lines[-1]['left'], [])
+
+    def test_rows__that_are_cut_off_leave_nothing(self):
+        asking.adopt_orphans()
+        words = [os.path.join(ROOT, 'bench/many-cores'), '--build', BUILD, '--only', 'pairs']
+        with subprocess.Popen(words, stdout=subprocess.DEVNULL) as child:
+            while len(asking.descendants()) < 2:  # it, and the row
+                self.assertIsNone(child.poll())
+                time.sleep(0.01)
+            child.send_signal(signal.SIGTERM)
+            self.assertEqual(child.wait(60), 143)
+        self.assertEqual(asking.descendants(), [])
+
+    def test_rails__leave_a_network_that_is_not_their_own_alone(self):
+        if os.geteuid() or not shutil.which('unshare'):
+            self.skipTest('a network to try it in needs root and unshare')
+        words = [os.path.join(ROOT, 'bench/many-cores'), '--build', BUILD, '--row', 'rails']
+        done = subprocess.run(
+            [
+                'unshare',
+                '--net',
+                'sh',
+                '-c',
+                '"$@"; status=$?; ip link; exit $status',
+                'sh',
+                *words,
+            ],
+            env={**os.environ, 'RECORD_BRIEF': '1'},
+            capture_output=True,
+            text=True,
+        )
+        self.assertEqual(done.returncode, asking.SKIPPED, done)
+        self.assertNotIn('rail0', done.stdout)
 
     def test_rows__without_time_are_told(self):
         lines, errors = measure('--seconds', '1')
