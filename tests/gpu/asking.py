@@ -11,15 +11,24 @@ import subprocess
 import time
 
 SKIPPED = 77
+PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 END_S = 3.0  # a killed process of a GPU's needs a while to be gone
 TEXT_MAX = 1 << 20
 ERRORS_MAX = 8000
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+stuck = set()  # processes that did not end: they are waited for once
 
 
 def adopt_orphans():
     """Processes whose parents die become this one's, so that they are found and ended."""
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def die_with_parent():
+    """In the child: SIGKILL of the recorder leaves no question that runs."""
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def parents():
@@ -36,10 +45,11 @@ def parents():
 
 def descendants():
     """All processes below this one, zombies too."""
-    of, found, ahead = parents(), [], [os.getpid()]
+    below, found, ahead = {}, [], [os.getpid()]
+    for pid, parent in parents().items():
+        below.setdefault(parent, []).append(pid)
     while ahead:
-        parent = ahead.pop()
-        children = [pid for pid, its in of.items() if its == parent]
+        children = below.get(ahead.pop(), [])
         found += children
         ahead += children
     return found
@@ -57,7 +67,8 @@ def end_all():
     """Kills what is below this process; gives what did not end."""
     until = time.monotonic() + END_S
     left = descendants()
-    while left and time.monotonic() < until:
+    stuck.intersection_update(left)
+    while set(left) - stuck and time.monotonic() < until:
         for pid in left:
             try:
                 os.kill(pid, signal.SIGKILL)
@@ -66,6 +77,7 @@ def end_all():
         reap()
         time.sleep(0.01)
         left = descendants()
+    stuck.update(left)
     return left
 
 
@@ -111,7 +123,7 @@ def verdict(status, is_ended, skip):
 
 def ask(argv, bound_s, env):
     """The record of one question: its status, the reason where it was not answered, the answers."""
-    started = time.monotonic()
+    started, known = time.monotonic(), set(stuck)
     try:
         process = subprocess.Popen(
             argv,
@@ -120,12 +132,13 @@ def ask(argv, bound_s, env):
             stderr=subprocess.PIPE,
             env=env,
             start_new_session=True,
+            preexec_fn=die_with_parent,
         )
     except OSError as error:
         return {'status': 'skipped', 'reason': f'{argv[0]}: {error.strerror}', 'seconds': 0.0}
     out, errors, is_ended = read_until(process, started + bound_s)
     status = process.poll()
-    left = end_all()
+    left = [pid for pid in end_all() if pid not in known]
     process.poll()
     process.stdout.close()
     process.stderr.close()

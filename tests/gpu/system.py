@@ -201,6 +201,8 @@ def mps_server(folder):
 
 
 def ask_mps():
+    if 'RECORD_BRIEF' in os.environ:
+        skip('the stub has no MPS, and that of the machine is not for a dry run')
     if not shutil.which('nvidia-cuda-mps-control'):
         skip('there is no nvidia-cuda-mps-control')
     with tempfile.TemporaryDirectory(prefix='record-mps-') as folder:
