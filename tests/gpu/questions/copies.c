@@ -108,7 +108,7 @@ static int time_copy(enum path path, enum way way, size_t bytes, uint64_t *ns, u
     return code;
 }
 
-static void ask_copy(enum path path, enum way way, size_t bytes)
+static void ask_copy(const char *name, enum path path, enum way way, size_t bytes)
 {
     static struct samples times, calls;
     uint64_t ns = 0, posted = 0;
@@ -123,7 +123,7 @@ static void ask_copy(enum path path, enum way way, size_t bytes)
             break;
     }
     answer_begin("copy");
-    answer_text("path", paths[path]);
+    answer_text("path", name);
     answer_text("way", ways[way]);
     answer_number("bytes", bytes);
     answer_code("code", code);
@@ -139,7 +139,7 @@ static void ask_path(enum path path, size_t bytes_max)
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]) && sizes[i] <= bytes_max; i++)
         for (enum way way = 0; way < WAYS; way++)
             if (sizes[i] < 16 << 20 || way == WAY_EVENT)
-                ask_copy(path, way, sizes[i]);
+                ask_copy(paths[path], path, way, sizes[i]);
 }
 
 static int run_owner(void)
@@ -206,8 +206,8 @@ static void ask_registered(void)
     if (code)
         return;
     for (enum way way = 0; way < WAYS; way++) {
-        ask_copy(FROM_PAGEABLE, way, 4096);
-        ask_copy(FROM_PAGEABLE, way, mem.bytes);
+        ask_copy("registered to device", FROM_PAGEABLE, way, 4096);
+        ask_copy("registered to device", FROM_PAGEABLE, way, mem.bytes);
     }
     start = clock_ns();
     gpu.host_unregister(mem.pageable);

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "gpu/common/answer.h"
@@ -14,6 +15,10 @@
 #include "gpu/common/peer.h"
 #include "gpu/common/samples.h"
 #include "gpu/common/shared.h"
+
+enum { USER_KILLED, OWNER_FREES, OWNER_KILLED, DEATHS };
+
+static const char *const askers[] = {"user_killed", "owner_frees", "owner_killed"};
 
 enum { BYTES = 64 << 20, MARK = 0x600df00d, WAIT_NS = 200000000 };
 
@@ -145,17 +150,46 @@ static void ask_user_death(enum shared_kind kind)
     shared_free(&shared);
 }
 
-int main(int argc, char **argv)
+static int run_asker(enum shared_kind kind, int which)
 {
-    if (argc > 1 && !strncmp(argv[1], "user-", 5))
-        return run_user(kind_named(argv[1] + 5));
-    if (argc > 1 && !strncmp(argv[1], "owner-", 6))
-        return run_owner(kind_named(argv[1] + 6));
-    const enum shared_kind kind = kind_named(argc > 1 ? argv[1] : "");
     gpu_open();
     nvml_open();
-    ask_user_death(kind);
-    ask_death(kind, false);
-    ask_death(kind, true);
+    if (which == USER_KILLED)
+        ask_user_death(kind);
+    else
+        ask_death(kind, which == OWNER_KILLED);
     return 0;
+}
+
+/* Each death is asked for by a process of its own: one may cost it its context. */
+static int ask_all(enum shared_kind kind)
+{
+    int result = 0;
+    for (int i = 0; i < DEATHS; i++) {
+        struct peer asker;
+        start_role(&asker, askers[i], kind);
+        const int status = peer_end(&asker, 0);
+        const int code = WIFEXITED(status) ? WEXITSTATUS(status) : ANSWER_FAILED;
+        answer_begin("asker");
+        answer_text("role", askers[i]);
+        answer_signed("signal", WIFSIGNALED(status) ? WTERMSIG(status) : 0);
+        answer_signed("status", code);
+        answer_end();
+        result = result ? result : code;
+    }
+    return result;
+}
+
+int main(int argc, char **argv)
+{
+    char role[32] = "";
+    const char *words = argc > 1 ? argv[1] : "", *dash = strchr(words, '-');
+    const enum shared_kind kind = kind_named(dash ? dash + 1 : words);
+    if (!dash)
+        return ask_all(kind);
+    snprintf(role, sizeof(role), "%.*s", (int)(dash - words), words);
+    for (int i = 0; i < DEATHS; i++)
+        if (!strcmp(role, askers[i]))
+            return run_asker(kind, i);
+    return !strcmp(role, "user") ? run_user(kind) : run_owner(kind);
 }

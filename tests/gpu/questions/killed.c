@@ -17,6 +17,7 @@
 
 #define GIB ((size_t)1 << 30)
 #define PATIENCE_NS 10000000000ull
+#define BRIEF_PATIENCE_NS 10000000ull
 #define KERNEL_NS 200000000ull
 
 static int run_owner(bool is_busy)
@@ -41,9 +42,10 @@ static int run_owner(bool is_busy)
 static void answer_return(const char *role, uint64_t bytes, uint64_t killed_ns, uint64_t reaped_ns,
                           size_t before, uint64_t used_before)
 {
+    const uint64_t patience_ns = is_brief() ? BRIEF_PATIENCE_NS : PATIENCE_NS;
     uint64_t free_ns = 0, nvml_ns = 0, now = killed_ns;
     size_t free_bytes = 0;
-    while ((!free_ns || !nvml_ns) && now - killed_ns < (is_brief() ? GIB / 100 : PATIENCE_NS)) {
+    while ((!free_ns || !nvml_ns) && now - killed_ns < patience_ns) {
         free_bytes = gpu_free_bytes();
         now = clock_ns();
         if (!free_ns && free_bytes + 64 * 1024 * 1024 >= before)

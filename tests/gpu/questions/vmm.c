@@ -83,19 +83,26 @@ static void ask_life(size_t bytes)
     }
 }
 
+static void answer_wrong(const char *step, int code)
+{
+    answer_begin("wrong_order");
+    answer_text("step", step);
+    answer_code("code", code);
+    answer_end();
+}
+
+/* What is most likely to end the context, or the program, comes last. */
 static void ask_wrong_order(size_t bytes)
 {
     const struct gpu_access access = {{GPU_ON_DEVICE, gpu.device}, GPU_READ_WRITE};
     gpu_pointer pointer = 0;
-    answer_begin("wrong_order");
-    answer_code("reserve_odd", gpu.reserve(&pointer, bytes + 1, 0, 0, 0));
-    answer_code("reserve", gpu.reserve(&pointer, bytes, 0, 0, 0));
-    answer_code("map_of_no_handle", gpu.map(pointer, bytes, 0, 0x1234, 0));
-    answer_code("access_unmapped", gpu.set_access(pointer, bytes, &access, 1));
-    answer_code("set_unmapped", gpu.set(pointer, 0, 1));
-    answer_code("unmap_unmapped", gpu.unmap(pointer, bytes));
-    answer_code("unreserve", gpu.unreserve(pointer, bytes));
-    answer_end();
+    answer_wrong("reserve_odd", gpu.reserve(&pointer, bytes + 1, 0, 0, 0));
+    answer_wrong("reserve", gpu.reserve(&pointer, bytes, 0, 0, 0));
+    answer_wrong("access_unmapped", gpu.set_access(pointer, bytes, &access, 1));
+    answer_wrong("unmap_unmapped", gpu.unmap(pointer, bytes));
+    answer_wrong("set_unmapped", gpu.set(pointer, 0, 1));
+    answer_wrong("map_of_no_handle", gpu.map(pointer, bytes, 0, 0x1234, 0));
+    answer_wrong("unreserve", gpu.unreserve(pointer, bytes));
 }
 
 int main(void)
