@@ -41,7 +41,7 @@ static bool client_make_qp(struct pms_server *server, struct pms_client *client)
                                                   .max_recv_sge = 1},
                                           .sq_sig_all = 1};
     struct ibv_pd *pd = client->grant->pd;
-    client->watch = (struct mover_watch){.ready = take_completions, .context = server};
+    client->watch = (struct mover_watch){.fd = -1, .ready = take_completions, .context = server};
     if (!mover_queue_open(&client->queue, client->id->verbs, CQ_ENTRIES, server->loop->epoll_fd,
                           &client->watch))
         return false;
