@@ -169,7 +169,6 @@ enum sw_link_sent sw_roce_give_datagram(struct sw_qp *qp, uint32_t position, con
     for (; qp->given < count; qp->given++)
         if (!sw_share_give(&sw_roce.port, slots[qp->given], &batch))
             return SW_LINK_BUSY;
-    qp->given = 0;
     return SW_LINK_SENT;
 }
 

@@ -37,6 +37,8 @@ static enum sw_channel_put put_nowhere(struct sw_qp *qp, uint32_t position)
 /* What becomes of a datagram that was to leave by packets. */
 static enum sw_channel_put put_of_sent(struct sw_qp *qp, uint32_t position, enum sw_link_sent sent)
 {
+    if (sent != SW_LINK_BUSY)
+        qp->given = 0;
     switch (sent) {
     case SW_LINK_SENT:
         return SW_PUT_DONE;

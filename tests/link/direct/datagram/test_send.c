@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Datagrams that are sent before they are queued: to the process itself. */
+/* Datagrams that are sent before they are queued, to the process itself; one that fails. */
 #include "link/direct/datagram/send.h"
 
 #include <stdlib.h>
@@ -174,6 +174,23 @@ static void sw_datagram_ahead__until_the_ring_is_full(void **state)
     assert_int_equal(ahead(rig, &wr, 1), 1);
 }
 
+/* As one to a group that waited for the third member's room, and whose key has gone since. */
+static void sw_datagram_run__counts_members_for_one_alone(void **state)
+{
+    static const union ibv_gid far = {.raw = {[10] = 0xff, 0xff, 192, 0, 2, 1}};
+    struct rig *rig = *state;
+    struct ibv_sge sge;
+    struct ibv_send_wr wr = message(rig, &sge, 8), *bad;
+    struct sw_ah far_ah = handle_to(rig, &far);
+    wr.wr.ud.ah = &far_ah.ibv;
+    wr.send_flags = IBV_SEND_SIGNALED;
+    sge.lkey ^= 1;
+    rig->qp->given = 2;
+    assert_int_equal(sw_qp_post_send(rig->qp, &wr, &bad), 0);
+    assert_int_equal(rig_wc(rig).status, IBV_WC_LOC_PROT_ERR);
+    assert_int_equal(rig->qp->given, 0);
+}
+
 #define send_test(function) cmocka_unit_test_setup_teardown(function, up, down)
 
 int main(void)
@@ -182,6 +199,7 @@ int main(void)
         send_test(sw_datagram_ahead__as_by_the_queue),
         send_test(sw_datagram_ahead__leaves_what_is_out_of_the_ordinary),
         send_test(sw_datagram_ahead__until_the_ring_is_full),
+        send_test(sw_datagram_run__counts_members_for_one_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
