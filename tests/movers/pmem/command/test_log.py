@@ -369,7 +369,7 @@ class Log(unittest.TestCase):
         lost = 'lost' if LINK == 'auto' else '(lost|silent)'
         self.kill(0)
         os.kill(self.servers[1].pid, signal.SIGSTOP)
-        status, shown, said = log('status', '--wait', '500')
+        status, shown, said = log('status', '--wait', '1500')
         self.assertEqual(status, 1)
         self.assertIn('deadline', said)
         self.assertRegex(shown, rf'(?m)^copy 1 +{lost} +127\.0\.0\.1:{PORT}  .+$')
@@ -378,7 +378,7 @@ class Log(unittest.TestCase):
             rf'(?m)^copy 2 +silent +127\.0\.0\.1:{PORT + 1}  no answer within [\d.]+ s$',
         )
         self.assertRegex(shown, rf'(?m)^copy 3 +answers +127\.0\.0\.1:{PORT + 2}$')
-        status, shown, _ = log('status', '--wait', '500', '-o', 'json')
+        status, shown, _ = log('status', '--wait', '1500', '-o', 'json')
         self.assertEqual(status, 1)
         seen = json.loads(shown)
         self.assertRegex(' '.join(seen['copies']), f'^{lost} silent answers$')
