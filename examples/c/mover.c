@@ -98,8 +98,8 @@ static void take_request(void *context, const struct mover_arrival *request)
     while (client < end && client->id)
         client++;
     server->connections++;
-    request->id->context = client;
     if (client < end) {
+        request->id->context = client;
         *client = (struct client){.watch = {.fd = -1, .ready = client_ready, .context = client},
                                   .server = server,
                                   .id = request->id};
@@ -252,8 +252,10 @@ static int run_bench(int argc, char **argv)
         .param = {.retry_count = RETRIES, .rnr_retry_count = RETRIES},
     };
     bool is_good = mover_dial(&bench.dial, bench.address, bench.port, error);
-    if (!is_good)
+    if (!is_good) {
+        mover_messages_close(&bench.messages);
         return mover_fail("%s", error);
+    }
     mover_bench_begin(&bench.requests);
     while (is_good && mover_bench_goes_on(&bench.requests)) {
         const uint64_t start_ns = mover_now_ns();

@@ -18,6 +18,11 @@ struct metric_line {
     char labels[LABELS_BYTES];
 };
 
+static bool is_amid_character(char byte)
+{
+    return (byte & 0xc0) == 0x80;
+}
+
 static void append_label(struct metric_line *line, const char *name, const json_t *value)
 {
     size_t at = strlen(line->labels);
@@ -35,6 +40,9 @@ static void append_label(struct metric_line *line, const char *name, const json_
             line->labels[at++] = '\\';
         line->labels[at++] = *text == '\n' ? 'n' : *text;
     }
+    if (is_amid_character(*text)) /* of a text that is no UTF-8 nobody reads anything */
+        while (is_amid_character(line->labels[--at]))
+            ;
     strcpy(line->labels + at, "\"");
 }
 

@@ -95,6 +95,17 @@ static void metrics__of_long_names_are_cut(void **state)
     assert_non_null(strstr(text, "'\"} 1\n"));
     assert_true(strlen(text) < 1400);
     free(text);
+    for (size_t i = 0; i < sizeof(name) - 1; i++)
+        name[i] = i % 2 ? '\xa4' : '\xc3';
+    for (int odd = 0; odd < 2; odd++) { /* cut behind a character, and within one */
+        snprintf(status, sizeof(status), "{\"parts\": [{\"name\": \"%s%s\", \"reads\": 1}]}",
+                 odd ? "a" : "", name);
+        text = text_of(metrics, status);
+        json_t *is_utf8 = json_string(text);
+        assert_non_null(is_utf8);
+        json_decref(is_utf8);
+        free(text);
+    }
 }
 
 static void metrics__without_a_number_have_no_line(void **state)
