@@ -38,11 +38,21 @@ static const struct mover {
 };
 
 /* Where the program of a mover may be, seen from this command: in the build tree, where an example
- * has no folder of its own, or where it was installed to. */
+ * has no folder of its own, or where it was installed to. What lies two folders above a command
+ * that was installed may be anybody's. */
 static const struct place {
     const char *folder;
     bool has_folders; /* one of each mover's name */
-} places[] = {{"../../movers", true}, {"../../examples", false}, {"../" SW_LIBEXECDIR, false}};
+    bool is_built;
+} places[] = {{"../../movers", true, true},
+              {"../../examples", false, true},
+              {"../" SW_LIBEXECDIR, false, false}};
+
+static bool is_in_build_tree(const char *folder, size_t len)
+{
+    static const char end[] = "/src/cli";
+    return len >= strlen(end) && !strncmp(folder + len - strlen(end), end, strlen(end));
+}
 
 static bool find_program(const char *mover, char path[PATH_MAX])
 {
@@ -57,6 +67,8 @@ static bool find_program(const char *mover, char path[PATH_MAX])
         return false;
     for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
         const struct place *place = &places[i];
+        if (place->is_built && !is_in_build_tree(here, (size_t)(slash - here)))
+            continue;
         const int n = snprintf(path, PATH_MAX, "%.*s/%s/%s/sidewire-%s", (int)(slash - here), here,
                                place->folder, place->has_folders ? mover : ".", mover);
         if (n > 0 && n < PATH_MAX && !access(path, X_OK))

@@ -39,6 +39,28 @@ def install__can_be_moved():
         expect(f'{moved}/' in done.stdout and 'libsidewire.so' in done.stdout, done)
 
 
+def install__runs_no_programs_of_others():
+    """Above the prefix there may be a folder of anybody, as in /tmp or /home."""
+    with harness.public_folder() as folder:
+        prefix = install_to(folder)
+        for path in (
+            'movers/pmem/sidewire-pmem',
+            'movers/other/sidewire-other',
+            'examples/sidewire-x',
+        ):
+            planted = os.path.join(os.path.dirname(prefix), path)
+            os.makedirs(os.path.dirname(planted), exist_ok=True)
+            with open(planted, 'w', encoding='utf-8') as program:
+                program.write('#!/bin/sh\necho planted\n')
+            os.chmod(planted, 0o755)
+        done = run(f'{prefix}/bin/sidewire', 'pmem', '--help')
+        expect(done.stdout.startswith('Usage: sidewire pmem'), done)
+        for mover in 'other', 'x':
+            done = run(f'{prefix}/bin/sidewire', mover)
+            expect_status(done, 2)
+            expect('there is no command' in done.stderr, done)
+
+
 def install__without_the_library():
     with harness.public_folder() as folder:
         prefix = install_to(folder)
