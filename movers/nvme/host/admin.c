@@ -71,7 +71,7 @@ enum sw_nvme_status nvh_call_wait(struct sw_nvme_controller *controller, const s
             struct sw_nvme_error error;
             nvh_error(&error, SW_NVME_UNREACHABLE, "%s did not answer admin command 0x%x in time",
                       controller->where, sqe->opcode);
-            nvh_lose(controller, atomic_load(&controller->epoch), &error, false);
+            nvh_lose(controller, atomic_load(&controller->epoch), &error, 0);
             while (!admin_is_done(controller, &waiter))
                 ;
             if (waiter.result.status == SW_NVME_MAYBE_DONE)

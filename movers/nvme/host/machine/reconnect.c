@@ -100,7 +100,7 @@ void nvh_queue_down(struct sw_nvme_queue *queue, bool replays)
 }
 
 static void lose_locked(struct sw_nvme_controller *c, const struct sw_nvme_error *error,
-                        bool is_recovering)
+                        uint64_t since_ns)
 {
     const uint64_t now = c->admin->port->now_ns();
     const uint64_t delay = c->options.reconnect_delay_s * NS_PER_S;
@@ -109,8 +109,8 @@ static void lose_locked(struct sw_nvme_controller *c, const struct sw_nvme_error
     c->setup.stage = NVH_SETUP_LINK;
     c->setup.waits = false;
     c->setup.next_ns = 0;
-    if (is_first && !is_recovering)
-        atomic_store(&c->lost_ns, now);
+    if (is_first)
+        atomic_store(&c->lost_ns, since_ns ? since_ns : now);
     c->next_try_ns = now + delay;
     const bool ends = !c->was_live || c->gives_up || !c->options.ctrl_loss_tmo_s;
     atomic_store(&c->state, ends ? SW_NVME_DEAD : SW_NVME_LOST);
@@ -118,11 +118,11 @@ static void lose_locked(struct sw_nvme_controller *c, const struct sw_nvme_error
 }
 
 void nvh_lose(struct sw_nvme_controller *controller, uint32_t epoch,
-              const struct sw_nvme_error *error, bool is_recovering)
+              const struct sw_nvme_error *error, uint64_t since_ns)
 {
     controller->admin->port->lock(controller);
     if (atomic_load(&controller->epoch) == epoch && atomic_load(&controller->state) != SW_NVME_DEAD)
-        lose_locked(controller, error, is_recovering);
+        lose_locked(controller, error, since_ns);
     controller->admin->port->unlock(controller);
 }
 
@@ -170,6 +170,8 @@ static void give_up_late(struct sw_nvme_controller *c, uint64_t now_ns)
 static void start_link(struct sw_nvme_queue *queue, uint64_t now_ns)
 {
     queue->link_deadline_ns = now_ns + queue->controller->options.connect_timeout_ms * NS_PER_MS;
+    if (!queue->tries_since_ns)
+        queue->tries_since_ns = now_ns;
     queue->port->start(queue);
     if (!queue->is_broken)
         queue->phase = NVH_LINKING;
@@ -212,7 +214,7 @@ void nvh_admin_tend(struct sw_nvme_controller *controller, uint64_t now_ns)
         give_up_late(c, now_ns);
         step_admin(c, now_ns);
         if (admin->is_broken && admin->epoch == atomic_load(&c->epoch))
-            lose_locked(c, &admin->error, false);
+            lose_locked(c, &admin->error, 0);
     }
     if (admin->epoch != atomic_load(&c->epoch)) {
         nvh_queue_down(admin, false);
@@ -284,7 +286,7 @@ void nvh_tend(struct sw_nvme_queue *queue, uint64_t now_ns)
         step_queue(queue, now_ns);
     if (queue->is_broken && queue->phase != NVH_ENDED) {
         if (queue->was_live)
-            nvh_lose(c, queue->epoch, &queue->error, queue->phase != NVH_UP);
+            nvh_lose(c, queue->epoch, &queue->error, queue->tries_since_ns);
         else
             end_first_try(queue);
     }

@@ -21,8 +21,9 @@ void nvh_tend(struct sw_nvme_queue *queue, uint64_t now_ns);
 /* Ends the connection: nothing touches the memory of the queue's requests any more. */
 void nvh_link_end(struct sw_nvme_queue *queue);
 void nvh_queue_down(struct sw_nvme_queue *queue, bool replays);
+/* `since_ns`: since when a queue of it tries in vain to come back; 0: it is lost now. */
 void nvh_lose(struct sw_nvme_controller *controller, uint32_t epoch,
-              const struct sw_nvme_error *error, bool is_recovering);
+              const struct sw_nvme_error *error, uint64_t since_ns);
 /* With the lock held. */
 void nvh_admin_tend(struct sw_nvme_controller *controller, uint64_t now_ns);
 

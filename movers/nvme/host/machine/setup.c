@@ -48,6 +48,7 @@ void nvh_queue_up(struct sw_nvme_queue *queue)
     struct sw_nvme_controller *c = queue->controller;
     queue->phase = NVH_UP;
     queue->was_live = true;
+    queue->tries_since_ns = 0;
     if (queue->qid) {
         atomic_store(&c->was_lost, false);
         return nvh_pending_send(queue);

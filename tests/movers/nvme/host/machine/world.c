@@ -53,7 +53,9 @@ static struct world {
     struct request requests[REQUESTS];
     struct cell cells[TARGET_CELLS];
     uint64_t sequence;
-    unsigned admin_waits; /* commands of the program on the admin queue */
+    unsigned admin_waits;           /* commands of the program on the admin queue */
+    uint64_t up_ns;                 /* when an I/O queue was up, or the program began */
+    uint64_t vain_ns[FABRIC_LINKS]; /* since when each queue tries in vain; 0: it does not */
     struct world_result *result;
 } world;
 
@@ -303,6 +305,8 @@ static void start_program(void)
     open_queue(0, ADMIN_SIZE);
     world.runs = true;
     world.admin_waits = 0;
+    world.up_ns = the_fabric.now_ns;
+    memset(world.vain_ns, 0, sizeof(world.vain_ns));
     world.result->programs++;
     for (unsigned i = 0; i < TARGET_CELLS; i++)
         world.cells[i].is_unknown = true;
@@ -325,6 +329,7 @@ static void close_queue(struct sw_nvme_queue *queue)
     if (sw_nvme_queue_used(queue))
         fabric_fail("a queue is closed, and has requests");
     nvh_queue_clear(queue);
+    world.vain_ns[queue->qid] = 0;
     memset(queue, 0, sizeof(*queue));
 }
 
@@ -377,6 +382,28 @@ static bool is_lost_for(const struct sw_nvme_controller *c, int32_t seconds)
            the_fabric.now_ns - atomic_load(&c->lost_ns) > (uint64_t)seconds * NS_PER_S;
 }
 
+static void note_tries(const struct sw_nvme_queue *queue, bool may_try)
+{
+    uint64_t *vain_ns = &world.vain_ns[queue->qid];
+    if (queue->phase == NVH_UP)
+        world.up_ns = the_fabric.now_ns;
+    if (queue->phase == NVH_UP)
+        *vain_ns = 0;
+    else if (may_try && !*vain_ns)
+        *vain_ns = the_fabric.now_ns;
+}
+
+/* For so long no queue was up, or one of them was tried in vain. */
+static void check_end(const struct sw_nvme_controller *c)
+{
+    const uint64_t limit_ns = (uint64_t)c->options.ctrl_loss_tmo_s * NS_PER_S;
+    bool is_late = the_fabric.now_ns - world.up_ns > limit_ns;
+    for (unsigned i = 1; i < FABRIC_LINKS; i++)
+        is_late |= world.vain_ns[i] && the_fabric.now_ns - world.vain_ns[i] > limit_ns;
+    if (c->was_live && !c->gives_up && !is_late)
+        fabric_fail("a controller is given up too early");
+}
+
 /* As sw_nvme_queue_poll() does it. */
 static void poll_queue(struct sw_nvme_queue *queue)
 {
@@ -385,7 +412,9 @@ static void poll_queue(struct sw_nvme_queue *queue)
     const uint32_t epoch = atomic_load(&c->epoch);
     if (queue->phase == NVH_UP && !queue->is_broken && atomic_load(&c->epoch) == queue->epoch)
         fabric_port.drain(queue);
+    const bool was_live = atomic_load(&c->state) == SW_NVME_LIVE;
     nvh_tend(queue, the_fabric.now_ns);
+    note_tries(queue, was_live || atomic_load(&c->state) == SW_NVME_LIVE);
     take_results(queue);
     if (was_down && atomic_load(&c->epoch) == epoch && sw_nvme_queue_used(queue) &&
         is_lost_for(c, c->options.fast_io_fail_tmo_s))
@@ -395,10 +424,12 @@ static void poll_queue(struct sw_nvme_queue *queue)
 static void poll_controller(void)
 {
     struct sw_nvme_controller *c = &world.controller;
+    const bool is_due = is_lost_for(c, c->options.ctrl_loss_tmo_s) &&
+                        world.queues[0].epoch == atomic_load(&c->epoch);
     fabric_port.lock(c);
     nvh_admin_tend(c, the_fabric.now_ns);
     fabric_port.unlock(c);
-    if (is_lost_for(c, c->options.ctrl_loss_tmo_s))
+    if (is_due && atomic_load(&c->state) == SW_NVME_LOST)
         fabric_fail("a controller that is away for too long is not given up");
 }
 
@@ -460,6 +491,7 @@ static void look_at_ends(void)
 {
     if (atomic_load(&world.controller.state) == SW_NVME_DEAD) {
         world.result->unproved += world.controller.error.status == SW_NVME_AUTHENTICATION;
+        check_end(&world.controller);
         return end_program();
     }
     for (unsigned i = 1; i < FABRIC_LINKS; i++)
