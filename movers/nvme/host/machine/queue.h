@@ -40,7 +40,7 @@ struct sw_nvme_queue {
     bool link_is_up; /* accepted by the peer */
     uint32_t epoch;
     uint64_t next_tend_ns, tick_ns, next_scan_ns, link_deadline_ns;
-    uint64_t tries_since_ns; /* to come up, in vain until now; 0: it does not */
+    uint64_t tries_since_ns;    /* to come up, in vain until now; 0: it does not */
     struct sw_nvme_error error; /* why it broke */
     struct nvh_auth auth;
 
