@@ -51,6 +51,7 @@ int mover_signals_open(struct mover_signals *signals, struct mover_loop *loop, c
         return refuse_signals(signals, "epoll", -rc, error, error_bytes);
     if (sigprocmask(SIG_BLOCK, &set, NULL))
         return refuse_signals(signals, "sigprocmask", errno, error, error_bytes);
+    signal(SIGPIPE, SIG_IGN);
     return 0;
 }
 

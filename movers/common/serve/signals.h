@@ -16,7 +16,8 @@ struct mover_signals {
     struct mover_watch watch;
 };
 
-/* From here on these signals no longer end the process, but are the loop's. Before other threads
+/* From here on these signals no longer end the process, but are the loop's. SIGPIPE does nothing: a
+ * line about a stranger would end a server whose log nobody reads any more. Before other threads
  * start, which block what their maker blocks. 0, or a negative errno and what is wrong: then
  * signals do what they did before. */
 int mover_signals_open(struct mover_signals *signals, struct mover_loop *loop, char *error,

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* `sidewire nvme target`: serves until it is told to end. */
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -271,7 +270,6 @@ static int serve_config(struct program *program, struct nvt_config *config)
     program->control = (struct nvr_control){.serving = &program->serving,
                                             .machine_id = machine_id,
                                             .in_capsule_bytes = program->args->in_capsule_bytes};
-    signal(SIGPIPE, SIG_IGN);
     if (mover_signals_open(&program->signals, loop, error, sizeof(error)) ||
         nvr_serving_apply(&program->serving, config) ||
         nvr_control_open(&program->control, program->args->control, error, sizeof(error))) {

@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "common/serve/signals.h"
 
@@ -36,6 +37,7 @@ static int forget_signals(void **state)
     (void)state;
     mover_loop_close(&loop);
     sigemptyset(&none);
+    signal(SIGPIPE, SIG_DFL);
     return sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
@@ -104,6 +106,21 @@ static void signals__are_the_owners_where_it_takes_them(void **state)
     mover_signals_close(&signals);
 }
 
+static void signals__a_log_that_nobody_reads_ends_nothing(void **state)
+{
+    struct mover_signals signals = {.loop = NULL};
+    char error[128];
+    int ends[2];
+    (void)state;
+    assert_int_equal(mover_signals_open(&signals, &loop, error, sizeof(error)), 0);
+    assert_int_equal(pipe(ends), 0);
+    close(ends[0]);
+    assert_int_equal(write(ends[1], "a line", 6), -1);
+    assert_int_equal(errno, EPIPE);
+    close(ends[1]);
+    mover_signals_close(&signals);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_loop, forget_signals)
@@ -111,6 +128,7 @@ int main(void)
         TEST(signals__without_a_descriptor_do_what_they_did),
         TEST(signals__stop_the_loop),
         TEST(signals__are_the_owners_where_it_takes_them),
+        TEST(signals__a_log_that_nobody_reads_ends_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
