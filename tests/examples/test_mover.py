@@ -3,7 +3,7 @@
 """The example of a mover as users run it, and by it what it takes from the movers' floor: service,
 acceptor, messages, dial, bench, control.
 
-usage: test_mover.py SIDEWIRE LINK
+usage: test_mover.py SIDEWIRE STOPPED LINK
 """
 import json
 import os
@@ -17,7 +17,7 @@ import unittest
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '../tools'))
 import ports  # noqa: E402
 
-SIDEWIRE, LINK = sys.argv[1:3]
+SIDEWIRE, STOPPED, LINK = sys.argv[1:4]
 PORT = str(ports.claim())
 PATIENCE_S = 20
 if LINK != 'auto':
@@ -95,6 +95,19 @@ class Echo(unittest.TestCase):
         server.kill()
         self.assertEqual(client.wait(PATIENCE_S), 1)
         self.assertIn('the server does not answer', client.stderr.read())
+
+    def test_clients_that_are_stopped_keep_nobody_waiting(self):
+        self.serve()
+        for i in range(16):
+            client = subprocess.Popen(
+                [SIDEWIRE, 'run', '--', STOPPED, '127.0.0.1', PORT, str(50 * i)]
+            )
+            self.addCleanup(client.wait)
+            self.addCleanup(client.kill)
+        self.until(lambda: self.status()['connections'] > 3, 'nobody asks for a connection')
+        begun_s = time.monotonic()
+        done = self.bench('--count', '5')
+        self.assertEqual(done.returncode, 0, f'{time.monotonic() - begun_s} s: {done.stderr}')
 
     def test_who_cannot_be_reached_is_said(self):
         self.assertIn(f'nobody serves at 127.0.0.1 port {PORT}', self.bench().stderr)

@@ -17,10 +17,10 @@
 #include "link/direct/process/attach.h"
 #include "link/direct/process/block.h"
 #include "link/direct/process/inbox.h"
+#include "link/direct/process/silence.h"
 #include "link/direct/process/state.h"
 #include "link/engine.h"
 
-#define JUDGED_NS (5 * SW_NS_PER_S) /* a process that gets a processor has answered by then */
 #define JUDGED_LOOK_NS 20000
 
 static void init_self(struct sw_peer *peer)
@@ -98,15 +98,23 @@ static struct sw_peer *get_other(uint32_t slot)
     return slot && slot != sw_nic.slot ? sw_peer_get(slot) : NULL;
 }
 
+static struct sw_silence silence;
+
 struct sw_peer *sw_peer_meet(uint32_t slot)
 {
     const struct timespec pause = {.tv_nsec = JUDGED_LOOK_NS};
     struct sw_peer *peer = get_other(slot);
     if (!peer || sw_engine_is_self())
         return peer;
-    for (uint64_t end_ns = sw_clock_ns() + JUDGED_NS;
-         sw_peer_standing(peer) == SW_STANDING_UNKNOWN && sw_clock_ns() < end_ns;)
+    const uint64_t begun_ns = sw_clock_ns(), patience_ns = sw_silence_patience(&silence, begun_ns);
+    while (sw_peer_standing(peer) == SW_STANDING_UNKNOWN) {
+        const uint64_t now_ns = sw_clock_ns();
+        if (now_ns - begun_ns >= patience_ns) {
+            sw_silence_note(&silence, now_ns, now_ns - begun_ns);
+            break;
+        }
         nanosleep(&pause, NULL);
+    }
     return peer;
 }
 
