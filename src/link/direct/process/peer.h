@@ -65,8 +65,9 @@ uint8_t *sw_peer_segment_at(struct sw_peer *peer, uint32_t id, uint64_t file_off
                             uint64_t len_bytes, bool writable, bool *refused);
 void sw_peer_segment_free(struct sw_peer_segment *segment);
 /* Waits until the process of a slot and this one have met, five seconds at most, and less where
- * others were waited for in vain (silence.h). Returns it with a reference; NULL: it is this one, or nobody's. Call it without the lock of a QP: the engine
- * makes the two meet, and it takes such locks. */
+ * others were waited for in vain (silence.h). Returns it with a reference; NULL: it is this one,
+ * or nobody's. Call it without the lock of a QP: the engine makes the two meet, and it takes such
+ * locks. */
 struct sw_peer *sw_peer_meet(uint32_t slot);
 /* Whether it is known that the process of a slot and this one may not have each other's memory
  * (proof.h). */
