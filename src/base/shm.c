@@ -147,6 +147,12 @@ int sw_shm_create_most(const char *name, uint64_t len_min, uint64_t *len_bytes)
     return fd;
 }
 
+bool sw_remap(void *from, size_t old_bytes, size_t new_bytes, void *to)
+{
+    const int flags = MREMAP_MAYMOVE | MREMAP_FIXED;
+    return syscall(SYS_mremap, from, old_bytes, new_bytes, flags, to) == (long)to;
+}
+
 void *sw_map_sparse(void *at, size_t len_bytes, int prot, int flags, int fd, uint64_t offset)
 {
     void *base = mmap(NULL, len_bytes, PROT_NONE, flags | MAP_NORESERVE, fd, (off_t)offset);
@@ -160,8 +166,7 @@ void *sw_map_sparse(void *at, size_t len_bytes, int prot, int flags, int fd, uin
         return NULL;
     }
     munlock(base, len_bytes); /* nothing has been populated: it may not be read yet */
-    if (!mprotect(base, len_bytes, prot) &&
-        (!at || mremap(base, len_bytes, len_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, at) == at))
+    if (!mprotect(base, len_bytes, prot) && (!at || sw_remap(base, len_bytes, len_bytes, at)))
         return at ? at : base;
     const int err = errno;
     munmap(base, len_bytes);

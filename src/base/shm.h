@@ -19,6 +19,11 @@ int sw_shm_create(const char *name, size_t len_bytes);
  * is less than len_min; *len_bytes says how much. */
 int sw_shm_create_most(const char *name, uint64_t len_min, uint64_t *len_bytes);
 
+/* Moves a mapping over what is at `to`; of no old bytes: makes a second one of what is shared. By
+ * the kernel's call itself: UCX, and so MPI, put a mremap() in the place of libc's that knows
+ * nothing of `to`, and the mapping would go to address 0. */
+bool sw_remap(void *from, size_t old_bytes, size_t new_bytes, void *to);
+
 /* Maps a range that is hardly used, in one step over what is at `at` unless that is NULL: neither
  * reserved nor, under mlockall(MCL_FUTURE), populated and locked. flags: MAP_SHARED or MAP_PRIVATE,
  * and so on. NULL on failure, errno says why. */

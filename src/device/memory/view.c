@@ -3,12 +3,11 @@
 
 #include <stdbool.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/minmax.h"
+#include "base/shm.h"
 #include "device/adopt/segment.h"
 #include "device/adopt/vma.h"
 
@@ -39,7 +38,7 @@ static bool is_adopted(const struct sw_vma *vma, uint64_t at)
 /* Given no length, mremap() makes a second mapping of what is shared. */
 static bool copy_mapping(uint64_t from, uint64_t len_bytes, uint64_t to)
 {
-    return syscall(SYS_mremap, from, 0, len_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to) == (long)to;
+    return sw_remap((void *)from, 0, len_bytes, (void *)to);
 }
 
 static bool fill_view(struct span from, uint64_t to)

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/shm.h"
 #include "device/nic/nic.h"
 #include "link/direct/process/peer.h"
 #include "link/direct/process/state.h"
@@ -124,8 +125,7 @@ static bool map_extent(struct sw_peer *peer, const struct sw_pub_extent *extent,
 {
     uint8_t *from = segment_of(peer, extent);
     uint64_t before = (uintptr_t)from % PAGE;
-    return from && mremap(from - before, 0, before + extent->len_bytes,
-                          MREMAP_MAYMOVE | MREMAP_FIXED, to) == to;
+    return from && sw_remap(from - before, 0, before + extent->len_bytes, to);
 }
 
 static int map_all(struct sw_peer *peer, const struct entry *entry, struct sw_borrowed *out)
