@@ -16,6 +16,10 @@ PR_SET_CHILD_SUBREAPER = 36
 END_S = 3.0  # a killed process of a GPU's needs a while to be gone
 TEXT_MAX = 1 << 20
 ERRORS_MAX = 8000
+PACKAGES = {
+    'PATH': ('usr/bin', 'bin'),
+    'LD_LIBRARY_PATH': ('usr/lib/x86_64-linux-gnu', 'lib/x86_64-linux-gnu'),
+}
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 stuck = set()  # processes that did not end: they are waited for once
@@ -29,6 +33,16 @@ def adopt_orphans():
 def die_with_parent():
     """In the child: SIGKILL of the recorder leaves no question that runs."""
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def with_packages(env, root, libraries=()):
+    """The environment in which programs find what a bundle has brought along in `root`."""
+    found = dict(env)
+    for name, folders in PACKAGES.items():
+        more = libraries if name == 'LD_LIBRARY_PATH' else ()
+        own = [os.path.join(root, 'packages', folder) for folder in folders]
+        found[name] = ':'.join(filter(None, [env.get(name), *more, *own]))
+    return found
 
 
 def parents():
@@ -109,7 +123,7 @@ def read_until(process, deadline):
     return texts[process.stdout], texts[process.stderr], process.poll() is not None
 
 
-def verdict(status, is_ended, skip):
+def verdict(status, is_ended, skip, errors):
     if not is_ended:
         return 'out of time', 'it was killed when its time was up'
     if status == SKIPPED:
@@ -117,7 +131,8 @@ def verdict(status, is_ended, skip):
     if status < 0:
         return 'crashed', f'ended by signal {-status}'
     if status:
-        return 'failed', f'ended with status {status}'
+        last = errors.splitlines()[-1:]
+        return 'failed', ': '.join([f'ended with status {status}', *last])[:300]
     return 'answered', None
 
 
@@ -145,7 +160,7 @@ def ask(argv, bound_s, env):
     answers = [parsed(line) for line in out[:TEXT_MAX].decode(errors='replace').splitlines()]
     skips = [answer['reason'] for answer in answers if answer.get('what') == 'skip']
     words = errors.decode(errors='replace').strip()
-    result, reason = verdict(status, is_ended, skips[-1] if skips else words[-300:])
+    result, reason = verdict(status, is_ended, skips[-1] if skips else words[-300:], words)
     record = {'status': result, 'seconds': round(time.monotonic() - started, 3)}
     if reason:
         record['reason'] = reason

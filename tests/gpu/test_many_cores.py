@@ -78,6 +78,12 @@ class ManyCores(unittest.TestCase):
         self.assertEqual(done.returncode, asking.SKIPPED, done)
         self.assertNotIn('rail0', done.stdout)
 
+    def test_rows__without_a_build_say_how_it_is_made(self):
+        argv = [os.path.join(ROOT, 'bench/many-cores'), '--build', '/nowhere']
+        done = subprocess.run(argv, capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stdout), (1, ''))
+        self.assertIn('`make build` makes it', done.stderr)
+
     def test_rows__without_time_are_told(self):
         lines, errors = measure('--seconds', '1')
         self.assertEqual(list(lines[-1]['not_answered']), ROWS)

@@ -102,6 +102,12 @@ class Without(unittest.TestCase):
             self.assertTrue(line['reason'], line)
             self.assertIn(f'not answered: {line["question"]}: {line["reason"]}', errors)
 
+    def test_without_programs__it_says_how_they_are_made(self):
+        argv = [os.path.join(HERE, 'record'), '--dry', '--programs', '/nowhere']
+        done = subprocess.run(argv, capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stdout), (1, ''))
+        self.assertIn('`make build` makes them', done.stderr)
+
     def test_without_time__what_is_not_asked_is_told(self):
         lines, errors = record('--dry', '--seconds', '3')
         not_asked = [line['question'] for line in lines if line.get('status') == 'not asked']
@@ -115,9 +121,9 @@ class Bundle(unittest.TestCase):
         build = os.path.dirname(os.path.dirname(PROGRAMS))
         with tempfile.TemporaryDirectory() as folder:
             words = ['--build', build, '--without-packages', folder]
-            subprocess.run(
-                [os.path.join(HERE, 'bundle'), *words], check=True, stdout=subprocess.DEVNULL
-            )
+            argv = [os.path.join(HERE, 'bundle'), *words]
+            made = subprocess.run(argv, check=True, capture_output=True, text=True)
+            self.assertRegex(made.stdout, 'the other machine has to have: .*libibverbs.so.1')
             out = os.path.join(folder, 'recording')
             words = ['--dry', '--only', 'handles.ways', 'verbs.regions', '--out', out]
             argv = [os.path.join(folder, 'tests/gpu/record'), *words]
@@ -125,6 +131,19 @@ class Bundle(unittest.TestCase):
             with open(out) as file:
                 asked = [json.loads(line) for line in file if '"question"' in line]
         self.assertEqual({line['status'] for line in asked}, {'answered'}, asked)
+
+    def test_bundle__of_what_is_not_built_leaves_nothing(self):
+        with tempfile.TemporaryDirectory() as folder:
+            argv = [os.path.join(HERE, 'bundle'), '--build', '/nowhere', f'{folder}/out']
+            done = subprocess.run(argv, capture_output=True, text=True)
+            self.assertIn('`make build` makes it', done.stderr)
+            self.assertEqual(os.listdir(folder), [])
+
+    def test_packages__are_found_where_debian_puts_libraries(self):
+        env = asking.with_packages({'PATH': '/bin'}, '/root', ['/first'])
+        folders = '/first:/root/packages/usr/lib/x86_64-linux-gnu:/root/packages/lib'
+        self.assertEqual(env['LD_LIBRARY_PATH'], folders + '/x86_64-linux-gnu')
+        self.assertEqual(env['PATH'], '/bin:/root/packages/usr/bin:/root/packages/bin')
 
 
 class Ask(unittest.TestCase):
@@ -183,6 +202,7 @@ class Ask(unittest.TestCase):
     def test_ask__a_failure_and_a_missing_program_say_so(self):
         line = self.ask('echo no >&2; exit 3')
         self.assertEqual((line['status'], line['errors']), ('failed', 'no'))
+        self.assertEqual(line['reason'], 'ended with status 3: no')
         line = asking.ask(['/nowhere/program'], 1, dict(os.environ))
         self.assertEqual(line['status'], 'skipped')
         self.assertIn('No such file', line['reason'])
