@@ -9,7 +9,7 @@
 #include "../../link_rig.h"
 #include "link/direct/process/control.h"
 
-enum { FDS = 4 };
+enum { FDS = 4, CALL_MS = 1000 };
 
 _Static_assert(sizeof(struct sw_message) == 40, "the size is part of the protocol");
 
@@ -44,7 +44,7 @@ void settle(void);
 int owner_up(void **state);
 int owner_down(void **state);
 
-/* The engine calls; returns its connection. */
+/* The engine calls; returns its connection. -1: others alone have called. */
 int answer_call(struct owner *owner);
 
 #endif

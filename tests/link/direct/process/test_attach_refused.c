@@ -21,8 +21,9 @@ static void sw_attach_step__refused_again_and_again(void **state)
     uint64_t end_ns = sw_clock_ns() + 10 * SW_NS_PER_S;
     while (qp->state == IBV_QPS_RTS && sw_clock_ns() < end_ns) {
         struct pollfd calling = {.fd = owner->listener, .events = POLLIN};
-        if (poll(&calling, 1, 1) == 1)
-            close(answer_call(owner));
+        const int fd = poll(&calling, 1, 1) == 1 ? answer_call(owner) : -1;
+        if (fd >= 0)
+            close(fd);
         sw_direct_send_run(qp, owner->rig.d);
     }
     assert_int_equal(rig_wc(&owner->rig).status, IBV_WC_RETRY_EXC_ERR);
