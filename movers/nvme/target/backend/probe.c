@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/file.h>
@@ -14,6 +13,7 @@
 
 #include "common/serve/disk.h"
 #include "common/serve/holes.h"
+#include "common/serve/thread.h"
 #include "common/time/clock.h"
 
 struct probe {
@@ -77,16 +77,10 @@ static void *run_probe(void *arg)
     return NULL;
 }
 
-/* Signals are for the target's thread. */
 static bool start_probe(struct probe *probe)
 {
     pthread_t thread;
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    const bool is_started = !pthread_create(&thread, NULL, run_probe, probe);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return is_started && !pthread_detach(thread);
+    return !mover_thread_start(&thread, run_probe, probe) && !pthread_detach(thread);
 }
 
 static struct probe *make_probe(const char *path, bool is_mapped, bool is_filled)

@@ -2,10 +2,11 @@
 #include "nvme/target/model/worker.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
+
+#include "common/serve/thread.h"
 
 /* Added to that of the target's thread: threads that serve and those that wait for data come first
  * where there are few processors. */
@@ -59,14 +60,9 @@ static void *worker_run_jobs(void *arg)
     return NULL;
 }
 
-/* Signals are for the target's thread. */
 static bool worker_start_thread(struct nvt_worker *worker)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    worker->has_thread = !pthread_create(&worker->thread, NULL, worker_run_jobs, worker);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    worker->has_thread = !mover_thread_start(&worker->thread, worker_run_jobs, worker);
     return worker->has_thread;
 }
 

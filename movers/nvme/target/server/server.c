@@ -2,12 +2,12 @@
 #include "nvme/target/server/server.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "common/serve/thread.h"
 #include "common/time/clock.h"
 #include "nvme/target/server/rdma_connection.h"
 
@@ -83,21 +83,15 @@ static void *run_thread(void *arg)
     return NULL;
 }
 
-/* Starts the threads beside the program's own. Signals are for that one, but for what a thread's
- * own access raises: the kernel would end the process (guard.h). */
+/* Those beside the program's own. */
 static int server_start_threads(struct nvr_server *server)
 {
-    sigset_t all, before;
     int rc = 0;
-    sigfillset(&all);
-    sigdelset(&all, SIGBUS);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     for (uint32_t i = 1; i < server->thread_count && !rc; i++) {
         struct nvr_thread *thread = &server->threads[i];
-        rc = -pthread_create(&thread->id, NULL, run_thread, thread);
+        rc = -mover_thread_start(&thread->id, run_thread, thread);
         thread->is_started = !rc;
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     return rc;
 }
 
