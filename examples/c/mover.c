@@ -34,12 +34,12 @@ struct client {
     bool is_sent[RECEIVES];
 };
 
+/* The first clients have the places, and keep them: pmem/server/places.c is fairer. */
 struct server {
     const char *address, *port;
     struct mover_server base;
     struct mover_acceptor acceptor;
-    struct client
-        clients[CLIENTS_MAX]; /* who comes first has one: pmem/server/places.c is fairer */
+    struct client clients[CLIENTS_MAX];
     json_int_t connections, refused, messages;
 };
 
@@ -57,7 +57,8 @@ static void end_client(void *context, void *of)
     *client = (struct client){0};
 }
 
-/* False: the connection is over. */
+/* A message has come, or was sent back from where it lies: that place takes the next one then.
+ * False: the connection is over. */
 static bool take_completion(struct client *client, const struct ibv_wc *wc)
 {
     if (wc->status)
