@@ -139,6 +139,7 @@ static void null_a(int sock, int param)
     rig_open(&rig, sock, &attr);
     struct ibv_mr *null = ibv_alloc_null_mr(rig.dev.pd);
     VU_TRUE(null);
+    struct vu_key theirs = region_hear_key(sock); /* said once the receive is posted */
     struct vu_send write = rig_send(&rig, IBV_WR_RDMA_WRITE, 1, 0, 100000);
     write.addr = (void *)0x1234;
     write.lkey = null->lkey;
@@ -152,7 +153,7 @@ static void null_a(int sock, int param)
         vu_expect(rig.ep.scq, i, IBV_WC_SUCCESS);
     write.wr_id = 4;
     write.remote = 0;
-    write.rkey = region_hear_key(sock).rkey; /* the peer's null region */
+    write.rkey = theirs.rkey; /* the peer's null region */
     rig_post(&rig, &write);
     vu_expect(rig.ep.scq, 4, IBV_WC_REM_ACCESS_ERR);
     vu_barrier(sock);
