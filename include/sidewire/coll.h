@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Collective operations over RDMA: sums, gathers, broadcasts of buffers of several processes, the
+ * ranks. docs/collectives.md has a start in five minutes, and the order of a sum.
+ *
+ *     struct sw_coll_options options;
+ *     sw_coll_options_init(&options);
+ *     options.rank = rank, options.size = size, options.meet = "192.0.2.1:4450";
+ *     sw_coll_open(&options, &error, &coll);
+ *     sw_coll_all_reduce(coll, mine, sum, 1000, SW_COLL_F32, SW_COLL_SUM, 0, &error);
+ *
+ * All ranks make the same calls of a communicator in the same order, with the same count, type,
+ * operator and root; where one differs, each rank gets SW_COLL_MISMATCH and a text that says which.
+ * No rank completes an operation before all have begun it: each of them is a barrier, too.
+ *
+ * The bits of a result depend on the contributions alone: not on the algorithm, the link, the
+ * hosts, or on how many contributions (leaves) each rank gives.
+ *
+ * One thread may use a communicator at a time. There are no hidden threads: operations go on only
+ * while somebody calls a wait or sw_coll_poll(). Counts are numbers of elements. Deadlines are
+ * CLOCK_MONOTONIC in nanoseconds; 0: that of the options.
+ */
+#ifndef SIDEWIRE_COLL_H
+#define SIDEWIRE_COLL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SW_COLL_PUBLIC __attribute__((visibility("default")))
+
+enum sw_coll_type {
+    SW_COLL_I8,
+    SW_COLL_U8,
+    SW_COLL_I16,
+    SW_COLL_U16,
+    SW_COLL_I32,
+    SW_COLL_U32,
+    SW_COLL_I64,
+    SW_COLL_U64,
+    SW_COLL_F16,
+    SW_COLL_BF16,
+    SW_COLL_F32,
+    SW_COLL_F64,
+    SW_COLL_TYPES,
+};
+
+enum sw_coll_op { SW_COLL_SUM, SW_COLL_PROD, SW_COLL_MIN, SW_COLL_MAX, SW_COLL_AVG, SW_COLL_OPS };
+
+enum sw_coll_kind {
+    SW_COLL_BARRIER,
+    SW_COLL_ALL_REDUCE,
+    SW_COLL_REDUCE_SCATTER,
+    SW_COLL_ALL_GATHER,
+    SW_COLL_ALL_TO_ALL,
+    SW_COLL_BROADCAST,
+    SW_COLL_REDUCE,
+    SW_COLL_GATHER,
+    SW_COLL_SCATTER,
+    SW_COLL_KINDS,
+};
+
+enum sw_coll_status {
+    SW_COLL_OK = 0,
+    SW_COLL_AGAIN,         /* not done yet */
+    SW_COLL_TIMEOUT,       /* the deadline has passed; the text names the ranks that are absent */
+    SW_COLL_INVALID,       /* an argument is wrong */
+    SW_COLL_MISMATCH,      /* a rank made another call; the text has rank, field and both values */
+    SW_COLL_RANK_GONE,     /* a rank has died or ended; the text names it */
+    SW_COLL_BROKEN,        /* an operation before has failed: close the communicator */
+    SW_COLL_NO_MEMORY,     /* memory, or room in the RDMA device */
+    SW_COLL_NOT_SUPPORTED, /* this host, device or build cannot do it */
+    SW_COLL_ADDRESS,       /* no such address, or no RDMA device leads there */
+    SW_COLL_VERSION,       /* another rank speaks another version of the protocol */
+    SW_COLL_PROTOCOL,      /* another rank broke the protocol */
+    SW_COLL_FORKED,        /* the communicator belongs to the parent of this process */
+    SW_COLL_SYSTEM,        /* the operating system or the RDMA device failed */
+};
+
+/* A sentence without its full stop; never NULL. */
+SW_COLL_PUBLIC const char *sw_coll_status_text(enum sw_coll_status status);
+/* "f32", "sum", "all_reduce"; NULL: there is none of that number. */
+SW_COLL_PUBLIC const char *sw_coll_type_name(enum sw_coll_type type);
+SW_COLL_PUBLIC const char *sw_coll_op_name(enum sw_coll_op op);
+SW_COLL_PUBLIC const char *sw_coll_kind_name(enum sw_coll_kind kind);
+SW_COLL_PUBLIC size_t sw_coll_type_bytes(enum sw_coll_type type);
+
+struct sw_coll_error {
+    enum sw_coll_status status;
+    char text[256]; /* what happened, and why */
+};
+
+SW_COLL_PUBLIC uint64_t sw_coll_deadline_ms(uint32_t from_now_ms);
+
+/* ---- communicators ---- */
+
+enum { SW_COLL_RANKS_MAX = 1024, SW_COLL_LEAVES_MAX = 64, SW_COLL_CARD_MAX = 256 };
+
+struct sw_coll;         /* a communicator: this rank's part of it */
+struct sw_coll_request; /* an operation that is under way */
+
+/* Gives each rank the cards of all: `cards` has room for `size` of `bytes` each, in the order of
+ * the ranks. 0, or a negative errno. */
+typedef int sw_coll_exchange(void *context, const void *card, size_t bytes, void *cards,
+                             uint64_t deadline_ns);
+
+struct sw_coll_options {
+    uint32_t rank, size;
+    /* How ranks find each other: by `exchange`, or, where that is NULL, at `meet`: "HOST:PORT" of
+     * rank 0, whose process listens there while the communicator opens. */
+    sw_coll_exchange *exchange;
+    void *exchange_context;
+    const char *meet;
+    /* An RDMA device here has it, and other ranks connect to it. NULL: that by which `meet` is
+     * reached, or 127.0.0.1. */
+    const char *address;
+    uint32_t timeout_ms; /* of an operation, and of opening, where no deadline is said */
+    uint32_t spin_us;    /* waits poll for so long before they sleep */
+    /* Results of up to so many bytes travel with the first message. */
+    uint32_t eager_bytes;
+    const char *algorithm; /* NULL: the fastest; else as `sidewire coll trace` names them */
+    /* A line for the log, without its newline: a rank that does not come, for one. NULL: to
+     * standard error. */
+    void (*log)(void *context, const char *line);
+    void *log_context;
+};
+
+/* 60 s, 50 us of polling, 4096 bytes. */
+SW_COLL_PUBLIC void sw_coll_options_init(struct sw_coll_options *options);
+/* Waits until all ranks are there. `error` may be NULL, here and below. */
+SW_COLL_PUBLIC enum sw_coll_status sw_coll_open(const struct sw_coll_options *options,
+                                                struct sw_coll_error *error, struct sw_coll **coll);
+/* Ends the connections and frees it all, requests too; other ranks that wait for this one get
+ * SW_COLL_RANK_GONE. In a child of fork() it leaves the parent's alone. */
+SW_COLL_PUBLIC void sw_coll_close(struct sw_coll *coll);
+SW_COLL_PUBLIC uint32_t sw_coll_rank(const struct sw_coll *coll);
+SW_COLL_PUBLIC uint32_t sw_coll_size(const struct sw_coll *coll);
+/* Which ranks are known to be gone: one bool for each rank. How many. */
+SW_COLL_PUBLIC uint32_t sw_coll_gone(const struct sw_coll *coll, bool *is_gone);
+
+/* ---- operations ---- */
+
+/* What a rank calls. `send` and `recv` may be the same buffer (in place): for ALL_GATHER and GATHER
+ * `send` then is this rank's block of `recv`, for REDUCE_SCATTER and SCATTER `recv` that of `send`.
+ * They may not overlap in another way. */
+struct sw_coll_call {
+    enum sw_coll_kind kind;
+    enum sw_coll_type type;
+    enum sw_coll_op op; /* of ALL_REDUCE, REDUCE_SCATTER and REDUCE */
+    uint32_t root;      /* of BROADCAST, REDUCE, GATHER and SCATTER */
+    const void *send;   /* BROADCAST: of the root; NULL: `recv` */
+    void *recv;
+    /* ALL_REDUCE, REDUCE, BROADCAST: of the buffers. All others: of each rank's block. */
+    uint64_t count;
+    /* Unequal blocks, one count for each rank, alike on all ranks; NULL: `count` each. Of
+     * ALL_TO_ALL: how many go to each rank; blocks lie one behind the other. */
+    const uint64_t *counts;
+    const uint64_t *recv_counts; /* ALL_TO_ALL alone: how many come from each rank */
+    /* How many contributions `send` has, one behind the other, of ALL_REDUCE, REDUCE and
+     * REDUCE_SCATTER; 0 is 1. Those of all ranks in order are the leaves of the tree. */
+    uint32_t leaves;
+};
+
+/* Begins an operation. Those of a communicator are done in the order of their posts. The buffers
+ * are the operation's until it has ended. */
+SW_COLL_PUBLIC enum sw_coll_status sw_coll_post(struct sw_coll *coll,
+                                                const struct sw_coll_call *call,
+                                                uint64_t deadline_ns, struct sw_coll_error *error,
+                                                struct sw_coll_request **request);
+/* Goes on with all, without sleeping. AGAIN: this one is not done; else it has ended and is freed,
+ * and nothing reads or writes its buffers any more. */
+SW_COLL_PUBLIC enum sw_coll_status sw_coll_test(struct sw_coll_request *request,
+                                                struct sw_coll_error *error);
+/* The same, but sleeps until it has ended. */
+SW_COLL_PUBLIC enum sw_coll_status sw_coll_wait(struct sw_coll_request *request,
+                                                struct sw_coll_error *error);
+SW_COLL_PUBLIC void sw_coll_poll(struct sw_coll *coll);
+
+/* Post and wait. */
+SW_COLL_PUBLIC enum sw_coll_status sw_coll_run(struct sw_coll *coll,
+                                               const struct sw_coll_call *call,
+                                               uint64_t deadline_ns, struct sw_coll_error *error);
+
+static inline enum sw_coll_status sw_coll_barrier(struct sw_coll *coll, uint64_t deadline_ns,
+                                                  struct sw_coll_error *error)
+{
+    const struct sw_coll_call call = {.kind = SW_COLL_BARRIER};
+    return sw_coll_run(coll, &call, deadline_ns, error);
+}
+
+static inline enum sw_coll_status sw_coll_all_reduce(struct sw_coll *coll, const void *send,
+                                                     void *recv, uint64_t count,
+                                                     enum sw_coll_type type, enum sw_coll_op op,
+                                                     uint64_t deadline_ns,
+                                                     struct sw_coll_error *error)
+{
+    const struct sw_coll_call call = {.kind = SW_COLL_ALL_REDUCE,
+                                      .type = type,
+                                      .op = op,
+                                      .send = send,
+                                      .recv = recv,
+                                      .count = count};
+    return sw_coll_run(coll, &call, deadline_ns, error);
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

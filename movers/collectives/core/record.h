@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The messages of an operation. Each rank has a mailbox for each other rank, with two sides by
+ * turns: one for operations of even numbers, one for odd ones. That is enough, since nobody ends an
+ * operation before all have begun it. A side has a place for each slot:
+ *
+ *     OPEN   payload of up to `eager_bytes`, which ends where the record begins; the record
+ *     DONE   a record
+ *
+ * The mark of a record becomes visible last. It holds the number of the operation, so what an
+ * earlier operation has left there is never taken for it. Numbers are little-endian, as those of
+ * all processors that this runs on.
+ */
+#ifndef SW_COLLECTIVES_RECORD_H
+#define SW_COLLECTIVES_RECORD_H
+
+#include <assert.h>
+#include <stdint.h>
+
+enum coll_slot { COLL_OPEN, COLL_DONE, COLL_SLOTS };
+
+enum { COLL_INLINE_MAX = 24 };
+
+/* Where another rank's buffer is, as its requests name it. */
+struct coll_memory {
+    uint64_t address;
+    uint32_t key;
+};
+
+struct coll_record {
+    union {
+        struct {
+            uint64_t send_address, recv_address; /* what the receiver of this reads, and writes */
+            uint32_t send_key, recv_key;
+        };
+        uint8_t payload[COLL_INLINE_MAX]; /* where it has room; then no buffer is named */
+    };
+    uint64_t count;                 /* of the call; of ALL_TO_ALL: for the receiver of this */
+    uint64_t digest;                /* of `counts`; 0: there are none */
+    uint32_t root;                  /* of the call */
+    uint32_t payload_bytes;         /* before the record, or in it */
+    uint8_t kind, type, op, leaves; /* of the call */
+    uint8_t plan;                   /* enum coll_plan */
+    uint8_t reserved[3];
+    uint64_t mark; /* the number of the operation, from 1 */
+};
+
+static_assert(sizeof(struct coll_record) == 64, "one cache line");
+
+/* A message that is there. The payload is valid until the operation ends. */
+struct coll_mail {
+    const struct coll_record *record;
+    const uint8_t *payload;
+};
+
+#endif
