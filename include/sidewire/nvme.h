@@ -12,6 +12,10 @@
  * connection to come back, and are sent again; see `ctrl_loss_tmo_s`. The others end with
  * SW_NVME_MAYBE_DONE. No request is ever dropped without a result.
  *
+ * A child of fork() has no part in its parent's controllers, queues and memory: all that it calls
+ * with one says SW_NVME_FORKED, or does nothing. It may close queues, release memory and then
+ * disconnect, which frees what the child has of them. The parent does not notice it.
+ *
  * Units are in the names. Deadlines are CLOCK_MONOTONIC in nanoseconds: sw_nvme_deadline_ms().
  */
 #ifndef SIDEWIRE_NVME_H
@@ -50,6 +54,7 @@ enum sw_nvme_status {
     SW_NVME_CLOSED,         /* closed by this side */
     SW_NVME_SYSTEM,         /* the operating system or the RDMA device failed */
     SW_NVME_AUTHENTICATION, /* host or controller could not prove who it is */
+    SW_NVME_FORKED,         /* the handle belongs to the parent of this process */
 };
 
 /* A sentence without its full stop; never NULL. */

@@ -9,6 +9,9 @@
  * at a time. There are no hidden threads: things go on only while somebody calls poll, wait or a
  * call with a deadline. Appending does not allocate memory.
  *
+ * A child of fork() has no part in its parent's logs and readers: all that it calls with one says
+ * SW_PMEM_LOG_FORKED, or does nothing. It may close them, which the parent does not notice.
+ *
  * Deadlines are CLOCK_MONOTONIC in nanoseconds: sw_pmem_deadline_ms().
  */
 #ifndef SIDEWIRE_PMEM_LOG_H
@@ -41,6 +44,7 @@ enum sw_pmem_log_status {
     SW_PMEM_LOG_COPY,       /* a copy cannot be reached: see the error's text */
     SW_PMEM_LOG_NO_MEMORY,
     SW_PMEM_LOG_TRIMMED, /* of a reader: what comes next was trimmed before it was read */
+    SW_PMEM_LOG_FORKED,  /* the log or reader belongs to the parent of this process */
 };
 
 /* A sentence without its full stop; never NULL. */

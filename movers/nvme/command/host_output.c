@@ -46,6 +46,7 @@ static const char *mend_of(enum sw_nvme_status status, uint16_t code)
     case SW_NVME_PROTOCOL:
     case SW_NVME_CLOSED:
     case SW_NVME_SYSTEM:
+    case SW_NVME_FORKED:
         return NULL;
     }
     return NULL;

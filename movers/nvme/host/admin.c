@@ -145,6 +145,8 @@ enum sw_nvme_status sw_nvme_admin(struct sw_nvme_controller *controller,
     *result = (struct sw_nvme_result){.status = SW_NVME_INVALID};
     if (command->bytes > SW_NVME_ADMIN_MAX || (command->bytes && !command->data))
         return SW_NVME_INVALID;
+    if (nvh_is_forked(controller))
+        return result->status = SW_NVME_FORKED;
     pthread_mutex_lock(&nvh_host_of(controller)->bounce_lock);
     const enum sw_nvme_status status = run_admin(controller, command, result);
     pthread_mutex_unlock(&nvh_host_of(controller)->bounce_lock);

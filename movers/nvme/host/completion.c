@@ -128,6 +128,8 @@ static bool needs_tending(const struct sw_nvme_queue *queue)
 uint32_t sw_nvme_queue_poll(struct sw_nvme_queue *queue)
 {
     const uint32_t before = queue->finished;
+    if (nvh_is_forked(queue->controller))
+        return 0;
     if (!needs_tending(queue)) {
         nvh_drain_completions(queue);
         if ((++nvh_link_of(queue)->polls & POLLS_MASK) && !queue->is_broken)
@@ -156,6 +158,8 @@ bool sw_nvme_queue_arm(struct sw_nvme_queue *queue)
 {
     struct nvh_link *link = nvh_link_of(queue);
     uint64_t expirations;
+    if (nvh_is_forked(queue->controller))
+        return true; /* nothing will come of it */
     if (read(link->timer_fd, &expirations, sizeof(expirations)) < 0)
         expirations = 0;
     if (!nvh_fifo_empty(&queue->done) || !nvh_queue_arm(link))
@@ -184,6 +188,8 @@ void nvh_queue_sleep(struct nvh_link *link, uint64_t deadline_ns)
 enum sw_nvme_status sw_nvme_queue_wait(struct sw_nvme_queue *queue, uint64_t deadline_ns)
 {
     struct nvh_link *link = nvh_link_of(queue);
+    if (nvh_is_forked(queue->controller))
+        return SW_NVME_FORKED;
     if (!nvh_fifo_empty(&queue->done))
         return SW_NVME_OK;
     if (sw_nvme_queue_poll(queue))

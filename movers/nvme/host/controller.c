@@ -89,18 +89,25 @@ const struct nvh_port nvh_system_port = {
 
 /* ---- life ---- */
 
-static void free_host(struct nvh_host *host)
+static void free_device(struct nvh_host *host)
 {
-    nvh_link_free(&host->admin);
     if (host->bounce_mr)
         ibv_dereg_mr(host->bounce_mr);
     if (host->bounce)
         munmap(host->bounce, SW_NVME_ADMIN_MAX);
     if (host->pd)
         ibv_dealloc_pd(host->pd);
-    nvh_secrets_forget(host);
     pthread_mutex_destroy(&host->lock);
     pthread_mutex_destroy(&host->bounce_lock);
+}
+
+static void free_host(struct nvh_host *host)
+{
+    nvh_link_free(&host->admin);
+    if (!nvh_is_forked(&host->controller)) /* else a thread of the parent may hold the locks */
+        free_device(host);
+    nvh_secrets_forget(host);
+    mover_fork_guard_close(&host->controller.guard);
     free(host->controller.where);
     free(host);
 }
@@ -142,7 +149,10 @@ enum sw_nvme_status sw_nvme_start(const struct sw_nvme_options *options,
     pthread_mutex_init(&host->bounce_lock, NULL);
     host->controller.options = *options;
     host->controller.admin = &host->admin.queue;
-    status = nvh_secrets_take(host, options, error);
+    if (!mover_fork_guard_open(&host->controller.guard))
+        status = nvh_error(error, SW_NVME_NO_MEMORY, "no memory for a controller");
+    if (!status)
+        status = nvh_secrets_take(host, options, error);
     if (!status)
         status = nvh_identity(host, options, error);
     if (!status) {
@@ -183,6 +193,8 @@ enum sw_nvme_status sw_nvme_connect(const struct sw_nvme_options *options,
 
 enum sw_nvme_state sw_nvme_poll(struct sw_nvme_controller *controller)
 {
+    if (nvh_is_forked(controller))
+        return SW_NVME_DEAD;
     lock_controller(controller);
     nvh_admin_tend(controller, mover_now_ns());
     unlock_controller(controller);
@@ -202,6 +214,8 @@ static void sleep_on_admin(struct sw_nvme_controller *c)
 
 enum sw_nvme_status sw_nvme_wait_live(struct sw_nvme_controller *controller, uint64_t deadline_ns)
 {
+    if (nvh_is_forked(controller))
+        return SW_NVME_FORKED;
     for (;;) {
         const enum sw_nvme_state state = sw_nvme_poll(controller);
         if (state == SW_NVME_LIVE)
@@ -219,11 +233,16 @@ enum sw_nvme_status sw_nvme_wait_live(struct sw_nvme_controller *controller, uin
 
 enum sw_nvme_state sw_nvme_state_of(struct sw_nvme_controller *controller)
 {
-    return (enum sw_nvme_state)atomic_load(&controller->state);
+    return nvh_is_forked(controller) ? SW_NVME_DEAD
+                                     : (enum sw_nvme_state)atomic_load(&controller->state);
 }
 
 void sw_nvme_last_error(struct sw_nvme_controller *controller, struct sw_nvme_error *error)
 {
+    if (nvh_is_forked(controller)) {
+        nvh_error(error, SW_NVME_FORKED, "%s", sw_nvme_status_text(SW_NVME_FORKED));
+        return;
+    }
     lock_controller(controller);
     *error = controller->error;
     unlock_controller(controller);
@@ -231,6 +250,10 @@ void sw_nvme_last_error(struct sw_nvme_controller *controller, struct sw_nvme_er
 
 void sw_nvme_info_of(struct sw_nvme_controller *controller, struct sw_nvme_info *info)
 {
+    if (nvh_is_forked(controller)) { /* which may have forked while a thread held the lock */
+        *info = controller->info;
+        return;
+    }
     lock_controller(controller);
     *info = controller->info;
     unlock_controller(controller);
@@ -253,19 +276,17 @@ static void shut_down(struct sw_nvme_controller *c)
 
 enum sw_nvme_status sw_nvme_take_event(struct sw_nvme_controller *controller, uint32_t *event)
 {
+    if (nvh_is_forked(controller))
+        return SW_NVME_FORKED;
     lock_controller(controller);
     const bool is_there = nvh_event_take(&controller->events, event);
     unlock_controller(controller);
     return is_there ? SW_NVME_OK : SW_NVME_AGAIN;
 }
 
-enum sw_nvme_status sw_nvme_disconnect(struct sw_nvme_controller *controller)
+static void end_host(struct nvh_host *host)
 {
-    if (!controller)
-        return SW_NVME_OK;
-    struct nvh_host *host = nvh_host_of(controller);
-    if (atomic_load(&host->queues) || atomic_load(&host->mems))
-        return SW_NVME_INVALID;
+    struct sw_nvme_controller *controller = &host->controller;
     if (host->has_thread) {
         atomic_store(&host->thread_ends, true);
         pthread_join(host->thread, NULL);
@@ -275,6 +296,17 @@ enum sw_nvme_status sw_nvme_disconnect(struct sw_nvme_controller *controller)
     atomic_store(&controller->state, SW_NVME_DEAD);
     controller->admin->phase = NVH_ENDED;
     nvh_queue_down(controller->admin, false);
+}
+
+enum sw_nvme_status sw_nvme_disconnect(struct sw_nvme_controller *controller)
+{
+    if (!controller)
+        return SW_NVME_OK;
+    struct nvh_host *host = nvh_host_of(controller);
+    if (atomic_load(&host->queues) || atomic_load(&host->mems))
+        return SW_NVME_INVALID;
+    if (!nvh_is_forked(controller))
+        end_host(host);
     free_host(host);
     return SW_NVME_OK;
 }

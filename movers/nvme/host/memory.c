@@ -44,6 +44,8 @@ enum sw_nvme_status sw_nvme_mem_register(struct sw_nvme_controller *controller, 
 {
     if (!data || !bytes || !nvh_host_of(controller)->pd)
         return SW_NVME_INVALID;
+    if (nvh_is_forked(controller))
+        return SW_NVME_FORKED;
     return register_mem(controller, data, bytes, false, mem);
 }
 
@@ -52,6 +54,8 @@ enum sw_nvme_status sw_nvme_mem_alloc(struct sw_nvme_controller *controller, siz
 {
     if (!bytes || !nvh_host_of(controller)->pd)
         return SW_NVME_INVALID;
+    if (nvh_is_forked(controller))
+        return SW_NVME_FORKED;
     void *data = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     if (data == MAP_FAILED)
@@ -77,9 +81,11 @@ void sw_nvme_mem_release(struct sw_nvme_mem *mem)
     if (!mem)
         return;
     struct nvh_memory *memory = (struct nvh_memory *)mem;
-    ibv_dereg_mr(memory->mr);
-    if (memory->is_ours)
-        munmap(mem->data, mem->bytes);
+    if (!nvh_is_forked(mem->controller)) {
+        ibv_dereg_mr(memory->mr);
+        if (memory->is_ours)
+            munmap(mem->data, mem->bytes);
+    }
     atomic_fetch_sub(&nvh_host_of(mem->controller)->mems, 1);
     free(memory);
 }

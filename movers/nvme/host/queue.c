@@ -13,6 +13,7 @@
 #include "nvme/host/completion.h"
 #include "nvme/host/controller.h"
 #include "nvme/host/machine/reconnect.h"
+#include "nvme/host/secrets.h"
 
 enum { FORGETS_MS = 2000 }; /* how long a target may take to see that a queue has gone */
 
@@ -80,10 +81,8 @@ bool nvh_link_memory(struct nvh_link *link)
     return link->memory_mr && link->scratch_mr;
 }
 
-void nvh_link_free(struct nvh_link *link)
+static void queue_free_device(struct nvh_link *link)
 {
-    if (!link->queue.port) /* it was never made */
-        return;
     nvh_link_end(&link->queue);
     if (link->memory_mr)
         ibv_dereg_mr(link->memory_mr);
@@ -93,6 +92,16 @@ void nvh_link_free(struct nvh_link *link)
         munmap(link->memory, link->memory_bytes);
     if (link->queue.scratch)
         munmap(link->queue.scratch, NVH_SCRATCH_BYTES);
+}
+
+void nvh_link_free(struct nvh_link *link)
+{
+    if (!link->queue.port) /* it was never made */
+        return;
+    if (nvh_is_forked(link->queue.controller))
+        nvh_secrets_end(&link->queue); /* the rest is the parent's, also the place of the pages */
+    else
+        queue_free_device(link);
     if (link->epoll_fd >= 0)
         close(link->epoll_fd);
     if (link->timer_fd >= 0)
@@ -122,10 +131,13 @@ static uint16_t take_qid(struct nvh_host *host, uint32_t *size)
 
 static void return_qid(struct nvh_host *host, uint16_t qid)
 {
-    pthread_mutex_lock(&host->lock);
+    const bool is_forked = nvh_is_forked(&host->controller); /* then it has this thread alone */
+    if (!is_forked)
+        pthread_mutex_lock(&host->lock);
     host->queue_ids &= ~(1ull << (qid - 1));
     atomic_fetch_sub(&host->queues, 1);
-    pthread_mutex_unlock(&host->lock);
+    if (!is_forked)
+        pthread_mutex_unlock(&host->lock);
 }
 
 enum sw_nvme_status sw_nvme_queue_start(struct sw_nvme_controller *controller, uint32_t spin_us,
@@ -133,6 +145,8 @@ enum sw_nvme_status sw_nvme_queue_start(struct sw_nvme_controller *controller, u
 {
     uint32_t size;
     struct nvh_host *host = nvh_host_of(controller);
+    if (nvh_is_forked(controller))
+        return nvh_error(error, SW_NVME_FORKED, "%s", sw_nvme_status_text(SW_NVME_FORKED));
     const uint16_t qid = take_qid(host, &size);
     if (!qid)
         return nvh_error(error, SW_NVME_INVALID,
@@ -217,8 +231,10 @@ void sw_nvme_queue_close(struct sw_nvme_queue *queue)
         return;
     struct nvh_host *host = nvh_host_of(queue->controller);
     const uint16_t qid = queue->qid;
-    queue->phase = NVH_ENDED;
-    nvh_queue_down(queue, false);
+    if (!nvh_is_forked(queue->controller)) {
+        queue->phase = NVH_ENDED;
+        nvh_queue_down(queue, false);
+    }
     nvh_link_free(nvh_link_of(queue));
     free(queue);
     return_qid(host, qid);

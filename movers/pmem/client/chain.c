@@ -155,6 +155,8 @@ void pmc_end_all(struct sw_pmem *p, enum sw_pmem_status status)
 uint32_t sw_pmem_take(struct sw_pmem *p, struct sw_pmem_result *results, uint32_t results_max)
 {
     uint32_t count = 0;
+    if (mover_is_forked(&p->guard)) /* results are the parent's to take */
+        return 0;
     while (count < results_max && p->results_taken < p->results_tail)
         results[count++] = p->results[p->results_taken++ % p->options.chains];
     return count;

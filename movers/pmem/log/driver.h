@@ -3,6 +3,7 @@
 #ifndef SW_MOVERS_PMEM_LOG_DRIVER_H
 #define SW_MOVERS_PMEM_LOG_DRIVER_H
 
+#include "common/rdma/fork_guard.h"
 #include "pmem/log/machine.h"
 #include "sidewire/pmem_log.h"
 
@@ -23,6 +24,7 @@ struct pml_link {
 };
 
 struct sw_pmem_log {
+    struct mover_fork_guard guard; /* nothing of it goes on in a child */
     struct pml_log machine;
     struct sw_pmem_log_options options;
     struct pml_link links[PML_COPIES_MAX];

@@ -271,6 +271,8 @@ enum sw_pmem_log_status sw_pmem_log_reader_next(struct sw_pmem_log_reader *r,
     struct pml_mark at = follow_mark_in(mark);
     struct pml_record found;
     uint64_t limit = 0;
+    if (mover_is_forked(&r->guard))
+        return SW_PMEM_LOG_FORKED;
     while (!follow_take_record(r, &at, &found)) {
         follow_look_around(r);
         if (are_too_many(r, r->foreign))
@@ -353,6 +355,8 @@ enum sw_pmem_log_status sw_pmem_log_reader_head(struct sw_pmem_log_reader *r,
 {
     struct pml_mark head = {0};
     uint64_t damaged_ns = 0; /* when so many of them are called damaged; 0: they are not */
+    if (mover_is_forked(&r->guard))
+        return SW_PMEM_LOG_FORKED;
     for (;;) {
         follow_look_around(r);
         if (are_too_many(r, r->foreign))
@@ -479,7 +483,8 @@ enum sw_pmem_log_status pml_follow_open(const struct sw_pmem_log_options *option
         return SW_PMEM_LOG_NO_MEMORY;
     r->options = *options;
     r->geometry.copies = (uint16_t)options->copies_count;
-    enum sw_pmem_log_status status = follow_start_links(r, error);
+    enum sw_pmem_log_status status =
+        mover_fork_guard_open(&r->guard) ? follow_start_links(r, error) : SW_PMEM_LOG_NO_MEMORY;
     if (status == SW_PMEM_LOG_OK) {
         status = open_links(r, deadline_ns, error);
         *out = r;
@@ -510,7 +515,8 @@ void sw_pmem_log_reader_close(struct sw_pmem_log_reader *r)
 {
     if (!r)
         return;
-    for (unsigned i = 0; i < r->options.copies_count; i++) {
+    const bool is_ours = !mover_is_forked(&r->guard);
+    for (unsigned i = 0; i < r->options.copies_count && is_ours; i++) {
         struct follow_link *link = &r->links[i];
         const uint64_t deadline_ns = sw_pmem_deadline_ms(LOOK_MS);
         while (link->is_busy && !pml_is_over(deadline_ns))
@@ -520,8 +526,11 @@ void sw_pmem_log_reader_close(struct sw_pmem_log_reader *r)
         struct follow_link *link = &r->links[i];
         if (link->pmem)
             sw_pmem_close(link->pmem); /* and the memory that a READ still uses */
+        if (!is_ours) /* the parent's devices have these pages, which a child may lack */
+            continue;
         free(link->look_memory.data);
         free(link->chunk_memory.data);
     }
+    mover_fork_guard_close(&r->guard);
     free(r);
 }

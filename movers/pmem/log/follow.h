@@ -3,6 +3,7 @@
 #ifndef SW_MOVERS_PMEM_LOG_FOLLOW_H
 #define SW_MOVERS_PMEM_LOG_FOLLOW_H
 
+#include "common/rdma/fork_guard.h"
 #include "pmem/log/reader.h"
 #include "sidewire/pmem_log.h"
 
@@ -30,6 +31,7 @@ struct follow_link {
 };
 
 struct sw_pmem_log_reader {
+    struct mover_fork_guard guard; /* nothing of it goes on in a child */
     struct sw_pmem_log_options options;
     struct pml_geometry geometry;
     struct pml_reader reader;

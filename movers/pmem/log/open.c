@@ -133,7 +133,8 @@ enum sw_pmem_log_status sw_pmem_log_open(const struct sw_pmem_log_options *optio
     if (!log)
         return SW_PMEM_LOG_NO_MEMORY;
     log->options = *options;
-    enum sw_pmem_log_status status = SW_PMEM_LOG_OK;
+    enum sw_pmem_log_status status =
+        mover_fork_guard_open(&log->guard) ? SW_PMEM_LOG_OK : SW_PMEM_LOG_NO_MEMORY;
     for (unsigned i = 0; i < options->copies_count && status == SW_PMEM_LOG_OK; i++) {
         struct sw_pmem_options copy = options->copies[i];
         copy.loss_timeout_ms = UINT32_MAX; /* it is the log that decides what to do without it */
@@ -166,15 +167,18 @@ void sw_pmem_log_close(struct sw_pmem_log *log)
 {
     if (!log)
         return;
+    const bool is_ours = !mover_is_forked(&log->guard);
     for (unsigned i = 0; i < log->options.copies_count; i++) {
         struct pml_link *link = &log->links[i];
         const uint64_t deadline_ns = sw_pmem_deadline_ms(CLOSE_MS);
         link->is_failing = true; /* results that come now are nobody's */
-        while (link->under_way && !pml_is_over(deadline_ns))
+        while (is_ours && link->under_way && !pml_is_over(deadline_ns))
             sw_pmem_wait(link->pmem, deadline_ns);
         if (link->pmem)
             sw_pmem_close(link->pmem); /* and the memory that a chain still uses */
     }
-    free(log->memory);
+    if (is_ours) /* else the parent's devices have these pages, which a child may lack */
+        free(log->memory);
+    mover_fork_guard_close(&log->guard);
     free(log);
 }

@@ -146,6 +146,10 @@ enum sw_pmem_log_status sw_pmem_log_reader_info_of(struct sw_pmem_log_reader *r,
                                                    uint64_t deadline_ns)
 {
     struct survey survey = {.reader = r, .began_ns = sw_pmem_deadline_ms(0)};
+    if (mover_is_forked(&r->guard)) {
+        memset(info, 0, sizeof(*info));
+        return SW_PMEM_LOG_FORKED;
+    }
     return see_log(&survey, info, deadline_ns);
 }
 

@@ -42,6 +42,8 @@ static struct pml_mark use_mark_in(const struct sw_pmem_log_mark *mark)
 enum sw_pmem_log_status sw_pmem_log_post(struct sw_pmem_log *log, const void *record,
                                          uint32_t bytes, uint64_t user)
 {
+    if (mover_is_forked(&log->guard))
+        return SW_PMEM_LOG_FORKED;
     const enum pml_status status = pml_append(&log->machine, record, bytes, user);
     pml_drive(log);
     return use_status_of(status);
@@ -49,11 +51,14 @@ enum sw_pmem_log_status sw_pmem_log_post(struct sw_pmem_log *log, const void *re
 
 void sw_pmem_log_poll(struct sw_pmem_log *log)
 {
-    pml_drive(log);
+    if (!mover_is_forked(&log->guard))
+        pml_drive(log);
 }
 
 enum sw_pmem_log_status sw_pmem_log_wait(struct sw_pmem_log *log, uint64_t deadline_ns)
 {
+    if (mover_is_forked(&log->guard))
+        return SW_PMEM_LOG_FORKED;
     for (;;) {
         pml_drive(log);
         if (log->machine.outcome_count)
@@ -67,7 +72,7 @@ enum sw_pmem_log_status sw_pmem_log_wait(struct sw_pmem_log *log, uint64_t deadl
 bool sw_pmem_log_take(struct sw_pmem_log *log, struct sw_pmem_log_result *result)
 {
     struct pml_outcome outcome;
-    if (!pml_outcome(&log->machine, &outcome))
+    if (mover_is_forked(&log->guard) || !pml_outcome(&log->machine, &outcome))
         return false;
     *result = (struct sw_pmem_log_result){outcome.user, use_status_of(outcome.status),
                                           use_mark_out(&outcome.next)};
@@ -80,6 +85,8 @@ enum sw_pmem_log_status sw_pmem_log_append(struct sw_pmem_log *log, const void *
 {
     struct sw_pmem_log_result result;
     enum sw_pmem_log_status status;
+    if (mover_is_forked(&log->guard))
+        return SW_PMEM_LOG_FORKED;
     if (log->machine.pending_count || log->machine.outcome_count)
         return SW_PMEM_LOG_AGAIN;
     while ((status = sw_pmem_log_post(log, record, bytes, 0)) == SW_PMEM_LOG_AGAIN) {
@@ -194,6 +201,8 @@ enum sw_pmem_log_status sw_pmem_log_read(struct sw_pmem_log *log, struct sw_pmem
     const struct pml_mark at = use_mark_in(mark);
     struct pml_record found;
     uint64_t need = 0, len = pml_record_bytes(machine->config.geometry.payload_max);
+    if (mover_is_forked(&log->guard))
+        return SW_PMEM_LOG_FORKED;
     if (at.position < machine->head.position || at.position % PML_LINE_BYTES)
         return SW_PMEM_LOG_INVALID;
     if (at.position >= machine->acked.position)
@@ -222,6 +231,8 @@ enum sw_pmem_log_status sw_pmem_log_trim(struct sw_pmem_log *log,
                                          const struct sw_pmem_log_mark *mark)
 {
     const struct pml_mark to = use_mark_in(mark);
+    if (mover_is_forked(&log->guard))
+        return SW_PMEM_LOG_FORKED;
     if (to.position > log->machine.acked.position)
         return SW_PMEM_LOG_INVALID;
     const enum pml_status status = pml_trim(&log->machine, &to);
@@ -243,6 +254,7 @@ static enum sw_pmem_log_copy_state copy_state(const struct pml_copy *copy,
 void sw_pmem_log_info_of(const struct sw_pmem_log *log, struct sw_pmem_log_info *info)
 {
     const struct pml_log *machine = &log->machine;
+    const bool is_ours = !mover_is_forked(&log->guard);
     memset(info, 0, sizeof(*info));
     info->ring_bytes = machine->config.geometry.ring_bytes;
     info->used_bytes = machine->end.position - machine->head.position;
@@ -252,9 +264,10 @@ void sw_pmem_log_info_of(const struct sw_pmem_log *log, struct sw_pmem_log_info 
     info->record_bytes = machine->config.geometry.payload_max;
     info->copies = machine->config.geometry.copies;
     info->quorum = machine->config.geometry.quorum;
-    info->ready = machine->recovered && !machine->fenced && !machine->broken;
+    info->ready = is_ours && machine->recovered && !machine->fenced && !machine->broken;
     for (unsigned i = 0; i < info->copies; i++)
-        info->states[i] = copy_state(&machine->copies[i], &log->links[i]);
+        info->states[i] =
+            is_ours ? copy_state(&machine->copies[i], &log->links[i]) : SW_PMEM_LOG_COPY_LOST;
 }
 
 const char *sw_pmem_log_status_text(enum sw_pmem_log_status status)
@@ -292,6 +305,8 @@ const char *sw_pmem_log_status_text(enum sw_pmem_log_status status)
         return "there is no memory";
     case SW_PMEM_LOG_TRIMMED:
         return "records were trimmed before they were read";
+    case SW_PMEM_LOG_FORKED:
+        return "the log or reader belongs to the parent of this process";
     }
     return "a status that is not known";
 }

@@ -107,6 +107,8 @@ uint32_t sw_nvme_queue_take(struct sw_nvme_queue *queue, struct sw_nvme_result *
                             uint32_t results_max)
 {
     uint32_t count = 0;
+    if (nvh_is_forked(queue->controller)) /* results are the parent's to take */
+        return 0;
     while (count < results_max && !nvh_fifo_empty(&queue->done)) {
         const uint32_t index = nvh_fifo_pop(&queue->done);
         results[count++] = queue->slots[index].result;

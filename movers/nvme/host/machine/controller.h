@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/rdma/fork_guard.h"
 #include "nvme/host/machine/keepalive.h"
 #include "nvme/host/machine/queue.h"
 #include "nvme/host/machine/setup.h"
@@ -22,7 +23,8 @@
 struct sw_nvme_controller {
     _Atomic uint32_t epoch, state, activity;
     _Atomic uint64_t lost_ns;
-    _Atomic bool was_lost; /* and no I/O queue is up again */
+    _Atomic bool was_lost;         /* and no I/O queue is up again */
+    struct mover_fork_guard guard; /* nothing of it goes on in a child */
 
     struct sw_nvme_queue *admin;
     struct sw_nvme_options options;
@@ -41,5 +43,11 @@ struct sw_nvme_controller {
     struct sw_nvme_info info; /* but for cntlid and reconnects it stays as it first was */
     struct sw_nvme_error error;
 };
+
+/* Its connections, its lock and its registered memory are those of the parent of this process. */
+static inline bool nvh_is_forked(const struct sw_nvme_controller *controller)
+{
+    return mover_is_forked(&controller->guard);
+}
 
 #endif

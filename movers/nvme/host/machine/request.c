@@ -106,6 +106,8 @@ static enum sw_nvme_status request_take_slot(struct sw_nvme_queue *queue,
                                              const struct sw_nvme_io *io, uint8_t opcode,
                                              uint32_t *slot)
 {
+    if (nvh_is_forked(queue->controller))
+        return SW_NVME_FORKED;
     if (fails_fast(queue))
         return SW_NVME_UNREACHABLE;
     const int taken = begin_request(queue, io, opcode);

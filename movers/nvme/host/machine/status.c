@@ -43,6 +43,8 @@ const char *sw_nvme_status_text(enum sw_nvme_status status)
         return "the operating system or the RDMA device failed";
     case SW_NVME_AUTHENTICATION:
         return "the host or the controller could not prove who it is";
+    case SW_NVME_FORKED:
+        return "the handle belongs to the parent of this process";
     }
     return "a status that is not known";
 }

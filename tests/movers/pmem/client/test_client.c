@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #include "pmem/server/server.h"
-#include "sidewire/pmem.h"
+#include "sidewire/pmem_log.h"
 
 enum { REGION = 1 << 20, LOCAL = 1 << 18, WAIT_MS = 20000, MANY = 400 };
 
@@ -539,6 +539,38 @@ static void fork__the_child_has_no_part_in_it(void **state)
     assert_int_equal(sw_pmem_session(w->pmem), 1); /* it was not lost in between */
 }
 
+static void fork__nor_in_a_log(void **state)
+{
+    struct world *w = *state;
+    const struct sw_pmem_log_geometry geometry = {.ring_bytes = 1 << 16, .record_bytes = 64};
+    struct sw_pmem_log_options options;
+    struct sw_pmem_log *log;
+    const uint64_t soon = sw_pmem_deadline_ms(WAIT_MS);
+    w->options.port = w->port;
+    sw_pmem_log_options_init(&options);
+    options.copies = &w->options;
+    options.copies_count = 1;
+    options.visible_only = true;
+    assert_int_equal(sw_pmem_log_create(&options, &geometry, false, soon, NULL), SW_PMEM_LOG_OK);
+    assert_int_equal(sw_pmem_log_open(&options, soon, NULL, &log), SW_PMEM_LOG_OK);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(sw_pmem_log_post(log, "record", 6, 0), SW_PMEM_LOG_OK);
+        const pid_t child = fork();
+        if (!child) {
+            const bool is_told = sw_pmem_log_wait(log, soon) == SW_PMEM_LOG_FORKED;
+            sw_pmem_log_close(log);
+            _exit(!is_told);
+        }
+        int how = -1;
+        assert_int_equal(waitpid(child, &how, 0), child);
+        assert_int_equal(how, 0);
+        struct sw_pmem_log_result result;
+        assert_int_equal(sw_pmem_log_wait(log, soon), SW_PMEM_LOG_OK);
+        assert_true(sw_pmem_log_take(log, &result) && result.status == SW_PMEM_LOG_OK);
+    }
+    sw_pmem_log_close(log);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -560,6 +592,7 @@ int main(void)
         CASE(descriptor__wakes),
         CASE(results__are_taken_in_order),
         CASE(fork__the_child_has_no_part_in_it),
+        CASE(fork__nor_in_a_log),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
