@@ -156,7 +156,7 @@ struct sw_coll_call {
     void *recv;
     /* ALL_REDUCE, REDUCE, BROADCAST: of the buffers. All others: of each rank's block. */
     uint64_t count;
-    /* Unequal blocks, one count for each rank, alike on all ranks; NULL: `count` each. Of
+    /* Unequal blocks, one count for each rank, alike on all ranks; NULL: `count` each. In
      * ALL_TO_ALL: how many go to each rank; blocks lie one behind the other. */
     const uint64_t *counts;
     const uint64_t *recv_counts; /* ALL_TO_ALL alone: how many come from each rank */

@@ -13,9 +13,12 @@
 
 struct coll_port {
     void *context;
+    /* So many pulls and pushes may be posted and not settled, of all peers together. */
+    uint32_t posts_max;
     /* Writes a message into the mailbox that `peer` has for this rank: on the side and with the
-     * mark of `record->mark`. Payload and record are copied before it returns. Requests to one peer
-     * become visible there in the order of their posts. False: the connection has ended. */
+     * mark of `record->mark`. `payload` has `record->payload_bytes`, and is NULL where these are in
+     * the record. Both are copied before it returns. Requests to one peer become visible there in
+     * the order of their posts. False: the connection has ended. */
     bool (*mail)(void *context, uint32_t peer, enum coll_slot slot,
                  const struct coll_record *record, const void *payload);
     /* The message of operation `number` from that peer. False: it is not there yet. */

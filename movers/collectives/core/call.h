@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What a rank calls: whether it makes sense, which way it goes, which memory it needs. */
+#ifndef SW_COLLECTIVES_CALL_H
+#define SW_COLLECTIVES_CALL_H
+
+#include "collectives/core/record.h"
+#include "sidewire/coll.h"
+
+/* The rank that makes a call, and what all ranks have agreed on. */
+struct coll_site {
+    uint32_t rank, size;
+    uint32_t eager_bytes;   /* alike on all ranks */
+    enum coll_plan wanted;  /* alike on all ranks; ANY: the fastest */
+    uint64_t scratch_bytes; /* of this rank: coll_scratch_min(size) or more */
+};
+
+/* INVALID with a text, or OK. All below is for calls that are OK. */
+enum sw_coll_status coll_call_check(const struct sw_coll_call *call, const struct coll_site *site,
+                                    struct sw_coll_error *error);
+enum coll_plan coll_call_plan(const struct sw_coll_call *call, const struct coll_site *site);
+/* Other ranks, or requests of this one, touch its buffers: they have to be registered. */
+static inline bool coll_call_is_direct(const struct sw_coll_call *call,
+                                       const struct coll_site *site)
+{
+    return coll_call_plan(call, site) != COLL_PLAN_EAGER;
+}
+
+/* What there is of the buffers of this rank; 0: it is not used. */
+struct coll_extents {
+    uint64_t send_bytes, recv_bytes;
+};
+struct coll_extents coll_call_extents(const struct sw_coll_call *call,
+                                      const struct coll_site *site);
+
+/* "eager", "owners"; NULL: there is none of that number. */
+const char *coll_plan_name(enum coll_plan plan);
+/* False: no way has that name. */
+bool coll_plan_of_name(const char *name, enum coll_plan *plan);
+
+#endif

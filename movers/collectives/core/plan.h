@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* From a call to its table of steps. */
+#ifndef SW_COLLECTIVES_PLAN_H
+#define SW_COLLECTIVES_PLAN_H
+
+#include "collectives/core/call.h"
+#include "collectives/core/step.h"
+
+/* How many steps a table may have. */
+static inline uint32_t coll_steps_max(uint32_t size)
+{
+    return 2 * size + 16;
+}
+
+/* A chunk of 64 bytes of each leaf, twice. */
+static inline uint64_t coll_scratch_min(uint32_t size)
+{
+    return (uint64_t)size * SW_COLL_LEAVES_MAX * 64 * 2;
+}
+
+/* Fits the second level of caches while ranks are few, and has chunks of some KiB if they are not.
+ */
+static inline uint64_t coll_scratch_fit(uint32_t size)
+{
+    const uint64_t few = 256 << 10, each = size * (uint64_t)(16 << 10);
+    const uint64_t fit = few > each ? few : each, min = coll_scratch_min(size);
+    return fit > min ? fit : min;
+}
+
+/* The call is OK, and `table` has room for coll_steps_max() steps. */
+void coll_plan_make(struct coll_table *table, const struct sw_coll_call *call,
+                    const struct coll_site *site);
+
+#endif

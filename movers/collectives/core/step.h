@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * An operation as a table of steps, of one rank. The steps before `loop` are done once, those of
+ * the loop once for each chunk, then the rest. A table holds no addresses.
+ *
+ * A step is for `peers` ranks from `peer` on, past the last one to rank 0, and for `leaves`
+ * contributions of each: `bytes` at a time, all chunks of a loop together.
+ */
+#ifndef SW_COLLECTIVES_STEP_H
+#define SW_COLLECTIVES_STEP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "collectives/core/record.h"
+
+enum coll_action {
+    COLL_MAIL,         /* OPEN with the payload `from`; or DONE */
+    COLL_AWAIT,        /* the messages of all other ranks; those of OPEN are compared */
+    COLL_PULL,         /* from the peer's `from` to `to` */
+    COLL_PUSH,         /* from `from` to the peer's `to` */
+    COLL_SETTLE_PULLS, /* of this chunk; and all that was posted before them */
+    COLL_SETTLE,       /* all that was posted */
+    COLL_FOLD,         /* the leaves of all ranks, this one's `own` and others' `from`, into `to` */
+    COLL_COPY,         /* from `from` to `to` */
+    COLL_ACTIONS,
+};
+
+enum coll_place {
+    COLL_NOWHERE,
+    COLL_SEND,
+    COLL_RECV,
+    COLL_SCRATCH,
+    COLL_MAILED, /* the payload of that rank */
+};
+
+/* offset + chunk's number * chunk + rank * peer + leaf * leaf. In SCRATCH chunks lie in two places
+ * by turns, and ranks are counted from the one after this. */
+struct coll_span {
+    enum coll_place place;
+    uint64_t offset, chunk, peer, leaf;
+};
+
+struct coll_step {
+    enum coll_action action;
+    enum coll_slot slot; /* of MAIL and AWAIT */
+    bool is_ahead;       /* of the next chunk */
+    uint32_t peer, peers, leaves;
+    uint64_t bytes;
+    struct coll_span from, to, own;
+};
+
+struct coll_table {
+    enum coll_plan plan;
+    struct coll_step *steps;
+    uint32_t count, room;
+    uint32_t loop, loop_end; /* the first step of the loop, and the one after it */
+    uint64_t chunk, chunks;  /* bytes; how many */
+};
+
+/* A line about the step, for people. */
+void coll_step_text(const struct coll_table *table, uint32_t step, char *text, size_t room);
+
+#endif
