@@ -29,7 +29,7 @@ struct coll_port {
     bool (*pull)(void *context, uint32_t peer, void *to, struct coll_memory from, size_t bytes);
     bool (*push)(void *context, uint32_t peer, const void *from, struct coll_memory to,
                  size_t bytes);
-    /* Pulls and pushes to all peers since the operation began, in the order of their posts: how
+    /* Pulls and pushes to all peers since coll_machine_init(), in the order of their posts: how
      * many of the first have completed. */
     uint64_t (*settled)(void *context);
 };
