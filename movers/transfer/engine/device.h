@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The RDMA devices that an agent has met, and what becomes of their ports. */
+/* The RDMA devices that an agent has met. */
 #ifndef SW_MOVERS_TRANSFER_ENGINE_DEVICE_H
 #define SW_MOVERS_TRANSFER_ENGINE_DEVICE_H
 
@@ -23,13 +23,10 @@ struct xfe_device {
     bool has_windows;
 };
 
-/* All memory is registered with each device that an agent meets. NULL: it has no room. */
-struct xfe_device *xfe_device_adopt(struct sw_xfer_agent *agent, struct ibv_context *verbs);
 /* Finds a device that was adopted; NULL: none. */
 struct xfe_device *xfe_device_find(struct sw_xfer_agent *agent, const struct ibv_context *verbs);
-/* Tells lanes of peers from now on when its ports come and go, if it can. */
+/* Wakes the agent from now on when its ports come and go, if it can: xfe_ports_events(). */
 void xfe_device_watch(struct xfe_device *device);
-void xfe_device_events(struct xfe_device *device);
 void xfe_devices_free(struct sw_xfer_agent *agent);
 
 static inline bool xfe_device_is_iwarp(const struct xfe_device *device)

@@ -9,6 +9,7 @@
 
 #include "common/base/minmax.h"
 #include "common/time/clock.h"
+#include "transfer/engine/adopt.h"
 #include "transfer/engine/agent.h"
 #include "transfer/engine/device.h"
 #include "transfer/engine/notice.h"

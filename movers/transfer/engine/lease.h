@@ -16,9 +16,6 @@
 #include "transfer/engine/device.h"
 #include "transfer/engine/rail.h"
 #include "transfer/wire/card.h"
-#include "transfer/wire/message.h"
-
-struct xfe_visitor;
 
 struct sw_xfer_lease {
     struct list_node node;
@@ -32,13 +29,20 @@ struct sw_xfer_lease {
     uint32_t bound;                        /* lanes whose queue pair has its window: bits */
 };
 
-void xfe_leases_timers(struct sw_xfer_agent *agent, uint64_t now_ns);
+static inline struct sw_xfer_lease *xfe_lease_at(struct list_node *node)
+{
+    return LIST_MEMBER(node, struct sw_xfer_lease, node);
+}
+
+/* What a device has to allow for its rights. */
+int xfe_lease_access(const struct sw_xfer_lease *lease);
 /* By which a peer that comes to this rail names it. */
 uint32_t xfe_lease_key(const struct sw_xfer_lease *lease, uint32_t rail);
+/* Their queue pairs are gone. */
+void xfe_lease_free_windows(struct sw_xfer_lease *lease);
 /* The visitor has no lane any more: its windows end. */
 void xfe_leases_of_visitor_end(struct sw_xfer_agent *agent, uint64_t visitor);
-/* One of its lanes has a new queue pair, which can send; or has none any more. */
-bool xfe_leases_of_lane_bind(struct sw_xfer_agent *agent, struct xfe_visitor *visitor);
+/* One of its lanes has no queue pair any more. */
 void xfe_leases_of_lane_end(struct sw_xfer_agent *agent, uint64_t visitor, uint32_t lane);
 bool xfe_leases_have_windows(const struct sw_xfer_agent *agent, uint64_t visitor);
 

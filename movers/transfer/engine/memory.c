@@ -7,7 +7,6 @@
 
 #include "transfer/engine/agent.h"
 #include "transfer/engine/status.h"
-#include "transfer/engine/transfer.h"
 
 bool xfe_memory_register(struct sw_xfer_memory *memory, struct xfe_device *device)
 {
@@ -137,7 +136,7 @@ uint64_t sw_xfer_memory_bytes(const struct sw_xfer_memory *memory)
  * nobody's. A file's pages stay the same. */
 bool xfe_memory_renew(struct sw_xfer_memory *memory)
 {
-    if (memory->kind != SW_XFER_HOST || !xfe_transfers_let_go(memory->agent, memory))
+    if (memory->kind != SW_XFER_HOST)
         return false;
     for (uint32_t i = 0; i < memory->agent->devices_count; i++) {
         if (memory->mrs[i] && ibv_dereg_mr(memory->mrs[i]))

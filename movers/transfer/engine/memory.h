@@ -25,7 +25,8 @@ struct sw_xfer_memory {
 
 /* Once the device is known. */
 bool xfe_memory_register(struct sw_xfer_memory *memory, struct xfe_device *device);
-/* Deregisters all of it, and registers it anew. False: it is in use, or that would not help. */
+/* Deregisters all of it, which no transfer uses, and registers it anew. False: that would not help,
+ * or did not succeed. */
 bool xfe_memory_renew(struct sw_xfer_memory *memory);
 void xfe_memory_free(struct sw_xfer_memory *memory);
 

@@ -6,7 +6,7 @@
 
 #include "transfer/engine/agent.h"
 #include "transfer/engine/origin.h"
-#include "transfer/engine/visitor.h"
+#include "transfer/engine/session.h"
 
 bool xfe_notices_make(struct sw_xfer_agent *agent)
 {
@@ -50,33 +50,26 @@ static void take_held(struct sw_xfer_agent *agent, struct xfe_held *held,
     agent->held_free_count++;
     list_remove(&held->node);
     list_append(&agent->held_free, &held->node);
-    xfe_visitors_retry(agent);
 }
 
-enum sw_xfer_status sw_xfer_notice_take(struct sw_xfer_agent *agent, struct sw_xfer_notice *notice)
+bool xfe_notices_first(struct sw_xfer_agent *agent, struct sw_xfer_notice *notice)
 {
     struct list_node *node = list_first(&agent->held);
-    if (xfe_is_forked(agent))
-        return SW_XFER_FORKED;
-    if (!node)
-        return SW_XFER_AGAIN;
-    take_held(agent, held_of(node), notice);
-    return SW_XFER_OK;
+    if (node)
+        take_held(agent, held_of(node), notice);
+    return node;
 }
 
-enum sw_xfer_status sw_xfer_notice_match(struct sw_xfer_agent *agent, uint64_t visitor,
-                                         const void *data, uint32_t bytes,
-                                         struct sw_xfer_notice *notice)
+bool xfe_notices_match(struct sw_xfer_agent *agent, uint64_t visitor, const void *data,
+                       uint32_t bytes, struct sw_xfer_notice *notice)
 {
-    if (xfe_is_forked(agent))
-        return SW_XFER_FORKED;
     for (struct list_node *at = list_first(&agent->held); at; at = list_after(&agent->held, at)) {
         struct xfe_held *held = held_of(at);
         if (held->notice.bytes != bytes || (visitor && held->notice.visitor != visitor) ||
             (bytes && memcmp(held->notice.data, data, bytes) != 0))
             continue;
         take_held(agent, held, notice);
-        return SW_XFER_OK;
+        return true;
     }
-    return SW_XFER_AGAIN;
+    return false;
 }

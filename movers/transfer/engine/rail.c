@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/rdma/resolve.h"
+#include "transfer/engine/adopt.h"
 #include "transfer/engine/agent.h"
 #include "transfer/engine/device.h"
 #include "transfer/engine/status.h"

@@ -45,6 +45,12 @@ struct xfe_session *xfe_session_enter(struct sw_xfer_agent *agent, const struct 
     return found;
 }
 
+void xfe_session_join(struct xfe_session *session)
+{
+    session->origin->sessions += !session->lanes;
+    session->lanes++;
+}
+
 void xfe_session_leave(struct sw_xfer_agent *agent, struct xfe_session *session)
 {
     if (--session->lanes)

@@ -24,6 +24,8 @@ bool xfe_session_is(const struct xfe_session *one, const struct xfe_session *oth
  * address. A host has all places of its own agents. */
 struct xfe_session *xfe_session_enter(struct sw_xfer_agent *agent, const struct xfe_session *as,
                                       bool is_own_host);
+/* A lane more: the visitor's first one counts as one of its address. */
+void xfe_session_join(struct xfe_session *session);
 /* A lane less. The newest tag of a session outlives its connections: a notice may be sent again. */
 void xfe_session_leave(struct sw_xfer_agent *agent, struct xfe_session *session);
 

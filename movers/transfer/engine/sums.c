@@ -46,7 +46,7 @@ static const uint8_t *find_leased(const struct sw_xfer_agent *agent, uint64_t vi
 {
     for (struct list_node *at = list_first(&agent->leases); at;
          at = list_after(&agent->leases, at)) {
-        const struct sw_xfer_lease *lease = LIST_MEMBER(at, struct sw_xfer_lease, node);
+        const struct sw_xfer_lease *lease = xfe_lease_at(at);
         const struct sw_xfer_memory *memory = lease->memory;
         if (!sw_xfer_lease_is_granted(lease) || xfe_lease_key(lease, rail) != sum->key ||
             (lease->visitor && lease->visitor != visitor) || !(lease->rights & SW_XFER_MAY_READ) ||

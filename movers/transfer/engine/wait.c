@@ -7,14 +7,16 @@
 #include "common/time/clock.h"
 #include "common/time/deadline.h"
 #include "transfer/engine/agent.h"
+#include "transfer/engine/arrival.h"
 #include "transfer/engine/device.h"
+#include "transfer/engine/grant.h"
 #include "transfer/engine/lane.h"
-#include "transfer/engine/lease.h"
+#include "transfer/engine/message.h"
 #include "transfer/engine/peer.h"
+#include "transfer/engine/port.h"
 #include "transfer/engine/source.h"
 #include "transfer/engine/status.h"
 #include "transfer/engine/transfer.h"
-#include "transfer/engine/visitor.h"
 
 enum { SOURCES_MAX = 64, POLLS_PER_LOOK = 16, LONGEST_MS = 60000 };
 
@@ -32,7 +34,7 @@ static void take_sources(struct sw_xfer_agent *agent)
         struct xfe_source *source = event.data.ptr;
         switch (source->kind) {
         case XFE_EVENTS:
-            xfe_visitors_events(agent);
+            xfe_arrivals_take(agent);
             break;
         case XFE_TIMER:
             if (read(agent->timer_fd, &expirations, sizeof(expirations)) < 0)
@@ -42,10 +44,10 @@ static void take_sources(struct sw_xfer_agent *agent)
             xfe_lane_events((struct xfe_lane *)source);
             break;
         case XFE_DEVICE:
-            xfe_device_events((struct xfe_device *)source);
+            xfe_ports_events((struct xfe_device *)source);
             break;
         case XFE_VISITOR:
-            xfe_visitor_ready((struct xfe_visitor *)source);
+            xfe_messages_ready((struct xfe_visitor *)source);
             break;
         }
     }
@@ -64,8 +66,8 @@ void sw_xfer_poll(struct sw_xfer_agent *agent)
         xfe_peer_timers(peer, now);
         is_busy = is_busy || xfe_peer_waits(peer);
     }
-    xfe_leases_timers(agent, now);
-    xfe_visitors_go_on(agent);
+    xfe_grants_timers(agent, now);
+    xfe_messages_go_on(agent);
     if (!is_busy || ++agent->polls % POLLS_PER_LOOK == 0)
         take_sources(agent);
 }
