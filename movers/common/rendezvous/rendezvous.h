@@ -22,10 +22,11 @@ struct mover_rendezvous {
     /* What all ranks of the job know and strangers do not; each proves it. NULL: whoever reaches
      * rank 0 may join. */
     const char *token;
-    /* After 10 s, and then each 30 s: a line without its newline that names the absent ranks. NULL:
-     * nothing is said. */
+    /* After `note_ms` (0: 10 s), then three times as long: a line without its newline that names
+     * the absent ranks. NULL: nothing is said. */
     void (*log)(void *context, const char *line);
     void *log_context;
+    uint32_t note_ms;
 };
 
 /*
