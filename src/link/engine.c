@@ -4,7 +4,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -19,6 +18,7 @@
 #include "base/log.h"
 #include "base/minmax.h"
 #include "base/robust.h"
+#include "base/thread.h"
 #include "device/nic/netdev.h"
 #include "device/nic/nic.h"
 #include "device/queue/cq_impl.h"
@@ -551,12 +551,7 @@ void sw_engine_close(void)
 
 int sw_engine_start(void)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    sigdelset(&all, SIGBUS); /* base/fault.h: where it is blocked, it ends the process */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int rc = pthread_create(&sw_engine.thread, NULL, engine_main, NULL);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    const int rc = sw_thread_start(&sw_engine.thread, NULL, engine_main, NULL);
     if (rc) {
         sw_error("cannot start the engine thread: %s", strerror(rc));
         return -rc;

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
@@ -14,6 +13,7 @@
 
 #include "base/fds.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "device/adopt/adopt_lock.h"
 #include "device/adopt/held_calls.h"
 #include "device/adopt/segment_life.h"
@@ -186,18 +186,13 @@ static int thread_start(void)
     static char *stack; /* a child has its parent's, where no thread stands */
     pthread_t thread;
     pthread_attr_t attr;
-    sigset_t all, before;
     stack = stack ? stack : stack_new();
     if (!stack)
         return -ENOMEM;
     pthread_attr_init(&attr);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     pthread_attr_setstack(&attr, stack + STACK_APART_BYTES, STACK_BYTES);
-    sigfillset(&all);
-    sigdelset(&all, SIGBUS); /* base/fault.h: where it is blocked, it ends the process */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int rc = pthread_create(&thread, &attr, monitor_main, NULL);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    const int rc = sw_thread_start(&thread, &attr, monitor_main, NULL);
     pthread_attr_destroy(&attr);
     return -rc;
 }

@@ -3,10 +3,10 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "base/thread.h"
 #include "device/memory/failed_file.h"
 #include "device/memory/persist.h"
 
@@ -128,15 +128,10 @@ static void *sync_run_jobs(void *arg)
     return NULL;
 }
 
-/* Detached, and deaf to the program's signals. */
 static bool sync_job_start_thread(struct sw_sync_job *job)
 {
     pthread_t thread;
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    bool started = !pthread_create(&thread, NULL, sync_run_jobs, job);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    const bool started = !sw_thread_start(&thread, NULL, sync_run_jobs, job);
     if (started)
         pthread_detach(thread);
     return started;
