@@ -6,9 +6,11 @@
 bool mover_messages_open(struct mover_messages *messages, struct mover_queue *queue,
                          struct rdma_cm_id *id, struct ibv_pd *pd, uint32_t count, uint32_t bytes)
 {
-    const struct ibv_qp_init_attr attr = {
-        .cap = {.max_send_wr = count, .max_recv_wr = count, .max_send_sge = 1, .max_recv_sge = 1},
-        .sq_sig_all = 1};
+    const struct ibv_qp_init_attr attr = {.cap = {.max_send_wr = count + 1,
+                                                  .max_recv_wr = count,
+                                                  .max_send_sge = 1,
+                                                  .max_recv_sge = 1},
+                                          .sq_sig_all = 1};
     assert(count && bytes && !id->qp);
     *messages =
         (struct mover_messages){.places = calloc(count, bytes), .count = count, .bytes = bytes};

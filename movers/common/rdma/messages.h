@@ -24,8 +24,9 @@ struct mover_messages {
     uint32_t count, bytes; /* of places, and of each */
 };
 
-/* Makes the queue pair of the id, whose completions, of sends too, come to the queue. False and
- * errno: there is no room for it. Close it also after a failure. */
+/* Makes the queue pair of the id, whose completions, of sends too, come to the queue. It has room
+ * for one more request beside the messages. False and errno: there is no room for it. Close it also
+ * after a failure. */
 bool mover_messages_open(struct mover_messages *messages, struct mover_queue *queue,
                          struct rdma_cm_id *id, struct ibv_pd *pd, uint32_t count, uint32_t bytes);
 /* After the queue pair is destroyed: the device may still use the places before. */

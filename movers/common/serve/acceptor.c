@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/rdma/resolve.h"
+#include "common/serve/origin.h"
 
 static void acceptor_take_event(struct mover_watch *watch)
 {
@@ -90,6 +91,19 @@ int mover_acceptor_open_at(struct mover_acceptor *acceptor, struct mover_loop *l
         return -EINVAL;
     }
     return mover_acceptor_open(acceptor, loop, (struct sockaddr *)&at, error, error_bytes);
+}
+
+void mover_acceptor_refuse(struct mover_acceptor *acceptor, struct rdma_cm_id *id, const char *why,
+                           const void *data, size_t bytes)
+{
+    char where[INET6_ADDRSTRLEN];
+    if (mover_told_begin(&acceptor->told)) {
+        mover_address_name(rdma_get_peer_addr(id), where);
+        fprintf(stderr, "sidewire %s: refused %s: %s", acceptor->command, where, why);
+        mover_told_end(&acceptor->told);
+    }
+    rdma_reject(id, data, (uint8_t)bytes);
+    rdma_destroy_id(id);
 }
 
 void mover_acceptor_close(struct mover_acceptor *acceptor)

@@ -14,6 +14,7 @@
 
 #include "common/rdma/listener.h"
 #include "common/serve/loop.h"
+#include "common/serve/told.h"
 
 struct mover_acceptor {
     /* The caller's. */
@@ -29,6 +30,7 @@ struct mover_acceptor {
     struct mover_loop *loop;
     struct mover_listener listener;
     struct mover_watch events, timer;
+    struct mover_told told; /* of refusals */
 };
 
 /* Listens. 0, or a negative errno and what is wrong: then there is nothing to close, and closing
@@ -38,6 +40,10 @@ int mover_acceptor_open(struct mover_acceptor *acceptor, struct mover_loop *loop
 /* The same at an address and port as users write them. `address` NULL: all of this host. */
 int mover_acceptor_open_at(struct mover_acceptor *acceptor, struct mover_loop *loop,
                            const char *address, const char *port, char *error, size_t error_bytes);
+/* Rejects a request with that private data, and destroys its id. Tells why, for people, on standard
+ * error: once in a second, since strangers may be refused as often as they like. */
+void mover_acceptor_refuse(struct mover_acceptor *acceptor, struct rdma_cm_id *id, const char *why,
+                           const void *data, size_t bytes);
 /* After all ids that it has handed out are destroyed. */
 void mover_acceptor_close(struct mover_acceptor *acceptor);
 

@@ -2,8 +2,9 @@
 #ifndef SW_MOVERS_ORIGIN_H
 #define SW_MOVERS_ORIGIN_H
 
-#include <netinet/in.h>
+#include <arpa/inet.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 
 /* A host has as many addresses in its IPv6 network as it likes. But all hosts of a link share the
@@ -32,6 +33,15 @@ static inline struct in6_addr mover_address_of(const struct sockaddr *peer)
         return ((const struct sockaddr_in6 *)(const void *)peer)->sin6_addr;
     memcpy(&address.s6_addr[12], &((const struct sockaddr_in *)(const void *)peer)->sin_addr, 4);
     return address;
+}
+
+/* The same for people. */
+static inline void mover_address_name(const struct sockaddr *peer, char text[INET6_ADDRSTRLEN])
+{
+    const struct in6_addr address = mover_address_of(peer);
+    const bool is_ipv4 = peer->sa_family == AF_INET;
+    if (!inet_ntop(peer->sa_family, &address.s6_addr[is_ipv4 ? 12 : 0], text, INET6_ADDRSTRLEN))
+        snprintf(text, INET6_ADDRSTRLEN, "?");
 }
 
 static inline struct in6_addr mover_origin_of_peer(const struct sockaddr *peer)

@@ -18,7 +18,7 @@ static void allow_flush(struct pms_client *client, uint8_t flags)
         attr.qp_access_flags |= IBV_ACCESS_FLUSH_GLOBAL;
     if (flags & PMF_PERSISTENT)
         attr.qp_access_flags |= IBV_ACCESS_FLUSH_PERSISTENT;
-    if (!ibv_modify_qp(client->id->qp, &attr, IBV_QP_ACCESS_FLAGS))
+    if (!ibv_modify_qp(client->base.id->qp, &attr, IBV_QP_ACCESS_FLAGS))
         client->flush_flags = flags;
 }
 
@@ -160,11 +160,11 @@ static enum pmf_status count_all(const struct pms_server *server, const struct p
 /* Strangers may send such as often as they like. */
 static void tell_malformed(struct pms_server *server, const struct pms_client *client)
 {
-    if (!mover_told_begin(&server->told))
+    if (!mover_told_begin(&server->acceptor.told))
         return;
     fprintf(stderr, "sidewire pmem serve: a malformed message of %s; its connection ends",
             client->where);
-    mover_told_end(&server->told);
+    mover_told_end(&server->acceptor.told);
 }
 
 void pms_answer(struct pms_server *server, struct pms_client *client, const uint8_t *message,
@@ -176,7 +176,7 @@ void pms_answer(struct pms_server *server, struct pms_client *client, const uint
     answer->tag = request.tag;
     pms_server_look_at_disks(server);
     if (status) {
-        client->is_over = true;
+        client->base.is_over = true;
         server->malformed++;
         tell_malformed(server, client);
     } else if (request.type == PMF_OPEN) {

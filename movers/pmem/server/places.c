@@ -1,20 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Rules of the server's places: who may have one, and for how long. A client has proved itself when
- * it has asked something that is valid. Nobody takes places from those that have. The oldest of
- * those that have not is let go first: of the origin that has most of them, or of the newcomer's if
- * that has its share already. It has had time to ask, since clients that start together are as
- * honest as one. But an origin that has many keeps out none that has few. The share is no more than
- * three times what is free, to clients that may only read three times what is free to these: so
- * origins that come one by one get less each, and the next one gets something still.
- */
-#include <string.h>
-
-#include "common/base/minmax.h"
+/* The places of the server, by the rules of common/serve/places.h. */
+#include "common/serve/places.h"
 #include "common/time/clock.h"
 #include "pmem/server/server.h"
-
-enum { TIMES_FREE = 3 };
 
 void pms_limits_init(struct pms_limits *limits)
 {
@@ -32,179 +20,80 @@ void pms_limits_init(struct pms_limits *limits)
         limits->probe_ns = 30ull * NS_PER_S;
 }
 
-static bool is_of(const struct pms_client *client, const struct in6_addr *origin)
+static struct mover_guest places_at(void *context, uint32_t place)
 {
-    return IN6_ARE_ADDR_EQUAL(&client->origin, origin);
+    const struct pms_server *server = context;
+    struct pms_client *client = server->clients[place];
+    if (!client)
+        return (struct mover_guest){0};
+    return (struct mover_guest){.client = client,
+                                .origin = client->origin,
+                                .since_ns = client->since_ns,
+                                .answered_ns = client->base.answered_ns,
+                                .probed_ns = client->probed_ns,
+                                .is_proved = client->is_proved,
+                                .is_reader = !client->may_write};
 }
 
-struct places_taken {
-    uint32_t all, readers, unproved;
-    uint32_t of_origin, unproved_of_origin;
-};
-
-static struct places_taken count_places(const struct pms_server *server,
-                                        const struct in6_addr *origin)
+static void places_look(void *context, void *of)
 {
-    struct places_taken taken = {0};
-    for (uint32_t i = 0; i < PMS_CLIENTS_MAX; i++) {
-        const struct pms_client *client = server->clients[i];
-        if (!client)
-            continue;
-        taken.all++;
-        taken.readers += !client->may_write;
-        taken.unproved += !client->is_proved;
-        taken.of_origin += is_of(client, origin);
-        taken.unproved_of_origin += !client->is_proved && is_of(client, origin);
-    }
-    return taken;
+    struct pms_client *client = of;
+    (void)context;
+    mover_client_ready(&client->base);
 }
 
-static uint32_t count_unproved_of(const struct pms_server *server, const struct in6_addr *origin)
+static void places_let_go(void *context, void *client)
 {
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < PMS_CLIENTS_MAX; i++) {
-        const struct pms_client *client = server->clients[i];
-        count += client && !client->is_proved && is_of(client, origin);
-    }
-    return count;
-}
-
-static struct pms_client *find_oldest_unproved(const struct pms_server *server,
-                                               const struct in6_addr *origin)
-{
-    struct pms_client *oldest = NULL;
-    for (uint32_t i = 0; i < PMS_CLIENTS_MAX; i++) {
-        struct pms_client *client = server->clients[i];
-        if (client && !client->is_proved && is_of(client, origin) &&
-            (!oldest || client->since_ns < oldest->since_ns))
-            oldest = client;
-    }
-    return oldest;
-}
-
-/* The oldest unproved one of the origin that has most of these, and how many it has; where several
- * origins have as many, the oldest of all. `is_reader`: one that may only read. */
-static struct pms_client *find_oldest_of_crowd(const struct pms_server *server, bool is_reader,
-                                               uint32_t *crowd)
-{
-    struct pms_client *oldest = NULL;
-    *crowd = 0;
-    for (uint32_t i = 0; i < PMS_CLIENTS_MAX; i++) {
-        struct pms_client *client = server->clients[i];
-        if (!client || client->is_proved || (is_reader && client->may_write))
-            continue;
-        const uint32_t count = count_unproved_of(server, &client->origin);
-        if (count > *crowd || (count == *crowd && client->since_ns < oldest->since_ns)) {
-            *crowd = count;
-            oldest = client;
-        }
-    }
-    return oldest;
-}
-
-/* The client that is to leave for one of an origin that has `own` unproved ones. It may be a young
- * one if its origin still has as many then. */
-static struct pms_client *places_in_the_way(const struct pms_server *server, uint32_t own,
-                                            bool is_reader, bool *may_be_young)
-{
-    uint32_t crowd;
-    struct pms_client *oldest = find_oldest_of_crowd(server, is_reader, &crowd);
-    *may_be_young = own == 0 || crowd > own + 1;
-    return oldest;
-}
-
-/* The client's requests are looked at first. False: it is too young to be let go. */
-static bool places_end_oldest(struct pms_server *server, struct pms_client *oldest,
-                              bool may_be_young)
-{
-    const uint32_t slot = oldest->slot;
-    const bool is_young = mover_now_ns() - oldest->since_ns < server->limits.young_ns;
-    pms_client_ready(server, oldest);
-    if (server->clients[slot] != oldest || oldest->is_proved)
-        return true;
-    if (is_young && !may_be_young)
-        return false;
+    struct pms_server *server = context;
     server->let_go++;
-    pms_client_end(server, oldest);
-    return true;
+    pms_client_end(server, client);
 }
 
-/* For such a client. */
-static uint32_t places_left(const struct places_taken *taken, bool may_write)
+static void places_probe(void *context, void *of)
 {
-    const uint32_t left = PMS_CLIENTS_MAX - taken->all;
-    return may_write ? left : mover_min_u32(left, PMS_READERS_MAX - taken->readers);
+    struct pms_server *server = context;
+    struct pms_client *client = of;
+    client->probed_ns = mover_now_ns();
+    mover_client_probe(&client->base);
+    server->probes++;
 }
 
-/* Whether one more is more than what its origin may have. */
-static bool has_its_share(const struct pms_limits *limits, const struct places_taken *taken,
-                          bool may_write)
+static struct mover_places places_rules(struct pms_server *server)
 {
-    const uint32_t most = may_write ? limits->of_one : limits->of_one / 2;
-    const uint32_t left = places_left(taken, may_write), free_then = left ? left - 1 : 0;
-    return taken->of_origin >= most || taken->unproved_of_origin >= limits->unproved_of_one ||
-           (taken->of_origin && taken->of_origin + 1 > TIMES_FREE * free_then);
+    const struct pms_limits *limits = &server->limits;
+    return (struct mover_places){.count = PMS_CLIENTS_MAX,
+                                 .readers_max = PMS_READERS_MAX,
+                                 .unproved_max = PMS_UNPROVED_MAX,
+                                 .of_one = limits->of_one,
+                                 .unproved_of_one = limits->unproved_of_one,
+                                 .young_ns = limits->young_ns,
+                                 .prove_ns = limits->prove_ns,
+                                 .answer_ns = limits->answer_ns,
+                                 .probe_ns = limits->probe_ns,
+                                 .context = server,
+                                 .at = places_at,
+                                 .look = places_look,
+                                 .let_go = places_let_go,
+                                 .probe = places_probe};
 }
 
 bool pms_places_make_room(struct pms_server *server, const struct in6_addr *origin, bool may_write)
 {
-    const struct pms_limits *limits = &server->limits;
-    for (;;) { /* each time one more has proved itself, or is gone */
-        const struct places_taken taken = count_places(server, origin);
-        const uint32_t own = taken.unproved_of_origin;
-        const bool has_share = has_its_share(limits, &taken, may_write);
-        const bool is_reader = !may_write && taken.readers >= PMS_READERS_MAX;
-        if (!has_share && places_left(&taken, may_write) && taken.unproved < PMS_UNPROVED_MAX)
-            return true;
-        bool may_be_young = false;
-        struct pms_client *oldest = has_share
-                                        ? find_oldest_unproved(server, origin)
-                                        : places_in_the_way(server, own, is_reader, &may_be_young);
-        if (!oldest || !places_end_oldest(server, oldest, may_be_young))
-            return false;
-    }
-}
-
-static bool is_too_slow(const struct pms_server *server, const struct pms_client *client,
-                        uint64_t now_ns)
-{
-    const struct pms_limits *limits = &server->limits;
-    if (!client->is_proved)
-        return now_ns - client->since_ns >= limits->prove_ns;
-    return client->answered_ns && now_ns - client->answered_ns >= limits->answer_ns;
-}
-
-static void end_silent(struct pms_server *server)
-{
-    const uint64_t now_ns = mover_now_ns();
-    for (uint32_t i = 0; i < PMS_CLIENTS_MAX; i++) {
-        struct pms_client *client = server->clients[i];
-        if (!client)
-            continue;
-        if (is_too_slow(server, client, now_ns)) {
-            server->let_go++;
-            pms_client_end(server, client);
-        } else if (client->is_proved && now_ns - client->probed_ns >= server->limits.probe_ns) {
-            client->probed_ns = now_ns;
-            pms_client_probe(server, client);
-        }
-    }
+    const struct mover_places places = places_rules(server);
+    return mover_places_make_room(&places, origin, !may_write, mover_now_ns());
 }
 
 static void sweep_places(struct mover_watch *watch)
 {
     struct pms_server *server = watch->context;
-    end_silent(server);
-    for (uint32_t i = 0; i < PMS_CLIENTS_MAX; i++)
-        if (server->clients[i])
-            return pms_places_watch(server);
+    const struct mover_places places = places_rules(server);
+    mover_loop_call_at(server->loop, watch, mover_places_sweep(&places, mover_now_ns()));
 }
 
 void pms_places_watch(struct pms_server *server)
 {
-    const uint64_t step_ns = server->limits.prove_ns / 4;
     if (server->sweep.due_ns)
         return;
     server->sweep = (struct mover_watch){.fd = -1, .ready = sweep_places, .context = server};
-    mover_loop_call_at(server->loop, &server->sweep, mover_now_ns() + step_ns + NS_PER_MS);
+    sweep_places(&server->sweep);
 }

@@ -6,15 +6,13 @@
 #ifndef SW_MOVERS_PMEM_SERVER_H
 #define SW_MOVERS_PMEM_SERVER_H
 
-#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <rdma/rdma_cma.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/rdma/queue.h"
 #include "common/serve/acceptor.h"
-#include "common/serve/loop.h"
-#include "common/serve/told.h"
+#include "common/serve/client.h"
 #include "pmem/server/memory.h"
 #include "pmem/server/rules.h"
 #include "pmem/wire/control.h"
@@ -52,31 +50,22 @@ struct pms_grant {
     struct pms_share *shares; /* one for each region, made when it is opened first */
 };
 
+/* As those of struct mover_places (common/serve/places.h). */
 struct pms_limits {
-    uint32_t of_one;          /* places of one origin; half of them if it may only read */
-    uint32_t unproved_of_one; /* of these without a request yet */
-    uint64_t young_ns;        /* so long an unproved one makes room only for who has fewer */
-    uint64_t prove_ns;        /* until the first request */
-    uint64_t answer_ns;       /* until an answer is taken */
-    uint64_t probe_ns;        /* how often it is looked whether a client is there */
+    uint32_t of_one, unproved_of_one;
+    uint64_t young_ns, prove_ns, answer_ns, probe_ns;
 };
 
 struct pms_client {
-    struct rdma_cm_id *id;
-    struct in6_addr origin; /* by which places are counted: common/serve/origin.h */
-    uint64_t since_ns, answered_ns, probed_ns; /* answered_ns: 0 if no answer is under way */
-    bool is_proved, may_write, is_probed;
+    struct mover_client base;
+    struct in6_addr origin;
+    uint64_t since_ns, probed_ns;
+    bool is_proved, may_write;
     struct pms_grant *grant;
-    struct mover_queue queue;
-    struct mover_watch watch; /* of the queue */
-    struct ibv_mr *mr;
     uint32_t slot;
     uint32_t opened;     /* regions, a bit for each */
     uint8_t flush_flags; /* that its queue pair has been given: enum pmf_flags */
-    bool is_over;        /* nothing more is taken; its last answer is on its way */
     char label[PMF_NAME_BYTES], where[INET6_ADDRSTRLEN];
-    uint8_t requests[PMS_RECEIVES][PMF_REQUEST_MAX];
-    uint8_t answer[PMF_ANSWER_MAX];
 };
 
 struct pms_server {
@@ -95,7 +84,6 @@ struct pms_server {
     uint64_t connections, refused, ended, malformed;
     uint64_t let_go; /* for their silence, or for another one that is unproved, too */
     uint64_t probes;
-    struct mover_told told;   /* of refusals, and of malformed messages */
     struct pms_limits limits; /* of the caller; what is 0 becomes the usual */
     bool is_verbose;
     bool is_shared; /* others serve the regions, too: nobody is alone here */
@@ -130,9 +118,6 @@ void pms_places_watch(struct pms_server *server);
 
 /* Takes or rejects a request for a connection. */
 void pms_client_request(struct pms_server *server, const struct mover_arrival *request);
-void pms_client_ready(struct pms_server *server, struct pms_client *client);
-/* Asks its device for a sign of life: a WRITE of no bytes. */
-void pms_client_probe(struct pms_server *server, struct pms_client *client);
 void pms_client_end(struct pms_server *server, struct pms_client *client);
 
 /* ---- answer.c ---- */

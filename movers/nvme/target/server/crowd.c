@@ -10,9 +10,7 @@
 #include <string.h>
 
 #include "common/serve/origin.h"
-
-/* What one address has of all places: three quarters of them where it is alone. */
-enum { TIMES_FREE = 3 };
+#include "common/time/units.h"
 
 struct crowd_limits {
     uint32_t of_address, max, ending_of_address, ending, spare, bound;
@@ -25,10 +23,6 @@ static const struct crowd_limits crowd_limits[NVT_CROWD_KINDS] = {
                            NVT_CROWD_EXPECTED_ENDING_OF_ADDRESS, NVT_CROWD_EXPECTED_ENDING,
                            NVT_CROWD_EXPECTED_SPARE, NVT_CROWD_EXPECTED_BOUND},
 };
-
-/* A guest that came just now is about to prove itself: it does not go for one that is refused
- * anyway. */
-#define YOUNG_NS 1000000000ull
 
 static bool has_network(const struct sockaddr *from)
 {
@@ -91,15 +85,10 @@ static uint32_t entries_of(uint32_t entries)
 
 static void share_count(struct nvt_crowd_share *share, const struct nvt_guest *guest)
 {
-    if (guest->is_ending) {
+    if (guest->is_ending)
         share->ending += entries_of(guest->entries);
-        return;
-    }
-    share->there += entries_of(guest->entries);
-    if (share->oldest && share->since_ns <= guest->since_ns)
-        return;
-    share->oldest = guest->user;
-    share->since_ns = guest->since_ns;
+    else
+        mover_share_add(&share->there, entries_of(guest->entries), guest->since_ns, guest->user);
 }
 
 void nvt_crowd_add(struct nvt_crowd *crowd, const struct nvt_guest *guest)
@@ -128,53 +117,37 @@ bool nvt_crowd_expects(struct nvt_crowd *crowd)
     return crowd->is_io && address->io_taken < address->io_places;
 }
 
-/* Addresses within the spare entries, which each may have in any case, rank alike. */
-static uint32_t rank_of(const struct nvt_crowd_share *share, enum nvt_crowd_kind kind)
-{
-    const uint32_t spare = crowd_limits[kind].spare;
-    return share->there > spare ? share->there : spare;
-}
-
 /* That of the address that has most. Where one has more come all the time, the oldest of all are
  * those of others. */
-static const struct nvt_crowd_share *largest_of(const struct nvt_crowd *crowd,
-                                                enum nvt_crowd_kind kind)
+static const struct mover_share *largest_of(const struct nvt_crowd *crowd, enum nvt_crowd_kind kind)
 {
-    const struct nvt_crowd_share *largest = &crowd->addresses[0].unproven[kind];
+    const struct mover_share *largest = &crowd->addresses[0].unproven[kind].there;
     for (uint32_t i = 1; i <= crowd->address_count; i++) {
-        const struct nvt_crowd_share *share = &crowd->addresses[i].unproven[kind];
-        const uint32_t rank = rank_of(share, kind), most = rank_of(largest, kind);
-        if (share->oldest && (!largest->oldest || rank > most ||
-                              (rank == most && share->since_ns < largest->since_ns)))
+        const struct mover_share *share = &crowd->addresses[i].unproven[kind].there;
+        if (mover_share_goes_first(share, largest, crowd_limits[kind].spare))
             largest = share;
     }
     return largest;
 }
 
-static void *unless_young(const struct nvt_crowd *crowd, const struct nvt_crowd_share *share)
+static void *unless_young(const struct nvt_crowd *crowd, const struct mover_share *share)
 {
-    return share->oldest && crowd->now_ns > share->since_ns + YOUNG_NS ? share->oldest : NULL;
+    return mover_share_is_young(share, crowd->now_ns, NS_PER_S) ? NULL : share->oldest;
 }
 
 /* Until those have gone that are asked to. */
 static bool has_to_wait(const struct nvt_crowd_share *all, const struct nvt_crowd_share *share,
                         const struct crowd_limits *limits, uint32_t entries)
 {
-    const uint32_t own = share->there + share->ending + entries;
+    const uint64_t own = share->there.amount + share->ending + entries;
     return own > limits->ending_of_address ||
-           all->there + all->ending + entries >
+           all->there.amount + all->ending + entries >
                (own <= limits->spare ? limits->bound : limits->ending);
 }
 
 static bool crowd_is_full(uint64_t there, uint64_t more, uint64_t max)
 {
     return there + more > max;
-}
-
-/* Not full: but the address of who comes would have too much of it. */
-static bool leaves_too_few(uint64_t of_address, uint64_t there, uint64_t more, uint64_t max)
-{
-    return of_address && of_address + more > TIMES_FREE * (max - there - more);
 }
 
 /* Places, or completions. `*leaves` is for the next one to come. */
@@ -186,10 +159,10 @@ static bool has_room(const struct nvt_crowd *crowd, const struct nvt_crowd_addre
         *leaves = unless_young(crowd, largest_of(crowd, NVT_CROWD_STRANGE));
         return false;
     }
-    if (leaves_too_few(address->count, crowd->count, 1, crowd->places) ||
-        leaves_too_few(address->completions, crowd->all_completions, crowd->completions,
-                       crowd->completions_max)) {
-        *leaves = unless_young(crowd, &address->unproven[NVT_CROWD_STRANGE]);
+    if (mover_share_is_too_large(address->count, 1, crowd->places - crowd->count) ||
+        mover_share_is_too_large(address->completions, crowd->completions,
+                                 crowd->completions_max - crowd->all_completions)) {
+        *leaves = unless_young(crowd, &address->unproven[NVT_CROWD_STRANGE].there);
         return false;
     }
     return true;
@@ -206,9 +179,9 @@ bool nvt_crowd_admits(struct nvt_crowd *crowd, void **leaves)
     *leaves = NULL;
     if (has_to_wait(all, share, limits, entries) || !has_room(crowd, address, leaves))
         return false;
-    if (share->there + entries > limits->of_address)
-        *leaves = share->oldest;
-    else if (all->there + entries > limits->max)
+    if (share->there.amount + entries > limits->of_address)
+        *leaves = share->there.oldest;
+    else if (all->there.amount + entries > limits->max)
         *leaves = largest_of(crowd, kind)->oldest;
     return true;
 }

@@ -19,6 +19,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/serve/share.h"
+
 struct sockaddr;
 
 enum {
@@ -51,11 +53,10 @@ struct nvt_guest {
 
 enum nvt_crowd_kind { NVT_CROWD_STRANGE, NVT_CROWD_AWAITED, NVT_CROWD_KINDS }; /* expected or not */
 
-/* What is there before proof: entries, and the oldest of those that are not ending. */
+/* Entries before proof. */
 struct nvt_crowd_share {
-    uint32_t there, ending;
-    uint64_t since_ns;
-    void *oldest; /* NULL: there is none */
+    struct mover_share there;
+    uint64_t ending;
 };
 
 struct nvt_crowd_address {

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "common/serve/client.h"
+
+#include "common/time/clock.h"
+
+static void client_woken(struct mover_watch *watch)
+{
+    mover_client_ready(watch->context);
+}
+
+bool mover_client_open(struct mover_client *client, struct mover_loop *loop, struct rdma_cm_id *id,
+                       struct ibv_pd *pd, uint32_t count, uint32_t bytes)
+{
+    assert(client->answer && client->ended);
+    client->loop = loop;
+    client->id = id;
+    client->watch = (struct mover_watch){.fd = -1, .ready = client_woken, .context = client};
+    if (!mover_queue_open(&client->queue, id->verbs, 2 * count + 1, loop->epoll_fd, &client->watch))
+        return false;
+    client->watch.fd = client->queue.channel->fd;
+    bool is_fine = mover_messages_open(&client->messages, &client->queue, id, pd, count, bytes);
+    for (uint32_t i = 0; is_fine && i < count; i++)
+        is_fine = mover_message_receive(&client->messages, i);
+    return is_fine;
+}
+
+static bool client_answer(struct mover_client *client, const struct ibv_wc *wc)
+{
+    uint32_t bytes = wc->byte_len;
+    if (!client->answer(client, mover_message_at(&client->messages, wc->wr_id), &bytes))
+        return false;
+    client->answered_ns = mover_now_ns();
+    return mover_message_send(&client->messages, wc->wr_id, bytes);
+}
+
+/* False: the connection is over. */
+static bool client_take(struct mover_client *client, const struct ibv_wc *wc)
+{
+    client->status = wc->status;
+    if (wc->status)
+        return false;
+    if (wc->opcode == IBV_WC_RECV)
+        return client->is_over || client_answer(client, wc);
+    if (wc->opcode == IBV_WC_RDMA_WRITE) {
+        client->is_probed = false;
+        return true;
+    }
+    client->answered_ns = 0;
+    return !client->is_over && mover_message_receive(&client->messages, wc->wr_id);
+}
+
+void mover_client_ready(struct mover_client *client)
+{
+    struct ibv_wc wc;
+    bool is_fine = mover_queue_rearm(&client->queue);
+    while (is_fine && mover_queue_poll(&client->queue, 1, &wc) > 0)
+        is_fine = client_take(client, &wc);
+    if (!is_fine)
+        client->ended(client);
+}
+
+/* No key is looked at for no bytes. */
+void mover_client_probe(struct mover_client *client)
+{
+    struct ibv_send_wr *bad, wr = {.opcode = IBV_WR_RDMA_WRITE};
+    if (!client->is_probed && !client->is_over)
+        client->is_probed = !ibv_post_send(client->id->qp, &wr, &bad);
+}
+
+void mover_client_close(struct mover_client *client)
+{
+    if (client->id->qp)
+        rdma_destroy_qp(client->id);
+    if (client->queue.channel)
+        mover_loop_unwatch(client->loop, &client->watch);
+    mover_queue_close(&client->queue);
+    mover_messages_close(&client->messages);
+    client->id->context = NULL;
+    client->id = NULL;
+}
+
+void mover_client_end(struct mover_client *client)
+{
+    struct rdma_cm_id *id = client->id;
+    rdma_disconnect(id);
+    mover_client_close(client);
+    rdma_destroy_id(id);
+}
