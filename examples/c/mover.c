@@ -14,115 +14,33 @@
 #include "common/command/front.h"
 #include "common/command/remote.h"
 #include "common/command/server.h"
-#include "common/rdma/dial.h"
-#include "common/rdma/messages.h"
-#include "common/serve/acceptor.h"
+#include "common/rdma/caller.h"
+#include "common/serve/clients.h"
 #include "common/time/clock.h"
 
 #define PORT "4440"
 
-enum { BYTES_MAX = 65536, RECEIVES = 2, CLIENTS_MAX = 64, RETRIES = 6, PATIENCE_MS = 5000 };
+enum { BYTES_MAX = 65536, PATIENCE_MS = 5000 };
 
 /* ---- the server ---- */
 
-struct client {
-    struct mover_watch watch; /* of its queue */
-    struct server *server;
-    struct rdma_cm_id *id; /* NULL: a free place */
-    struct mover_queue queue;
-    struct mover_messages messages; /* while one is sent back, the next one is received */
-    bool is_sent[RECEIVES];
-};
-
-/* The first clients have the places, and keep them: pmem/server/places.c is fairer. */
 struct server {
     const char *address, *port;
     struct mover_server base;
-    struct mover_acceptor acceptor;
-    struct client clients[CLIENTS_MAX];
-    json_int_t connections, refused, messages;
+    struct mover_clients clients; /* who may have a place, and for how long: serve/places.h */
 };
 
-static void end_client(void *context, void *of)
+/* Whatever comes is its own answer. */
+static bool send_back(void *context, uint8_t *message, uint32_t *bytes)
 {
-    struct server *server = context;
-    struct client *client = of;
-    mover_loop_unwatch(&server->base.loop, &client->watch);
-    rdma_disconnect(client->id);
-    if (client->id->qp)
-        rdma_destroy_qp(client->id);
-    mover_queue_close(&client->queue);
-    mover_messages_close(&client->messages);
-    rdma_destroy_id(client->id);
-    *client = (struct client){0};
-}
-
-/* A message has come, or was sent back from where it lies: that place takes the next one then.
- * False: the connection is over. */
-static bool take_completion(struct client *client, const struct ibv_wc *wc)
-{
-    if (wc->status)
-        return false;
-    bool *is_sent = &client->is_sent[wc->wr_id];
-    *is_sent = !*is_sent;
-    client->server->messages += *is_sent;
-    return *is_sent ? mover_message_send(&client->messages, wc->wr_id, wc->byte_len)
-                    : mover_message_receive(&client->messages, wc->wr_id);
-}
-
-static void client_ready(struct mover_watch *watch)
-{
-    struct client *client = watch->context;
-    struct ibv_wc wc;
-    bool is_fine = mover_queue_rearm(&client->queue);
-    while (is_fine && mover_queue_poll(&client->queue, 1, &wc) > 0)
-        is_fine = take_completion(client, &wc);
-    if (!is_fine)
-        end_client(client->server, client);
-}
-
-static bool accept_client(struct client *client, struct rdma_cm_id *id)
-{
-    struct rdma_conn_param param = {.rnr_retry_count = RETRIES};
-    return mover_queue_open(&client->queue, id->verbs, 2 * RECEIVES,
-                            client->server->base.loop.epoll_fd, &client->watch) &&
-           mover_messages_open(&client->messages, &client->queue, id, id->pd, RECEIVES,
-                               BYTES_MAX) &&
-           mover_message_receive(&client->messages, 0) &&
-           mover_message_receive(&client->messages, 1) && !rdma_accept(id, &param);
-}
-
-static void take_request(void *context, const struct mover_arrival *request)
-{
-    struct server *server = context;
-    struct client *client = server->clients, *end = client + CLIENTS_MAX;
-    while (client < end && client->id)
-        client++;
-    server->connections++;
-    if (client < end) {
-        request->id->context = client;
-        *client = (struct client){.watch = {.fd = -1, .ready = client_ready, .context = client},
-                                  .server = server,
-                                  .id = request->id};
-        if (accept_client(client, request->id))
-            return;
-    }
-    server->refused++;
-    rdma_reject(request->id, NULL, 0);
-    if (client < end)
-        end_client(server, client);
-    else
-        rdma_destroy_id(request->id);
+    (void)context, (void)message;
+    return *bytes > 0;
 }
 
 static json_t *status_of(void *context)
 {
     const struct server *server = context;
-    json_int_t clients = 0;
-    for (int i = 0; i < CLIENTS_MAX; i++)
-        clients += server->clients[i].id != NULL;
-    return json_pack("{sI sI sI sI}", "clients", clients, "connections", server->connections,
-                     "refused", server->refused, "messages", server->messages);
+    return mover_clients_status(&server->clients);
 }
 
 static const struct mover_metric metrics[] = {
@@ -130,6 +48,26 @@ static const struct mover_metric metrics[] = {
     {"messages_total", "messages", "Messages that were sent back", MOVER_COUNTER},
     {0},
 };
+
+static int serve_clients(struct server *server)
+{
+    const struct mover_control_setup setup = {
+        .mover = "echo", .context = server, .status = status_of, .metrics = metrics};
+    char error[400];
+    int code = mover_server_open(&server->base);
+    if (code)
+        return code;
+    if (mover_clients_open(&server->clients, &server->base.loop, server->address, server->port,
+                           error, sizeof(error)))
+        return mover_fail("%s", error);
+    code = mover_server_control(&server->base, &setup);
+    if (!code) {
+        printf("echoes on port %s. Ctrl-C ends it.\n", server->port);
+        fflush(stdout);
+        mover_loop_run(&server->base.loop);
+    }
+    return code;
+}
 
 static int serve(int argc, char **argv)
 {
@@ -142,36 +80,17 @@ static int serve(int argc, char **argv)
     };
     static const struct mover_usage usage = {.about = "Sends back what comes.",
                                              .own = {.rows = options}};
-    static struct server server = {.port = PORT};
-    const struct mover_control_setup setup = {
-        .mover = "echo", .context = &server, .status = status_of, .metrics = metrics};
-    char error[400];
+    static struct server server = {
+        .port = PORT,
+        .clients = {.command = "echo serve", .message_bytes = BYTES_MAX, .answer = send_back}};
     mover_parse(&usage, argc, argv, &server);
-    server.acceptor = (struct mover_acceptor){.command = "echo serve",
-                                              .backlog = CLIENTS_MAX,
-                                              .context = &server,
-                                              .request = take_request,
-                                              .ended = end_client};
-    int code = mover_server_open(&server.base);
-    if (!code && mover_acceptor_open_at(&server.acceptor, &server.base.loop, server.address,
-                                        server.port, error, sizeof(error)))
-        code = mover_fail("%s", error);
-    if (!code)
-        code = mover_server_control(&server.base, &setup);
-    if (!code) {
-        printf("echoes on port %s. Ctrl-C ends it.\n", server.port);
-        fflush(stdout);
-        mover_loop_run(&server.base.loop);
-    }
-    for (int i = 0; i < CLIENTS_MAX; i++)
-        if (server.clients[i].id)
-            end_client(&server, &server.clients[i]);
-    mover_acceptor_close(&server.acceptor);
+    const int code = serve_clients(&server);
+    mover_clients_close(&server.clients);
     mover_server_close(&server.base);
     return code;
 }
 
-/* ---- its clients ---- */
+/* ---- what asks the server of this host ---- */
 
 static const struct mover_ask server_of_this_host = {
     .mover = "echo", .command = "echo status", .noun = "server", .start = "sidewire echo serve"};
@@ -186,46 +105,33 @@ static int show_metrics(int argc, char **argv)
     return mover_control_metrics(&server_of_this_host, argc, argv);
 }
 
-enum { QUESTION, ANSWER, PLACES };
+/* ---- the bench ---- */
 
 struct bench {
     const char *address, *port;
     bool is_json;
     struct mover_bench requests;
-    struct mover_dial dial;
-    struct mover_messages messages;
+    struct mover_caller caller;
 };
-
-static bool open_queue(void *context, struct mover_connection *connection)
-{
-    struct bench *bench = context;
-    return mover_connection_queue(connection, 2 * PLACES) &&
-           mover_messages_open(&bench->messages, &connection->queue, connection->id,
-                               connection->id->pd, PLACES, (uint32_t)bench->requests.request_bytes);
-}
 
 static bool ask_once(struct bench *bench)
 {
     const uint32_t bytes = (uint32_t)bench->requests.request_bytes;
-    struct ibv_wc wc;
-    memset(mover_message_at(&bench->messages, QUESTION), (int)bench->requests.latency.count, bytes);
-    if (!mover_message_receive(&bench->messages, ANSWER) ||
-        !mover_message_send(&bench->messages, QUESTION, bytes))
-        return false;
-    for (int i = 0; i < PLACES; i++)
-        if (mover_dial_poll(&bench->dial, &wc, PATIENCE_MS) != 1 || wc.status)
-            return false;
-    return !memcmp(mover_message_at(&bench->messages, QUESTION),
-                   mover_message_at(&bench->messages, ANSWER), bytes);
+    uint8_t *question = mover_caller_question(&bench->caller);
+    uint32_t answered;
+    memset(question, (int)bench->requests.latency.count, bytes);
+    const uint8_t *answer = mover_caller_ask(&bench->caller, bytes, PATIENCE_MS, &answered);
+    return answer && answered == bytes && !memcmp(question, answer, bytes);
 }
 
 static void check_bench(struct argp_state *state, void *arguments)
 {
-    const struct bench *bench = arguments;
+    struct bench *bench = arguments;
     if (!bench->address)
         argp_error(state, "the address of the server is missing (-a ADDR)");
     if (!bench->requests.request_bytes || bench->requests.request_bytes > BYTES_MAX)
         argp_error(state, "a message has 1 to %d bytes", BYTES_MAX);
+    bench->caller.message_bytes = (uint32_t)bench->requests.request_bytes;
 }
 
 #define BENCH(member) offsetof(struct bench, member)
@@ -246,17 +152,10 @@ static int run_bench(int argc, char **argv)
                                              .own = {.rows = options, .check = check_bench}};
     static struct bench bench = {.port = PORT, .requests = {.request_bytes = 64}};
     char error[MOVER_CONNECTION_SAID];
+    bool is_good = true;
     mover_parse(&usage, argc, argv, &bench);
-    bench.dial = (struct mover_dial){
-        .routed = open_queue,
-        .context = &bench,
-        .param = {.retry_count = RETRIES, .rnr_retry_count = RETRIES},
-    };
-    bool is_good = mover_dial(&bench.dial, bench.address, bench.port, error);
-    if (!is_good) {
-        mover_messages_close(&bench.messages);
+    if (!mover_caller_open(&bench.caller, bench.address, bench.port, error))
         return mover_fail("%s", error);
-    }
     mover_bench_begin(&bench.requests);
     while (is_good && mover_bench_goes_on(&bench.requests)) {
         const uint64_t start_ns = mover_now_ns();
@@ -264,8 +163,7 @@ static int run_bench(int argc, char **argv)
         mover_bench_add(&bench.requests, start_ns);
     }
     mover_bench_end(&bench.requests);
-    mover_hang_up(&bench.dial);
-    mover_messages_close(&bench.messages);
+    mover_caller_close(&bench.caller);
     return is_good ? mover_bench_print(&bench.requests, bench.is_json, "echo", json_object())
                    : mover_fail("the server does not answer, or not with what was sent");
 }

@@ -105,7 +105,7 @@ class Echo(unittest.TestCase):
             )
             self.addCleanup(client.wait)
             self.addCleanup(client.kill)
-        self.until(lambda: self.status()['connections'] > 3, 'nobody asks for a connection')
+        self.until(lambda: self.status()['connected'] > 3, 'nobody asks for a connection')
         begun_s = time.monotonic()
         done = self.bench('--count', '5')
         self.assertEqual(done.returncode, 0, f'{time.monotonic() - begun_s} s: {done.stderr}')

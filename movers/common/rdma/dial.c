@@ -3,15 +3,17 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "common/rdma/busy.h"
 #include "common/rdma/resolve.h"
 #include "common/time/deadline.h"
 
-enum { TIMEOUT_MS = 10000 };
+enum { TIMEOUT_MS = 10000, AGAIN_MS = 100 };
 
 /* False: the time is over. */
 static bool dial_wait(const struct mover_dial *dial, uint64_t until_ns)
@@ -32,29 +34,60 @@ static enum mover_event dial_ask_peer(struct mover_dial *dial, char *error)
     return MOVER_FAULT;
 }
 
+/* UP, or what has ended it. */
+static enum mover_event dial_try(struct mover_dial *dial, const struct sockaddr *to,
+                                 uint64_t until_ns, char *error)
+{
+    enum mover_event event =
+        mover_connection_start(&dial->connection, dial->epoll_fd, NULL, NULL, to);
+    while (event < MOVER_UP) {
+        if (event == MOVER_ROUTED)
+            event = dial_ask_peer(dial, error);
+        if (event == MOVER_NOTHING)
+            event = mover_connection_next(&dial->connection);
+        if (event == MOVER_NOTHING && !dial_wait(dial, until_ns))
+            event = MOVER_NO_ANSWER;
+    }
+    return event;
+}
+
+static bool dial_is_busy(const struct mover_dial *dial, enum mover_event event)
+{
+    return event == MOVER_REJECTED && dial->connection.private_bytes >= sizeof(mover_busy) &&
+           !memcmp(dial->connection.private_data, mover_busy, sizeof(mover_busy));
+}
+
+static void dial_close(struct mover_dial *dial)
+{
+    struct mover_connection *connection = &dial->connection;
+    if (connection->was_up)
+        rdma_disconnect(connection->id);
+    connection->was_up = false;
+    if (connection->id && connection->id->qp)
+        rdma_destroy_qp(connection->id);
+    if (dial->closed)
+        dial->closed(dial->context);
+    mover_connection_destroy(connection);
+}
+
 static bool dial_connect(struct mover_dial *dial, const struct sockaddr *to, const char *where,
                          char error[MOVER_CONNECTION_SAID])
 {
     const int timeout_ms = dial->timeout_ms ? dial->timeout_ms : TIMEOUT_MS;
     const uint64_t until_ns = mover_now_ns() + (uint64_t)timeout_ms * NS_PER_MS;
-    enum mover_event event =
-        mover_connection_start(&dial->connection, dial->epoll_fd, NULL, NULL, to);
     *error = 0;
-    for (;;) {
-        if (event == MOVER_ROUTED)
-            event = dial_ask_peer(dial, error);
-        if (event == MOVER_UP)
-            return true;
-        if (event == MOVER_NOTHING)
-            event = mover_connection_next(&dial->connection);
-        if (event == MOVER_NOTHING && !dial_wait(dial, until_ns))
-            event = MOVER_NO_ANSWER;
-        if (event > MOVER_UP)
-            break;
+    enum mover_event event = dial_try(dial, to, until_ns, error);
+    while (dial_is_busy(dial, event) && mover_now_ns() < until_ns) {
+        dial_close(dial);
+        poll(NULL, 0, AGAIN_MS);
+        event = dial_try(dial, to, until_ns, error);
     }
-    if (event == MOVER_REJECTED)
-        snprintf(error, MOVER_CONNECTION_SAID, "nobody serves at %s, or there is no place left",
-                 where);
+    if (event == MOVER_UP)
+        return true;
+    if (dial_is_busy(dial, event))
+        snprintf(error, MOVER_CONNECTION_SAID, "there is no place left at %s", where);
+    else if (event == MOVER_REJECTED)
+        snprintf(error, MOVER_CONNECTION_SAID, "nobody serves at %s, or it takes no more", where);
     else if (!*error)
         mover_connection_say(&dial->connection, event, where, error);
     return false;
@@ -98,7 +131,7 @@ int mover_dial_poll(struct mover_dial *dial, struct ibv_wc *wc, int timeout_ms)
 
 void mover_hang_up(struct mover_dial *dial)
 {
-    mover_connection_destroy(&dial->connection);
+    dial_close(dial);
     if (dial->epoll_fd >= 0)
         close(dial->epoll_fd);
     dial->epoll_fd = -1;

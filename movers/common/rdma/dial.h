@@ -7,6 +7,8 @@
  *         return mover_fail("%s", error);
  *     ...                                  by dial.connection
  *     mover_hang_up(&dial);
+ *
+ * A server that has no place for now (busy.h) is asked again, until the time is over.
  */
 #ifndef SW_MOVERS_DIAL_H
 #define SW_MOVERS_DIAL_H
@@ -17,6 +19,8 @@ struct mover_dial {
     /* The caller's. The device is known: makes the queue and the queue pair. False and errno: there
      * is no room for them. */
     bool (*routed)(void *context, struct mover_connection *connection);
+    /* The queue pair is destroyed: frees what else routed() has made of the device. May be NULL. */
+    void (*closed)(void *context);
     void *context;
     struct rdma_conn_param param; /* of the request */
     int timeout_ms;               /* of the whole; 0: 10 s */
