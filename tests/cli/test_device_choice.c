@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../preload/namespace.h"
 #include "cli/device_choice.h"
 
 static const struct sw_address_option options[] = {{"-l", "--listen", true},
@@ -131,5 +132,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(choice__port_is_down, set_up, tear_down),
         cmocka_unit_test_setup_teardown(choice__no_devices, set_up, tear_down),
     };
+    /* A network where addresses for documentation are nobody's. Where it is refused, they rarely
+     * are anybody's in that of the machine. */
+    (void)namespace_own_network();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
