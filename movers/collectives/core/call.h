@@ -11,7 +11,8 @@ struct coll_site {
     uint32_t rank, size;
     uint32_t eager_bytes;   /* alike on all ranks */
     enum coll_plan wanted;  /* alike on all ranks; ANY: the fastest */
-    uint64_t scratch_bytes; /* of this rank: coll_scratch_min(size) or more */
+    uint64_t scratch_bytes; /* of this rank: coll_scratch_min() or more */
+    uint32_t request_max;   /* of this rank: bytes of a pull or a push; 0: as it is best */
 };
 
 /* INVALID with a text, or OK. All below is for calls that are OK. */
@@ -31,6 +32,15 @@ struct coll_extents {
 };
 struct coll_extents coll_call_extents(const struct sw_coll_call *call,
                                       const struct coll_site *site);
+
+/* The call without what its kind does not use: 0 there, and 1 leaf at least. */
+struct sw_coll_call coll_call_plain(const struct sw_coll_call *call, uint32_t rank);
+/* Each rank has a block of its own in what is sent or received. */
+bool coll_kind_has_blocks(enum sw_coll_kind kind);
+/* Elements before that rank's block. */
+uint64_t coll_blocks_before(const uint64_t *counts, uint64_t count, uint32_t rank);
+/* EAGER: how many bytes travel with OPEN, of a plain call. */
+uint64_t coll_call_mailed(const struct sw_coll_call *call, uint32_t from, uint32_t to);
 
 /* "eager", "owners"; NULL: there is none of that number. */
 const char *coll_plan_name(enum coll_plan plan);

@@ -25,27 +25,31 @@ struct coll_machine {
     /* For each rank. */
     struct coll_record *records; /* of OPEN, copied; this rank's own, too */
     struct coll_mail *mails;
-    uint32_t *missing; /* the ranks whose message is awaited */
+    uint32_t *missing; /* the ranks whose message is awaited, `missing_count` of them */
     uint64_t *counts, *recv_counts;
     const void **sources; /* for each leaf of each rank */
     uint32_t missing_count;
 
-    struct sw_coll_call call; /* as far as it matters: what its kind does not use is 0 */
+    struct sw_coll_call call; /* a plain one */
     struct coll_table table;
-    bool has_table; /* of a call like this one */
+    bool has_table; /* of that call */
     uint64_t number;
     struct coll_memory send, recv;
     enum sw_coll_status status; /* AGAIN: an operation is under way */
     struct sw_coll_error error;
 
     uint32_t step;      /* of the table */
-    uint32_t cursor;    /* of the step's requests: how many were posted */
+    uint32_t cursor;    /* of the step's requests: how many were posted; AWAIT: 1 once begun */
     uint64_t chunk;     /* of the loop */
-    uint64_t posted;    /* pulls and pushes */
+    uint64_t posted;    /* pulls and pushes, of all operations */
+    uint64_t settled;   /* of these, when it was last looked */
     uint64_t pulled[2]; /* of these: up to the end of the pulls of even chunks, and of odd ones */
-    uint32_t
-        finding; /* ALL_TO_ALL: a rank that sends another number than is awaited; `size`: none */
-    bool is_in_step; /* it was begun, and waits */
+
+    /* ALL_TO_ALL with counts; `size`: none. */
+    uint32_t finding; /* a rank that sends another number than is awaited */
+    uint32_t judge;   /* the lowest rank whose DONE had a verdict */
+    struct coll_record verdict;
+    bool is_judged; /* some pair differs: nothing is moved */
 };
 
 /* How much memory a machine wants, aligned to 64 bytes, beside scratch. */

@@ -5,6 +5,7 @@
 
 #include "collectives/core/call.h"
 #include "collectives/core/step.h"
+#include "common/base/minmax.h"
 
 /* How many steps a table may have. */
 static inline uint32_t coll_steps_max(uint32_t size)
@@ -12,19 +13,18 @@ static inline uint32_t coll_steps_max(uint32_t size)
     return 2 * size + 16;
 }
 
-/* A chunk of 64 bytes of each leaf, twice. */
-static inline uint64_t coll_scratch_min(uint32_t size)
+/* A chunk of 64 bytes of each leaf, twice; and a payload that is gathered before it is mailed. */
+static inline uint64_t coll_scratch_min(uint32_t size, uint32_t eager_bytes)
 {
-    return (uint64_t)size * SW_COLL_LEAVES_MAX * 64 * 2;
+    return mover_max_u64((uint64_t)size * SW_COLL_LEAVES_MAX * 64 * 2, eager_bytes);
 }
 
-/* Fits the second level of caches while ranks are few, and has chunks of some KiB if they are not.
+/* It fits the second level of caches while ranks are few, and chunks have some KiB if they are not.
  */
-static inline uint64_t coll_scratch_fit(uint32_t size)
+static inline uint64_t coll_scratch_fit(uint32_t size, uint32_t eager_bytes)
 {
-    const uint64_t few = 256 << 10, each = size * (uint64_t)(16 << 10);
-    const uint64_t fit = few > each ? few : each, min = coll_scratch_min(size);
-    return fit > min ? fit : min;
+    return mover_max_u64(mover_max_u64(256 << 10, (uint64_t)size << 14),
+                         coll_scratch_min(size, eager_bytes));
 }
 
 /* The call is OK, and `table` has room for coll_steps_max() steps. */

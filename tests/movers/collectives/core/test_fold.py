@@ -1,5 +1,5 @@
-#!/usr/bin/python3
-# SPDX-License-Identifier: BSD-2-Clause
+#!/ usr / bin / python3
+#SPDX - License - Identifier : BSD - 2 - Clause
 """Folds against their definition in numpy, bit by bit: every type, operator and set of
 instructions. fold_judge.c has the lengths, alignments, places and steps.
 
@@ -85,7 +85,7 @@ def folds(draw):
                 count = COUNT
                 if leaves <= 9 and draw.integers(4) == 0:
                     count = int(draw.choice(LONG_COUNTS))
-                # Each element has one style in all leaves: NaN in one leaf would hide the others.
+#Each element has one style in all leaves : NaN in one leaf would hide the others.
                 style = draw.integers(0, 4, count)
                 sources = [leaf_of(kind, draw, count, style) for _ in range(leaves)]
                 yield case(FOLD, kind, op, sources, tree.fold(kind, op, sources))

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "collectives/core/machine.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "collectives/core/compare.h"
+#include "collectives/core/messages.h"
+#include "collectives/core/moves.h"
+
+/* ---- memory ---- */
+
+enum { ALIGN = 64 };
+
+/* Takes the next part of the machine's memory; with a NULL base it only counts. */
+static void *machine_part(uint8_t *base, size_t *used, size_t bytes)
+{
+    void *part = base ? base + *used : NULL;
+    *used += (bytes + ALIGN - 1) / ALIGN * ALIGN;
+    return part;
+}
+
+static size_t lay_out(struct coll_machine *machine, uint32_t size, uint8_t *base)
+{
+    size_t used = 0;
+    machine->records = machine_part(base, &used, size * sizeof(*machine->records));
+    machine->mails = machine_part(base, &used, size * sizeof(*machine->mails));
+    machine->missing = machine_part(base, &used, size * sizeof(*machine->missing));
+    machine->counts = machine_part(base, &used, size * sizeof(*machine->counts));
+    machine->recv_counts = machine_part(base, &used, size * sizeof(*machine->recv_counts));
+    machine->sources =
+        machine_part(base, &used, (size_t)size * SW_COLL_LEAVES_MAX * sizeof(*machine->sources));
+    machine->table.room = coll_steps_max(size);
+    machine->table.steps =
+        machine_part(base, &used, machine->table.room * sizeof(*machine->table.steps));
+    return used;
+}
+
+size_t coll_machine_bytes(uint32_t size)
+{
+    struct coll_machine none;
+    return lay_out(&none, size, NULL);
+}
+
+void coll_machine_init(struct coll_machine *machine, const struct coll_site *site,
+                       const struct coll_port *port, void *memory, void *scratch)
+{
+    assert(site->rank < site->size && site->size <= SW_COLL_RANKS_MAX && port->posts_max);
+    assert(site->scratch_bytes >= coll_scratch_min(site->size, site->eager_bytes));
+    *machine = (struct coll_machine){.site = *site, .port = port, .scratch = scratch};
+    lay_out(machine, site->size, memory);
+}
+
+/* ---- the machine ---- */
+
+/* False: it waits, or has failed. */
+static bool do_step(struct coll_machine *machine, const struct coll_step *step)
+{
+    switch (step->action) {
+    case COLL_MAIL:
+        return coll_mail_step(machine, step);
+    case COLL_AWAIT:
+        return coll_await_step(machine, step);
+    case COLL_PULL:
+    case COLL_PUSH:
+        return coll_post_step(machine, step);
+    case COLL_SETTLE_PULLS:
+        return coll_has_settled(machine, machine->pulled[machine->chunk & 1]);
+    case COLL_SETTLE:
+        return coll_has_settled(machine, machine->posted);
+    case COLL_FOLD:
+        coll_fold_step(machine, step);
+        return true;
+    case COLL_COPY:
+        coll_copy_step(machine, step);
+        return true;
+    case COLL_ACTIONS:
+        break;
+    }
+    assert(false);
+    return false;
+}
+
+enum sw_coll_status coll_machine_go(struct coll_machine *machine)
+{
+    const struct coll_table *table = &machine->table;
+    while (machine->status == SW_COLL_AGAIN) {
+        if (machine->step == table->loop && machine->chunk >= table->chunks)
+            machine->step = table->loop_end;
+        if (machine->step == table->count) {
+            machine->status = SW_COLL_OK;
+            break;
+        }
+        if (!do_step(machine, &table->steps[machine->step]))
+            break;
+        if (++machine->step == table->loop_end && machine->chunk < table->chunks) {
+            machine->chunk++;
+            machine->step = table->loop;
+        }
+    }
+    return machine->status;
+}
+
+static bool is_same_shape(const struct sw_coll_call *one, const struct sw_coll_call *other)
+{
+    return one->kind == other->kind && one->type == other->type && one->op == other->op &&
+           one->root == other->root && one->count == other->count && one->leaves == other->leaves &&
+           !one->counts && !other->counts;
+}
+
+void coll_machine_begin(struct coll_machine *machine, const struct sw_coll_call *call,
+                        uint64_t number, struct coll_memory send, struct coll_memory recv)
+{
+    const struct coll_site *site = &machine->site;
+    assert(machine->status == SW_COLL_OK && number == machine->number + 1);
+    struct sw_coll_call plain = coll_call_plain(call, site->rank);
+    if (plain.counts) {
+        memcpy(machine->counts, plain.counts, site->size * sizeof(*plain.counts));
+        plain.counts = machine->counts;
+    }
+    if (plain.recv_counts) {
+        memcpy(machine->recv_counts, plain.recv_counts, site->size * sizeof(*plain.recv_counts));
+        plain.recv_counts = machine->recv_counts;
+    }
+    const bool is_like_last = machine->has_table && is_same_shape(&machine->call, &plain);
+    machine->call = plain;
+    if (!is_like_last) {
+        coll_plan_make(&machine->table, &plain, site);
+        coll_record_of_call(&machine->records[site->rank], &plain, site, machine->table.plan);
+        machine->has_table = true;
+    }
+    machine->records[site->rank].mark = machine->number = number;
+    machine->send = send;
+    machine->recv = recv;
+    machine->step = machine->cursor = 0;
+    machine->chunk = 0;
+    machine->finding = machine->judge = site->size;
+    machine->is_judged = false;
+    machine->status = SW_COLL_AGAIN;
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "collectives/core/step.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static const char *const action_names[COLL_ACTIONS] = {
+    [COLL_MAIL] = "MAIL",     [COLL_AWAIT] = "AWAIT", [COLL_PULL] = "PULL",
+    [COLL_PUSH] = "PUSH",     [COLL_FOLD] = "FOLD",   [COLL_SETTLE_PULLS] = "SETTLE pulls",
+    [COLL_SETTLE] = "SETTLE", [COLL_COPY] = "COPY",
+};
+
+static const char *const place_names[] = {
+    [COLL_NOWHERE] = "",        [COLL_SEND] = "send",      [COLL_RECV] = "recv",
+    [COLL_SCRATCH] = "scratch", [COLL_MAILED] = "payload",
+};
+
+struct step_text {
+    char *text;
+    size_t room;
+};
+
+static void put_words(struct step_text *to, int length)
+{
+    const size_t more = length < 0 ? 0 : (size_t)length < to->room ? (size_t)length : to->room - 1;
+    to->text += more;
+    to->room -= more;
+}
+
+static void put_span(struct step_text *to, const char *word, const struct coll_span *span)
+{
+    if (span->place == COLL_NOWHERE)
+        return;
+    put_words(to, snprintf(to->text, to->room, " %s %s+%" PRIu64, word, place_names[span->place],
+                           span->offset));
+    if (span->peer)
+        put_words(to, snprintf(to->text, to->room, "+rank*%" PRIu64, span->peer));
+    if (span->leaf)
+        put_words(to, snprintf(to->text, to->room, "+leaf*%" PRIu64, span->leaf));
+    if (span->chunk)
+        put_words(to, snprintf(to->text, to->room, "+chunk%s*%" PRIu64,
+                               span->place == COLL_SCRATCH ? "%2" : "", span->chunk));
+}
+
+void coll_step_text(const struct coll_table *table, uint32_t step, char *text, size_t room)
+{
+    const struct coll_step *at = &table->steps[step];
+    struct step_text to = {text, room};
+    put_words(&to, snprintf(text, room, "%s%s%s",
+                            step >= table->loop && step < table->loop_end ? "  " : "",
+                            action_names[at->action],
+                            at->action != COLL_MAIL && at->action != COLL_AWAIT ? ""
+                            : at->slot == COLL_OPEN                             ? " OPEN"
+                                                                                : " DONE"));
+    if (at->action == COLL_SETTLE || at->action == COLL_SETTLE_PULLS)
+        return;
+    if (at->action != COLL_FOLD && at->peers > 1)
+        put_words(&to,
+                  snprintf(to.text, to.room, " ranks %u and %u after it", at->peer, at->peers - 1));
+    else if (at->action != COLL_FOLD)
+        put_words(&to, snprintf(to.text, to.room, " rank %u", at->peer));
+    if (at->bytes)
+        put_words(&to, snprintf(to.text, to.room, ", %" PRIu64 " bytes", at->bytes));
+    if (at->leaves > 1)
+        put_words(&to, snprintf(to.text, to.room, " of each of %u leaves", at->leaves));
+    if (at->is_ahead)
+        put_words(&to, snprintf(to.text, to.room, " of the next chunk"));
+    put_span(&to, "from", &at->from);
+    put_span(&to, "own", &at->own);
+    put_span(&to, "to", &at->to);
+}

@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "world.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "network.h"
+
+enum { STEPS_MAX = 50000000, SLACK = 1 << 16 };
+
+void world_fail(struct world *world, const char *format, ...)
+{
+    if (*world->result->failure)
+        return;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(world->result->failure, sizeof(world->result->failure), format, arguments);
+    va_end(arguments);
+}
+
+/* ---- buffers ---- */
+
+static void make_buffer(struct world_buffer *buffer, size_t bytes)
+{
+    buffer->bytes = bytes + 2 * (size_t)GUARD;
+    buffer->memory = malloc(buffer->bytes);
+    buffer->before = malloc(buffer->bytes);
+    buffer->after = malloc(buffer->bytes);
+    memset(buffer->before, 0xa5, buffer->bytes);
+}
+
+static void free_buffers(struct world_rank *rank)
+{
+    for (unsigned i = 0; i < 2; i++) {
+        struct world_buffer *buffer = &rank->buffers[i];
+        free(buffer->memory);
+        free(buffer->before);
+        free(buffer->after);
+        *buffer = (struct world_buffer){0};
+    }
+    rank->send = rank->recv = NULL;
+}
+
+/* Where `recv` begins in `send`, or `send` in `recv`, if the call is done in place. */
+static int64_t place_in(const struct sw_coll_call *call, uint32_t rank)
+{
+    uint64_t before = 0;
+    for (uint32_t i = 0; i < rank; i++)
+        before += call->counts ? call->counts[i] : call->count;
+    before *= sw_coll_type_bytes(call->type);
+    if (call->kind == SW_COLL_ALL_GATHER || call->kind == SW_COLL_GATHER)
+        return -(int64_t)before;
+    if (call->kind == SW_COLL_REDUCE_SCATTER || call->kind == SW_COLL_SCATTER)
+        return (int64_t)before;
+    return 0;
+}
+
+/* Buffers with what this rank contributes, together or apart, and what they have to be. */
+static void lay_buffers(struct world_rank *rank, struct sw_coll_call *call)
+{
+    struct world *world = rank->world;
+    const struct world_options *options = world->options;
+    const uint64_t number = rank->begun;
+    const size_t offset = calls_random(&world->random) % GUARD / 2;
+    rank->send_bytes = calls_send_bytes(call, rank->rank, world->size);
+    rank->recv_bytes = calls_recv_bytes(call, rank->rank, world->size);
+    /* A call that is changed may need more memory, and other memory. */
+    const bool is_changed = options->change.change && number == options->operations;
+    const size_t slack = is_changed ? SLACK : 0;
+    const bool is_in_place = !is_changed && call->kind != SW_COLL_ALL_TO_ALL && rank->send_bytes &&
+                             rank->recv_bytes && calls_random(&world->random) % 2;
+    const int64_t shift = is_in_place ? place_in(call, rank->rank) : 0;
+    const uint64_t larger =
+        rank->send_bytes > rank->recv_bytes ? rank->send_bytes : rank->recv_bytes;
+    struct world_buffer *send = &rank->buffers[0], *recv = &rank->buffers[!is_in_place];
+    make_buffer(send, (is_in_place ? larger : rank->send_bytes) + offset + slack);
+    if (!is_in_place)
+        make_buffer(recv, rank->recv_bytes + offset + slack);
+    const size_t send_at = GUARD + offset + (shift < 0 ? (size_t)-shift : 0);
+    const size_t recv_at = GUARD + offset + (shift > 0 ? (size_t)shift : 0);
+    if (rank->send_bytes)
+        calls_contribute(&options->draw, number, rank->rank, send->before + send_at);
+    for (unsigned i = 0; i < 2 && rank->buffers[i].memory; i++) {
+        memcpy(rank->buffers[i].memory, rank->buffers[i].before, rank->buffers[i].bytes);
+        memcpy(rank->buffers[i].after, rank->buffers[i].before, rank->buffers[i].bytes);
+    }
+    if (rank->recv_bytes)
+        calls_expect(&options->draw, number, rank->rank, options->fault != WORLD_LINE_FOR_TREE,
+                     recv->after + recv_at);
+    rank->send = send->memory + send_at;
+    rank->recv = recv->memory + recv_at;
+    call->send = rank->send_bytes || is_changed ? rank->send : NULL;
+    call->recv = rank->recv_bytes || is_changed ? rank->recv : NULL;
+    /* A root may broadcast what it has in `recv`. */
+    if (call->kind == SW_COLL_BROADCAST && is_in_place && calls_random(&world->random) % 2)
+        call->send = NULL;
+}
+
+static void compare_buffers(struct world_rank *rank, bool is_done)
+{
+    for (unsigned i = 0; i < 2 && rank->buffers[i].memory; i++) {
+        const struct world_buffer *buffer = &rank->buffers[i];
+        const uint8_t *wanted = is_done ? buffer->after : buffer->before;
+        size_t at = 0;
+        while (at < buffer->bytes && buffer->memory[at] == wanted[at])
+            at++;
+        if (at < buffer->bytes)
+            world_fail(rank->world,
+                       "operation %lu (%s, count %lu, leaves %u, %s): rank %u has a wrong byte at "
+                       "%ld of buffer %u of %zu bytes",
+                       (unsigned long)rank->begun, sw_coll_kind_name(rank->machine.call.kind),
+                       (unsigned long)rank->machine.call.count, rank->machine.call.leaves,
+                       coll_plan_name(rank->machine.table.plan), rank->rank, (long)at - GUARD, i,
+                       buffer->bytes - 2 * (size_t)GUARD);
+    }
+}
+
+/* ---- faults in tables ---- */
+
+static void drop_step(struct coll_table *table, uint32_t at)
+{
+    table->count--;
+    table->loop -= table->loop > at;
+    table->loop_end -= table->loop_end > at;
+    memmove(&table->steps[at], &table->steps[at + 1], (table->count - at) * sizeof(*table->steps));
+}
+
+static bool is_dropped(const struct coll_step *step, enum world_fault fault)
+{
+    return (fault == WORLD_DONE_FORGOTTEN && step->action == COLL_AWAIT &&
+            step->slot == COLL_DONE) ||
+           (fault == WORLD_SETTLE_FORGOTTEN && step->action == COLL_SETTLE) ||
+           (fault == WORLD_PULLS_FORGOTTEN && step->action == COLL_SETTLE_PULLS);
+}
+
+static void spoil_step(struct coll_step *step, enum world_fault fault)
+{
+    const bool is_request = step->action == COLL_PULL || step->action == COLL_PUSH;
+    if (fault == WORLD_PARITY_FORGOTTEN && step->from.place == COLL_SCRATCH)
+        step->from.chunk = 0;
+    if (fault == WORLD_PARITY_FORGOTTEN && step->to.place == COLL_SCRATCH)
+        step->to.chunk = 0;
+    if (fault == WORLD_SLICE_SHIFTED && step->action == COLL_PULL && step->from.offset)
+        step->from.offset -= 8;
+    if (fault == WORLD_PUSH_TOO_LONG && step->action == COLL_PUSH)
+        step->bytes += 8;
+    if (fault == WORLD_LEAVES_FORGOTTEN && step->action == COLL_FOLD && step->leaves > 1)
+        step->own.leaf = 0;
+    if (fault == WORLD_PEER_FORGOTTEN && is_request && step->peers > 1)
+        step->peers--;
+}
+
+static void spoil_table(struct world_rank *rank)
+{
+    struct coll_table *table = &rank->machine.table;
+    const enum world_fault fault = rank->world->options->fault;
+    if (fault < WORLD_DONE_FORGOTTEN || fault > WORLD_PEER_FORGOTTEN)
+        return;
+    rank->machine.has_table = false;
+    for (uint32_t i = 0; i < table->count; i++) {
+        spoil_step(&table->steps[i], fault);
+        if (is_dropped(&table->steps[i], fault))
+            drop_step(table, i--);
+    }
+}
+
+/* ---- ranks ---- */
+
+static void begin_operation(struct world_rank *rank)
+{
+    struct world *world = rank->world;
+    const struct world_options *options = world->options;
+    uint64_t counts[CALLS_RANKS_MAX], recv_counts[CALLS_RANKS_MAX];
+    rank->begun++;
+    struct sw_coll_call call =
+        calls_of(&options->draw, rank->begun, rank->rank, counts, recv_counts);
+    lay_buffers(rank, &call);
+    if (options->change.change && options->change.rank == rank->rank &&
+        rank->begun == options->operations)
+        options->change.change(&call, rank->rank);
+    struct sw_coll_error error;
+    if (coll_call_check(&call, &rank->machine.site, &error))
+        world_fail(world, "a call is refused: %s", error.text);
+    const struct coll_extents extents = coll_call_extents(&call, &rank->machine.site);
+    if (!options->change.change && ((call.send && extents.send_bytes != rank->send_bytes) ||
+                                    extents.recv_bytes != rank->recv_bytes))
+        world_fail(world, "extents of rank %u are wrong", rank->rank);
+    /* Counts are copied: they need not stay. */
+    coll_machine_begin(&rank->machine, &call, rank->begun,
+                       (struct coll_memory){(uintptr_t)(call.send ? call.send : rank->send),
+                                            (uint32_t)rank->begun * 2},
+                       (struct coll_memory){(uintptr_t)call.recv, (uint32_t)rank->begun * 2 + 1});
+    memset(counts, 0xff, sizeof(counts));
+    spoil_table(rank);
+    for (uint32_t i = 0; i < world->size; i++) {
+        if (rank->begun > world->ranks[i].begun + 1)
+            world_fail(world, "rank %u is two operations ahead of rank %u", rank->rank, i);
+        if (rank->begun > world->ranks[i].ended + 1)
+            world->result->ahead++;
+    }
+    world->progress++;
+}
+
+static void end_operation(struct world_rank *rank, enum sw_coll_status status)
+{
+    struct world *world = rank->world;
+    struct world_result *result = world->result;
+    rank->ended++;
+    world->progress++;
+    compare_buffers(rank, status == SW_COLL_OK);
+    free_buffers(rank);
+    result->operations++;
+    if (status == SW_COLL_OK)
+        return;
+    rank->has_failed = true;
+    if (!world->options->change.change || status != SW_COLL_MISMATCH)
+        world_fail(world, "rank %u: %s", rank->rank, rank->machine.error.text);
+    else if (!*result->error)
+        snprintf(result->error, sizeof(result->error), "%s", rank->machine.error.text);
+    else if (strcmp(result->error, rank->machine.error.text))
+        world_fail(world, "\"%s\" and \"%s\"", result->error, rank->machine.error.text);
+}
+
+static void turn_rank(struct world_rank *rank, bool is_forced)
+{
+    struct world *world = rank->world;
+    const struct world_options *options = world->options;
+    if (rank->begun == rank->ended) {
+        const bool is_last = rank->begun + 1 == options->operations;
+        if (!rank->has_failed && rank->begun < options->operations &&
+            !(is_last && options->absent == rank->rank) &&
+            (is_forced || calls_random(&world->random) % (rank->is_slow ? 50 : 2) == 0))
+            begin_operation(rank);
+        return;
+    }
+    const enum sw_coll_status status = coll_machine_go(&rank->machine);
+    if (status != SW_COLL_AGAIN)
+        end_operation(rank, status);
+}
+
+/* ---- the world ---- */
+
+static void open_rank(struct world *world, uint32_t index)
+{
+    const struct world_options *options = world->options;
+    struct world_rank *rank = &world->ranks[index];
+    rank->world = world;
+    rank->rank = index;
+    rank->is_slow = calls_random(&world->random) % 4 == 0;
+    rank->port = network_port(rank);
+    const struct coll_site site = {
+        .rank = index,
+        .size = world->size,
+        .eager_bytes = options->eager_bytes,
+        .wanted = options->wanted,
+        .scratch_bytes = coll_scratch_min(world->size, options->eager_bytes) +
+                         calls_random(&world->random) % 4096,
+        .request_max = 64 * (1 + (uint32_t)(calls_random(&world->random) % 4)),
+    };
+    if (posix_memalign(&rank->memory, 64, coll_machine_bytes(world->size)))
+        abort();
+    rank->scratch = malloc(site.scratch_bytes);
+    coll_machine_init(&rank->machine, &site, &rank->port, rank->memory, rank->scratch);
+}
+
+static void close_rank(struct world_rank *rank)
+{
+    free_buffers(rank);
+    free(rank->memory);
+    free(rank->scratch);
+}
+
+/* The one that is absent is named by all that wait, and nobody else is. */
+static void compare_waits(struct world *world)
+{
+    struct world_result *result = world->result;
+    for (uint32_t i = 0; i < world->size; i++) {
+        char text[256];
+        bool is_absent[CALLS_RANKS_MAX];
+        const uint32_t absent = coll_machine_absent(&world->ranks[i].machine, is_absent);
+        if (i == world->options->absent)
+            continue;
+        coll_machine_waits_text(&world->ranks[i].machine, text, sizeof(text));
+        if (absent != 1 || !is_absent[world->options->absent])
+            world_fail(world, "rank %u waits for %u ranks: %s", i, absent, text);
+        if (!*result->waits)
+            snprintf(result->waits, sizeof(result->waits), "%s", text);
+        else if (strcmp(result->waits, text))
+            world_fail(world, "\"%s\" and \"%s\"", result->waits, text);
+    }
+}
+
+/* Nothing is on its way. True: nothing more can happen. */
+static bool is_quiet(struct world *world)
+{
+    for (unsigned round = 0; round < 3; round++) {
+        const uint64_t before = world->progress;
+        for (uint32_t i = 0; i < world->size; i++)
+            turn_rank(&world->ranks[i], true);
+        if (world->progress != before || *world->result->failure)
+            return false;
+    }
+    return true;
+}
+
+static void check_end(struct world *world)
+{
+    const struct world_options *options = world->options;
+    if (options->absent < world->size) {
+        compare_waits(world);
+        return;
+    }
+    for (uint32_t i = 0; i < world->size; i++) {
+        char text[256];
+        coll_machine_waits_text(&world->ranks[i].machine, text, sizeof(text));
+        if (world->ranks[i].ended < options->operations)
+            world_fail(world, "rank %u does not go on: %s", i, text);
+    }
+}
+
+void world_run(const struct world_options *options, struct world_result *result)
+{
+    struct world world = {.options = options,
+                          .result = result,
+                          .size = options->draw.size,
+                          .random = options->draw.seed * 31 + options->draw.size};
+    *result = (struct world_result){0};
+    world.ranks = calloc(world.size, sizeof(*world.ranks));
+    network_open(&world);
+    for (uint32_t i = 0; i < world.size; i++)
+        open_rank(&world, i);
+    bool is_over = false;
+    for (uint64_t step = 0; !is_over && !*result->failure; step++) {
+        if (step == STEPS_MAX)
+            world_fail(&world, "it takes too many steps");
+        const uint64_t drawn = calls_random(&world.random);
+        if (world.active_count && drawn % 8 < 6)
+            network_step(&world);
+        else if (drawn / 8 % 4)
+            turn_rank(&world.ranks[drawn / 32 % world.size], false);
+        else if (!world.active_count)
+            is_over = is_quiet(&world);
+    }
+    if (!*result->failure)
+        check_end(&world);
+    for (uint32_t i = 0; i < world.size; i++)
+        close_rank(&world.ranks[i]);
+    network_close(&world);
+    free(world.ranks);
+}
