@@ -33,10 +33,8 @@ struct sw_coll_call coll_call_plain(const struct sw_coll_call *call, uint32_t ra
     plain.counts = call->counts;
     plain.recv_counts = call->recv_counts;
     plain.leaves = call->leaves ? call->leaves : 1;
-    plain.send = call->send;
+    plain.send = coll_call_send(call, rank);
     plain.recv = call->recv;
-    if (call->kind == SW_COLL_BROADCAST && (rank != call->root || !call->send))
-        plain.send = plain.recv;
     return plain;
 }
 

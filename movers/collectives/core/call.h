@@ -35,6 +35,12 @@ struct coll_extents coll_call_extents(const struct sw_coll_call *call,
 
 /* The call without what its kind does not use: 0 there, and 1 leaf at least. */
 struct sw_coll_call coll_call_plain(const struct sw_coll_call *call, uint32_t rank);
+/* What is sent: a root may broadcast what it has in `recv`, and others have nothing else. */
+static inline const void *coll_call_send(const struct sw_coll_call *call, uint32_t rank)
+{
+    const bool is_recv = call->kind == SW_COLL_BROADCAST && (rank != call->root || !call->send);
+    return is_recv ? call->recv : call->send;
+}
 /* Each rank has a block of its own in what is sent or received. */
 bool coll_kind_has_blocks(enum sw_coll_kind kind);
 /* Elements before that rank's block. */

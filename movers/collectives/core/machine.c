@@ -30,6 +30,7 @@ static size_t lay_out(struct coll_machine *machine, uint32_t size, uint8_t *base
     machine->recv_counts = machine_part(base, &used, size * sizeof(*machine->recv_counts));
     machine->sources =
         machine_part(base, &used, (size_t)size * SW_COLL_LEAVES_MAX * sizeof(*machine->sources));
+    machine->mailed = machine_part(base, &used, size * sizeof(*machine->mailed));
     machine->table.room = coll_steps_max(size);
     machine->table.steps =
         machine_part(base, &used, machine->table.room * sizeof(*machine->table.steps));
@@ -105,7 +106,32 @@ static bool is_same_shape(const struct sw_coll_call *one, const struct sw_coll_c
 {
     return one->kind == other->kind && one->type == other->type && one->op == other->op &&
            one->root == other->root && one->count == other->count && one->leaves == other->leaves &&
-           !one->counts && !other->counts;
+           !other->counts;
+}
+
+static const uint64_t *keep_counts(const struct coll_machine *machine, const uint64_t *counts,
+                                   uint64_t *kept)
+{
+    return counts ? memcpy(kept, counts, machine->site.size * sizeof(*counts)) : NULL;
+}
+
+/* A table for the call, and all that follows from the call beside its buffers. */
+static void plan_operation(struct coll_machine *machine, const struct sw_coll_call *call)
+{
+    const struct coll_site *site = &machine->site;
+    machine->asked = *call;
+    machine->has_table = !call->counts;
+    machine->call = coll_call_plain(call, site->rank);
+    machine->call.counts = keep_counts(machine, machine->call.counts, machine->counts);
+    machine->call.recv_counts =
+        keep_counts(machine, machine->call.recv_counts, machine->recv_counts);
+    coll_plan_make(&machine->table, &machine->call, site);
+    coll_record_of_call(&machine->records[site->rank], &machine->call, site, machine->table.plan);
+    machine->type_shift = (uint8_t)__builtin_ctzl(sw_coll_type_bytes(machine->call.type));
+    const bool is_eager = machine->table.plan == COLL_PLAN_EAGER;
+    for (uint32_t i = 0; i < site->size; i++)
+        machine->mailed[i] =
+            is_eager ? (uint32_t)coll_call_mailed(&machine->call, i, site->rank) : 0;
 }
 
 void coll_machine_begin(struct coll_machine *machine, const struct sw_coll_call *call,
@@ -113,22 +139,10 @@ void coll_machine_begin(struct coll_machine *machine, const struct sw_coll_call 
 {
     const struct coll_site *site = &machine->site;
     assert(machine->status == SW_COLL_OK && number == machine->number + 1);
-    struct sw_coll_call plain = coll_call_plain(call, site->rank);
-    if (plain.counts) {
-        memcpy(machine->counts, plain.counts, site->size * sizeof(*plain.counts));
-        plain.counts = machine->counts;
-    }
-    if (plain.recv_counts) {
-        memcpy(machine->recv_counts, plain.recv_counts, site->size * sizeof(*plain.recv_counts));
-        plain.recv_counts = machine->recv_counts;
-    }
-    const bool is_like_last = machine->has_table && is_same_shape(&machine->call, &plain);
-    machine->call = plain;
-    if (!is_like_last) {
-        coll_plan_make(&machine->table, &plain, site);
-        coll_record_of_call(&machine->records[site->rank], &plain, site, machine->table.plan);
-        machine->has_table = true;
-    }
+    if (!machine->has_table || !is_same_shape(&machine->asked, call))
+        plan_operation(machine, call);
+    machine->call.send = coll_call_send(call, site->rank);
+    machine->call.recv = call->recv;
     machine->records[site->rank].mark = machine->number = number;
     machine->send = send;
     machine->recv = recv;

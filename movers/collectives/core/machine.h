@@ -28,11 +28,14 @@ struct coll_machine {
     uint32_t *missing; /* the ranks whose message is awaited, `missing_count` of them */
     uint64_t *counts, *recv_counts;
     const void **sources; /* for each leaf of each rank */
+    uint32_t *mailed;     /* bytes of the payload that each mails this one */
     uint32_t missing_count;
 
     struct sw_coll_call call; /* a plain one */
     struct coll_table table;
-    bool has_table; /* of that call */
+    struct sw_coll_call asked; /* as it was given; no buffers, and no counts */
+    bool has_table;            /* of that call */
+    uint8_t type_shift;        /* 2 to its power are the bytes of an element */
     uint64_t number;
     struct coll_memory send, recv;
     enum sw_coll_status status; /* AGAIN: an operation is under way */

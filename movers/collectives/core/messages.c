@@ -171,10 +171,8 @@ static bool compare_opens(struct coll_machine *machine)
             return fail_operation(machine, SW_COLL_MISMATCH, "%s", text);
         }
     }
-    const bool is_eager = machine->table.plan == COLL_PLAN_EAGER;
     for (uint32_t i = 0; i < site->size; i++) {
-        const uint64_t bytes = is_eager ? coll_call_mailed(&machine->call, i, site->rank) : 0;
-        if (i != site->rank && machine->records[i].payload_bytes != bytes)
+        if (i != site->rank && machine->records[i].payload_bytes != machine->mailed[i])
             return accuse_rank(machine, i, "its payload is not as long as its call says");
     }
     if (machine->call.kind == SW_COLL_ALL_TO_ALL && machine->call.counts)

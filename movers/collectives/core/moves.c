@@ -122,7 +122,7 @@ void coll_fold_step(struct coll_machine *machine, const struct coll_step *step)
     }
     coll_fold(machine->call.type, machine->call.op,
               coll_local_at(machine, &step->to, site->rank, 0, chunk), machine->sources,
-              site->size * step->leaves, bytes / sw_coll_type_bytes(machine->call.type));
+              site->size * step->leaves, bytes >> machine->type_shift);
 }
 
 void coll_copy_step(struct coll_machine *machine, const struct coll_step *step)
