@@ -1,176 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The client library against a server in a thread of this process, which ends and begins anew. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <arpa/inet.h>
-#include <cmocka.h>
 #include <dlfcn.h>
 #include <poll.h>
-#include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include "pmem/server/server.h"
-#include "sidewire/pmem_log.h"
+#include "client_rig.h"
 
-enum { REGION = 1 << 20, LOCAL = 1 << 18, WAIT_MS = 20000, MANY = 400 };
-
-struct world {
-    struct pms_region region;
-    struct pms_server server;
-    pthread_t thread;
-    struct mover_loop loop;
-    struct mover_watch stop;
-    bool is_serving;
-    char port[8];
-    struct sw_pmem_options options;
-    struct sw_pmem *pmem;
-    struct sw_pmem_mem *mem;
-    uint8_t *local;
-};
-
-static void take_stop(struct mover_watch *watch)
-{
-    mover_loop_stop(watch->context);
-}
-
-static void *serve(void *arg)
-{
-    struct world *w = arg;
-    mover_loop_run(&w->loop);
-    return NULL;
-}
-
-static void begin(struct world *w, const char *rule)
-{
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    char error[256] = "";
-    memset(&w->server, 0, sizeof(w->server));
-    w->server.regions = &w->region;
-    w->server.regions_count = 1;
-    strcpy(w->region.name, "region");
-    assert_int_equal(pms_rules_add(&w->server.rules, rule, error, sizeof(error)), 0);
-    assert_int_equal(pms_rules_fit(&w->server.rules, "region", REGION, error, sizeof(error)), 0);
-    at.sin_port = htons((uint16_t)atoi(w->port));
-    assert_int_equal(mover_loop_open(&w->loop), 0);
-    if (pms_server_start(&w->server, &w->loop, (struct sockaddr *)&at, error, sizeof(error)))
-        fail_msg("%s", error);
-    snprintf(w->port, sizeof(w->port), "%u", mover_listener_port(&w->server.acceptor.listener));
-    w->stop = (struct mover_watch){
-        .fd = eventfd(0, EFD_CLOEXEC), .ready = take_stop, .context = &w->loop};
-    assert_int_equal(mover_loop_watch(&w->loop, &w->stop), 0);
-    assert_int_equal(pthread_create(&w->thread, NULL, serve, w), 0);
-    w->is_serving = true;
-}
-
-static void end(struct world *w)
-{
-    const uint64_t one = 1;
-    if (!w->is_serving)
-        return;
-    assert_int_equal(write(w->stop.fd, &one, sizeof(one)), sizeof(one));
-    pthread_join(w->thread, NULL);
-    pms_server_end(&w->server);
-    mover_loop_close(&w->loop);
-    close(w->stop.fd);
-    w->is_serving = false;
-}
-
-static void connect_client(struct world *w)
-{
-    struct sw_pmem_error error;
-    w->options.port = w->port;
-    if (sw_pmem_open(&w->options, &error, &w->pmem))
-        fail_msg("%s", error.text);
-    assert_int_equal(sw_pmem_mem_register(w->pmem, w->local, LOCAL, &w->mem), SW_PMEM_OK);
-}
-
-static int set_up(void **state)
-{
-    static struct world world;
-    struct world *w = &world;
-    memset(w, 0, sizeof(*w));
-    strcpy(w->port, "0");
-    w->region.memory =
-        (struct pms_memory){.bytes = REGION, .kind = SW_PMEM_VOLATILE, .identity = {1}};
-    w->region.memory.base =
-        mmap(NULL, REGION, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    w->local = aligned_alloc(4096, LOCAL);
-    assert_true(w->region.memory.base != MAP_FAILED && w->local);
-    sw_pmem_options_init(&w->options);
-    w->options.address = "127.0.0.1";
-    begin(w, "*:*:rw");
-    *state = w;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    struct world *w = *state;
-    sw_pmem_mem_release(w->mem);
-    if (w->pmem)
-        sw_pmem_close(w->pmem);
-    end(w);
-    munmap(w->region.memory.base, REGION);
-    free(w->local);
-    return 0;
-}
-
-/* ---- chains and their results ---- */
-
-struct tally {
-    uint32_t of[SW_PMEM_FORKED + 1], sum;
-};
-
-static void count(void *arg, const struct sw_pmem_result *result)
-{
-    struct tally *tally = arg;
-    tally->of[result->status]++;
-    tally->sum++;
-}
-
-static struct sw_pmem_op write_op(struct world *w, uint64_t offset, uint32_t bytes)
-{
-    return (struct sw_pmem_op){.opcode = SW_PMEM_OP_WRITE,
-                               .offset = offset,
-                               .pieces = {{w->local, bytes, w->mem}},
-                               .pieces_count = 1};
-}
-
-static enum sw_pmem_status post_write(struct world *w, struct tally *tally, uint32_t flags,
-                                      uint64_t session)
-{
-    const struct sw_pmem_op op = write_op(w, 4096, 64);
-    const struct sw_pmem_chain chain = {
-        .ops = &op, .count = 1, .flags = flags, .session = session, .done = count, .arg = tally};
-    return sw_pmem_post(w->pmem, &chain);
-}
-
-static void await(struct world *w, const struct tally *tally, uint32_t sum)
-{
-    const uint64_t deadline_ns = sw_pmem_deadline_ms(WAIT_MS);
-    while (tally->sum < sum && sw_pmem_deadline_ms(0) < deadline_ns)
-        sw_pmem_wait(w->pmem, sw_pmem_deadline_ms(50));
-    assert_int_equal(tally->sum, sum);
-}
-
-static void await_state(struct world *w, enum sw_pmem_state state)
-{
-    const uint64_t deadline_ns = sw_pmem_deadline_ms(WAIT_MS);
-    while (sw_pmem_state_of(w->pmem) != state && sw_pmem_deadline_ms(0) < deadline_ns) {
-        sw_pmem_poll(w->pmem);
-        poll(NULL, 0, 1);
-    }
-    assert_int_equal(sw_pmem_state_of(w->pmem), state);
-}
+enum { MANY = 400 };
 
 static void pieces__are_scattered_and_gathered(void **state)
 {
@@ -187,7 +25,8 @@ static void pieces__are_scattered_and_gathered(void **state)
         ops[0].pieces[i] = (struct sw_pmem_piece){w->local + 8192 * (7 - i) + i, 100 + i, w->mem};
     ops[1].pieces[0] = (struct sw_pmem_piece){w->local + 100000, 500, w->mem};
     ops[1].pieces[1] = (struct sw_pmem_piece){w->local + 120000, 328, w->mem};
-    const struct sw_pmem_chain chain = {.ops = ops, .count = 2, .done = count, .arg = &tally};
+    const struct sw_pmem_chain chain = {
+        .ops = ops, .count = 2, .done = count_result, .arg = &tally};
     assert_int_equal(sw_pmem_post(w->pmem, &chain), SW_PMEM_OK);
     await(w, &tally, 1);
     assert_int_equal(tally.of[SW_PMEM_OK], 1);
@@ -226,7 +65,7 @@ static void arguments__are_checked(void **state)
     struct tally tally = {.sum = 0};
     connect_client(w);
     struct sw_pmem_op op = write_op(w, REGION - 63, 64);
-    struct sw_pmem_chain chain = {.ops = &op, .count = 1, .done = count, .arg = &tally};
+    struct sw_pmem_chain chain = {.ops = &op, .count = 1, .done = count_result, .arg = &tally};
     assert_int_equal(sw_pmem_post(w->pmem, &chain), SW_PMEM_DENIED);
     op = write_op(w, UINT64_MAX - 1, 64);
     assert_int_equal(sw_pmem_post(w->pmem, &chain), SW_PMEM_DENIED);
@@ -245,8 +84,8 @@ static void rights__of_this_client(void **state)
 {
     struct world *w = *state;
     struct tally tally = {.sum = 0};
-    end(w);
-    begin(w, "127.0.0.1:0-64K:r");
+    world_end(w);
+    world_begin(w, "127.0.0.1:0-64K:r");
     connect_client(w);
     assert_int_equal(post_write(w, &tally, 0, 0), SW_PMEM_DENIED);
     assert_int_equal(sw_pmem_read(w->pmem, 0, w->local, 4096, w->mem, sw_pmem_deadline_ms(WAIT_MS)),
@@ -261,8 +100,8 @@ static void alone__wants_the_right_to_write(void **state)
 {
     struct world *w = *state;
     struct sw_pmem_error error;
-    end(w);
-    begin(w, "*:*:r");
+    world_end(w);
+    world_begin(w, "*:*:r");
     w->options.port = w->port;
     w->options.alone = true;
     w->options.loss_timeout_ms = 0;
@@ -300,12 +139,12 @@ static void loss__what_waits_is_posted_then(void **state)
     struct sw_pmem_info before, after;
     connect_client(w);
     sw_pmem_info_of(w->pmem, &before);
-    end(w);
+    world_end(w);
     await_state(w, SW_PMEM_LOST);
     memset(w->local, 7, 64);
     assert_int_equal(post_write(w, &tally, 0, 0), SW_PMEM_OK);
     assert_int_equal(post_write(w, &tally, 0, before.session), SW_PMEM_OK);
-    begin(w, "*:*:rw");
+    world_begin(w, "*:*:rw");
     await(w, &tally, 2);
     assert_int_equal(tally.of[SW_PMEM_OK], 1);
     assert_int_equal(tally.of[SW_PMEM_NEW_SESSION], 1);
@@ -328,9 +167,9 @@ static void run_through_losses(struct world *w, uint32_t flags, struct tally *ta
             else
                 sw_pmem_poll(w->pmem);
         }
-        end(w);
+        world_end(w);
         sw_pmem_poll(w->pmem);
-        begin(w, "*:*:rw");
+        world_begin(w, "*:*:rw");
     }
     await(w, tally, posted);
     assert_int_equal(tally->of[SW_PMEM_OK] + tally->of[SW_PMEM_MAYBE_DONE], posted);
@@ -352,7 +191,7 @@ static void loss__given_up(void **state)
     struct tally tally = {.sum = 0};
     w->options.loss_timeout_ms = 100;
     connect_client(w);
-    end(w);
+    world_end(w);
     await_state(w, SW_PMEM_LOST);
     assert_int_equal(post_write(w, &tally, SW_PMEM_REPEAT, 0), SW_PMEM_OK);
     await(w, &tally, 1);
@@ -366,11 +205,11 @@ static void loss__another_region_in_its_place(void **state)
     struct world *w = *state;
     struct tally tally = {.sum = 0};
     connect_client(w);
-    end(w);
+    world_end(w);
     await_state(w, SW_PMEM_LOST);
     assert_int_equal(post_write(w, &tally, SW_PMEM_REPEAT, 0), SW_PMEM_OK);
     w->region.memory.identity[0]++;
-    begin(w, "*:*:rw");
+    world_begin(w, "*:*:rw");
     await(w, &tally, 1);
     assert_int_equal(tally.of[SW_PMEM_NOT_DONE], 1);
     assert_int_equal(post_write(w, &tally, 0, 0), SW_PMEM_OTHER_REGION);
@@ -397,7 +236,7 @@ static void close__leaves_no_memory_behind(void **state)
     for (int i = 0; i < 2; i++)
         assert_int_equal(sw_pmem_mem_register(w->pmem, w->local, LOCAL, &others[i]), SW_PMEM_OK);
     sw_pmem_mem_release(others[0]);
-    end(w);
+    world_end(w);
     await_state(w, SW_PMEM_LOST);
     assert_int_equal(post_write(w, &tally, 0, 0), SW_PMEM_OK);
     domains_in_use = 0;
@@ -413,7 +252,7 @@ static void close__gives_each_its_result(void **state)
     struct world *w = *state;
     struct tally tally = {.sum = 0};
     connect_client(w);
-    end(w);
+    world_end(w);
     await_state(w, SW_PMEM_LOST);
     for (int i = 0; i < 10; i++)
         assert_int_equal(post_write(w, &tally, 0, 0), SW_PMEM_OK);
@@ -437,7 +276,7 @@ static void run_on(void *arg, const struct sw_pmem_result *result)
     struct runner *runner = arg;
     const struct sw_pmem_op op = write_op(runner->w, 0, 8);
     const struct sw_pmem_chain chain = {.ops = &op, .count = 1, .done = run_on, .arg = runner};
-    count(&runner->tally, result);
+    count_result(&runner->tally, result);
     if (runner->left && runner->left--)
         assert_int_equal(sw_pmem_post(runner->w->pmem, &chain), SW_PMEM_OK);
 }
@@ -492,87 +331,6 @@ static void results__are_taken_in_order(void **state)
     }
     assert_int_equal(sw_pmem_used(w->pmem), 0);
 }
-
-/* ---- a child of fork() ---- */
-
-static int use_in_child(struct world *w, bool closes)
-{
-    struct sw_pmem_error error;
-    struct sw_pmem_mem *mem = NULL;
-    struct tally tally = {.sum = 0};
-    uint8_t byte;
-    const bool is_refused =
-        post_write(w, &tally, 0, 0) == SW_PMEM_FORKED &&
-        sw_pmem_read(w->pmem, 0, &byte, 1, w->mem, sw_pmem_deadline_ms(WAIT_MS)) ==
-            SW_PMEM_FORKED &&
-        sw_pmem_wait(w->pmem, sw_pmem_deadline_ms(WAIT_MS)) == SW_PMEM_FORKED &&
-        sw_pmem_wait_live(w->pmem, sw_pmem_deadline_ms(WAIT_MS)) == SW_PMEM_FORKED &&
-        sw_pmem_mem_register(w->pmem, w->local, LOCAL, &mem) == SW_PMEM_FORKED &&
-        sw_pmem_arm(w->pmem) && !sw_pmem_poll(w->pmem) && !tally.sum;
-    sw_pmem_last_error(w->pmem, &error);
-    const bool is_told = sw_pmem_state_of(w->pmem) == SW_PMEM_DEAD &&
-                         error.status == SW_PMEM_FORKED && strstr(error.text, "parent");
-    if (closes) {
-        sw_pmem_mem_release(w->mem);
-        sw_pmem_close(w->pmem);
-    }
-    return is_refused && is_told ? 0 : 1;
-}
-
-static void fork__the_child_has_no_part_in_it(void **state)
-{
-    struct world *w = *state;
-    connect_client(w);
-    for (int round = 0; round < 4; round++) {
-        struct tally tally = {.sum = 0};
-        for (int i = 0; i < 8; i++)
-            assert_int_equal(post_write(w, &tally, 0, 0), SW_PMEM_OK);
-        const pid_t child = fork();
-        if (!child)
-            _exit(use_in_child(w, round % 2));
-        int how = -1;
-        assert_int_equal(waitpid(child, &how, 0), child);
-        assert_int_equal(how, 0);
-        await(w, &tally, 8);
-        assert_int_equal(tally.of[SW_PMEM_OK], 8);
-    }
-    assert_int_equal(sw_pmem_session(w->pmem), 1); /* it was not lost in between */
-}
-
-static void fork__nor_in_a_log(void **state)
-{
-    struct world *w = *state;
-    const struct sw_pmem_log_geometry geometry = {.ring_bytes = 1 << 16, .record_bytes = 64};
-    struct sw_pmem_log_options options;
-    struct sw_pmem_log *log;
-    const uint64_t soon = sw_pmem_deadline_ms(WAIT_MS);
-    w->options.port = w->port;
-    sw_pmem_log_options_init(&options);
-    options.copies = &w->options;
-    options.copies_count = 1;
-    options.visible_only = true;
-    assert_int_equal(sw_pmem_log_create(&options, &geometry, false, soon, NULL), SW_PMEM_LOG_OK);
-    assert_int_equal(sw_pmem_log_open(&options, soon, NULL, &log), SW_PMEM_LOG_OK);
-    for (int i = 0; i < 4; i++) {
-        assert_int_equal(sw_pmem_log_post(log, "record", 6, 0), SW_PMEM_LOG_OK);
-        const pid_t child = fork();
-        if (!child) {
-            const bool is_told = sw_pmem_log_wait(log, soon) == SW_PMEM_LOG_FORKED;
-            sw_pmem_log_close(log);
-            _exit(!is_told);
-        }
-        int how = -1;
-        assert_int_equal(waitpid(child, &how, 0), child);
-        assert_int_equal(how, 0);
-        struct sw_pmem_log_result result;
-        assert_int_equal(sw_pmem_log_wait(log, soon), SW_PMEM_LOG_OK);
-        assert_true(sw_pmem_log_take(log, &result) && result.status == SW_PMEM_LOG_OK);
-    }
-    sw_pmem_log_close(log);
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -591,8 +349,6 @@ int main(void)
         CASE(callbacks__may_post),
         CASE(descriptor__wakes),
         CASE(results__are_taken_in_order),
-        CASE(fork__the_child_has_no_part_in_it),
-        CASE(fork__nor_in_a_log),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
