@@ -51,6 +51,23 @@ static error_t take_option(const struct parsing *own, int key, char *text, struc
     return ARGP_ERR_UNKNOWN;
 }
 
+static const char **only_word_of(const struct parsing *own)
+{
+    return (const char **)(void *)((char *)own->arguments + own->options->only_word_at);
+}
+
+static void option_take_word(const struct parsing *own, char *text, struct argp_state *state)
+{
+    const struct mover_options *options = own->options;
+    if (options->word)
+        return options->word(state, own->arguments, text);
+    if (!options->only_word)
+        argp_error(state, "what is '%s'?", text);
+    if (*only_word_of(own))
+        argp_error(state, "one %s; '%s' is another", options->only_word, text);
+    *only_word_of(own) = text;
+}
+
 static error_t parse_key(int key, char *text, struct argp_state *state)
 {
     struct parsing *own = state->input;
@@ -60,11 +77,11 @@ static error_t parse_key(int key, char *text, struct argp_state *state)
             state->child_inputs[0] = own + 1;
         return 0;
     case ARGP_KEY_ARG:
-        if (!own->options->word)
-            argp_error(state, "what is '%s'?", text);
-        own->options->word(state, own->arguments, text);
+        option_take_word(own, text, state);
         return 0;
     case ARGP_KEY_END:
+        if (own->options->only_word && !*only_word_of(own))
+            argp_error(state, "the %s is missing", own->options->only_word);
         if (own->options->check)
             own->options->check(state, own->arguments);
         return 0;

@@ -50,9 +50,13 @@ enum { MOVER_OLD = OPTION_ALIAS | OPTION_HIDDEN };
 struct mover_options {
     const struct mover_option *rows; /* the last is {0} */
     const char *header;              /* above them in --help; NULL: they are among the others */
-    /* A word that is no option; NULL: there are none. */
+    /* A word that is no option; NULL: there are none, or only the one below. */
     void (*word)(struct argp_state *state, void *arguments, char *text);
     void (*check)(struct argp_state *state, void *arguments); /* at the end; may be NULL */
+    /* A word that has to be there, and only once: what messages call it, and the offset of its
+     * const char *. NULL: there is none. */
+    const char *only_word;
+    size_t only_word_at;
 };
 
 struct mover_usage {

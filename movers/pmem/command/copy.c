@@ -38,22 +38,6 @@ static const struct mover_option options[] = {
     {0},
 };
 
-static void take_path(struct argp_state *state, void *arguments, char *text)
-{
-    struct copy *copy = arguments;
-    if (copy->path)
-        argp_error(state, "one file; '%s' is another", text);
-    copy->path = text;
-}
-
-static void check_copy(struct argp_state *state, void *arguments)
-{
-    const struct copy *copy = arguments;
-    if (!copy->path)
-        argp_error(state, "the file is missing; - is the standard %s",
-                   copy->is_put ? "input" : "output");
-}
-
 static int pmem_open_file(struct copy *copy)
 {
     if (!strcmp(copy->path, "-"))
@@ -202,8 +186,8 @@ int pm_get(int argc, char **argv)
 {
     static const struct mover_usage usage = {
         .words = "FILE",
-        .about = "Reads bytes of a region into FILE.",
-        .own = {.rows = options, .word = take_path, .check = check_copy},
+        .about = "Reads bytes of a region into FILE; - is the standard output.",
+        .own = {.rows = options, .only_word = "file", .only_word_at = offsetof(struct copy, path)},
         .shared = &pm_remote_options};
     struct copy copy = {.fd = -1};
     pm_remote_parse(&usage, argc, argv, &copy);
@@ -214,8 +198,8 @@ int pm_put(int argc, char **argv)
 {
     static const struct mover_usage usage = {
         .words = "FILE",
-        .about = "Writes FILE into a region, persistently.",
-        .own = {.rows = options, .word = take_path, .check = check_copy},
+        .about = "Writes FILE into a region, persistently; - is the standard input.",
+        .own = {.rows = options, .only_word = "file", .only_word_at = offsetof(struct copy, path)},
         .shared = &pm_remote_options};
     struct copy copy = {.is_put = true, .fd = -1};
     pm_remote_parse(&usage, argc, argv, &copy);

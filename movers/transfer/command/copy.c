@@ -32,14 +32,6 @@ static void copy_take_bytes(struct argp_state *state, void *place, char *text)
     copy->has_bytes = true;
 }
 
-static void copy_take_path(struct argp_state *state, void *arguments, char *text)
-{
-    struct copy *copy = arguments;
-    if (copy->path)
-        argp_error(state, "one file; '%s' is another", text);
-    copy->path = text;
-}
-
 static void copy_check(struct argp_state *state, void *arguments)
 {
     const struct copy *copy = arguments;
@@ -47,8 +39,6 @@ static void copy_check(struct argp_state *state, void *arguments)
         argp_error(state, "a block has at least one byte");
     if (copy->notice && strlen(copy->notice) > SW_XFER_NOTICE_MAX)
         argp_error(state, "a notice has up to %d bytes", SW_XFER_NOTICE_MAX);
-    if (!copy->path)
-        argp_error(state, "the file is missing");
 }
 
 static const struct mover_option options[] = {
@@ -181,11 +171,13 @@ static int transfer_run_copy(struct copy *copy)
 
 int xf_read(int argc, char **argv)
 {
-    static const struct mover_usage usage = {
-        .words = "FILE",
-        .about = "Reads bytes of a region into FILE.",
-        .own = {.rows = options, .word = copy_take_path, .check = copy_check},
-        .shared = &xf_remote_options};
+    static const struct mover_usage usage = {.words = "FILE",
+                                             .about = "Reads bytes of a region into FILE.",
+                                             .own = {.rows = options,
+                                                     .only_word = "file",
+                                                     .only_word_at = offsetof(struct copy, path),
+                                                     .check = copy_check},
+                                             .shared = &xf_remote_options};
     static struct copy copy = {.fd = -1, .block_bytes = 1 << 20};
     xf_remote_parse(&usage, argc, argv, &copy);
     return transfer_run_copy(&copy);
@@ -193,11 +185,13 @@ int xf_read(int argc, char **argv)
 
 int xf_write(int argc, char **argv)
 {
-    static const struct mover_usage usage = {
-        .words = "FILE",
-        .about = "Writes FILE into a region.",
-        .own = {.rows = options, .word = copy_take_path, .check = copy_check},
-        .shared = &xf_remote_options};
+    static const struct mover_usage usage = {.words = "FILE",
+                                             .about = "Writes FILE into a region.",
+                                             .own = {.rows = options,
+                                                     .only_word = "file",
+                                                     .only_word_at = offsetof(struct copy, path),
+                                                     .check = copy_check},
+                                             .shared = &xf_remote_options};
     static struct copy copy = {.is_write = true, .fd = -1, .block_bytes = 1 << 20};
     xf_remote_parse(&usage, argc, argv, &copy);
     return transfer_run_copy(&copy);

@@ -75,10 +75,13 @@ static void check_bytes(struct argp_state *state, void *arguments)
 }
 
 static const struct mover_options shared = {.rows = remote_rows, .check = check_address};
-static const struct mover_usage with_file = {.words = "FILE",
-                                             .about = "Tries it.",
-                                             .own = {rows, NULL, take_file, check_bytes},
-                                             .shared = &shared};
+static const struct mover_usage with_file = {
+    .words = "FILE",
+    .about = "Tries it.",
+    .own = {.rows = rows, .word = take_file, .check = check_bytes},
+    .shared = &shared};
+static const struct mover_usage with_word = {
+    .words = "DISK", .own = {.rows = rows, .only_word = "disk", .only_word_at = OWN(file)}};
 static const struct mover_usage alone = {.about = "Tries it.", .own = {.rows = rows}};
 
 static int split_words(char *words, char *argv[WORDS_MAX])
@@ -175,6 +178,20 @@ static void option__what_is_wrong_ends_the_program(void **state)
     assert_non_null(strstr(text, "what is 'zork'?"));
 }
 
+static void option__an_only_word_is_there_once(void **state)
+{
+    struct arguments args = {.bytes = 1};
+    char text[TEXT_MAX], *argv[WORDS_MAX];
+    char words[] = "-D a --bs 4K";
+    (void)state;
+    mover_parse(&with_word, split_words(words, argv), argv, &args);
+    assert_string_equal(args.file, "a");
+    assert_int_equal(say_words(&with_word, "-D", text), USAGE);
+    assert_non_null(strstr(text, "the disk is missing"));
+    assert_int_equal(say_words(&with_word, "a -D b", text), USAGE);
+    assert_non_null(strstr(text, "one disk; 'b' is another"));
+}
+
 static void option__help_has_all_but_the_old(void **state)
 {
     char text[TEXT_MAX];
@@ -194,6 +211,7 @@ int main(void)
         cmocka_unit_test(option__values_go_to_their_places),
         cmocka_unit_test(option__old_spellings_have_the_place_of_the_row_before),
         cmocka_unit_test(option__what_is_wrong_ends_the_program),
+        cmocka_unit_test(option__an_only_word_is_there_once),
         cmocka_unit_test(option__help_has_all_but_the_old),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
