@@ -72,8 +72,8 @@ static int serve_clients(struct server *server)
 static int serve(int argc, char **argv)
 {
     static const struct mover_option options[] = {
-        {"listen", 'l', "ADDR", 0, "Address to listen at (all)", 1, mover_take_text,
-         offsetof(struct server, address)},
+        {"listen", 'l', "ADDR", 0, "Address to listen at (all)", 1,
+         MOVER_TO(struct server, address)},
         MOVER_OPTION_PORT(offsetof(struct server, port), PORT),
         MOVER_OPTION_CONTROL(offsetof(struct server, base.control_path)),
         {0},
@@ -141,10 +141,9 @@ static int run_bench(int argc, char **argv)
     static const struct mover_option options[] = {
         MOVER_OPTION_ADDRESS(BENCH(address)),
         MOVER_OPTION_PORT(BENCH(port), PORT),
-        {"size", 'S', "BYTES", 0, "Of each message (64)", 2, mover_take_bytes,
-         BENCH(requests.request_bytes)},
-        {"count", 0, "N", 0, "Messages (10000)", 2, mover_take_bench_count, BENCH(requests)},
-        {"runtime", 0, "SECONDS", 0, "At most (10)", 2, mover_take_bench_runtime, BENCH(requests)},
+        MOVER_OPTION_BS(BENCH(requests.request_bytes), "64"),
+        MOVER_OPTION_COUNT(BENCH(requests)),
+        MOVER_OPTION_RUNTIME(BENCH(requests)),
         MOVER_OPTION_FORMAT(BENCH(is_json)),
         {0},
     };

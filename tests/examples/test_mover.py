@@ -68,7 +68,7 @@ class Echo(unittest.TestCase):
     def test_messages_come_back_and_are_counted(self):
         server = self.serve()
         for size in '1', '64', '64K':
-            done = self.bench('-S', size, '--count', '50', '-o', 'json')
+            done = self.bench('--bs', size, '--count', '50', '-o', 'json')
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual(json.loads(done.stdout)['requests'], 50)
         self.until(lambda: self.status()['clients'] == 0, 'a client that has left has a place')
@@ -133,8 +133,8 @@ class Echo(unittest.TestCase):
     def test_arguments_that_make_no_sense_are_told(self):
         for words in [
             ('bench',),
-            ('bench', '-a', '::1', '-S', '0'),
-            ('bench', '-a', '::1', '-S', '65K'),
+            ('bench', '-a', '::1', '--bs', '0'),
+            ('bench', '-a', '::1', '--bs', '65K'),
         ]:
             self.assertEqual(self.run_echo(*words).returncode, 2)
 

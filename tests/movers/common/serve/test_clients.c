@@ -198,24 +198,40 @@ static void silent__make_others_wait_a_little(void **state)
         rdma_destroy_ep(ids[i]);
 }
 
-/* One that has asked stays, and is probed in the meantime. */
+static void await_end(struct rdma_cm_id *id)
+{
+    struct pollfd fd = {.fd = id->channel->fd, .events = POLLIN};
+    assert_int_equal(poll(&fd, 1, PATIENCE_MS), 1);
+}
+
+/* One says nothing, and one asks and has no room for the answer. One that asks and takes its answer
+ * stays, and is probed in the meantime. */
 static void silent__leave_after_a_while(void **state)
 {
+    static uint8_t question[2] = "hi";
     struct mover_caller caller;
     (void)state;
-    clients.rules.prove_ns = 100 * NS_PER_MS;
+    clients.rules.prove_ns = 2 * NS_PER_S;
+    clients.rules.answer_ns = NS_PER_S;
     clients.rules.probe_ns = NS_PER_MS;
     run();
     open_caller(&caller);
     assert_string_equal(ask_text(&caller, "ho"), "hoho");
-    struct rdma_cm_id *id = call_silently();
-    struct pollfd fd = {.fd = id->channel->fd, .events = POLLIN};
-    assert_int_equal(poll(&fd, 1, PATIENCE_MS), 1);
+    struct rdma_cm_id *slow = call_silently();
+    struct ibv_mr *mr = rdma_reg_msgs(slow, question, sizeof(question));
+    assert_non_null(mr);
+    assert_int_equal(rdma_post_send(slow, NULL, question, sizeof(question), mr, 0), 0);
+    struct rdma_cm_id *silent = call_silently();
+    await_end(slow);
+    await_end(silent);
     assert_string_equal(ask_text(&caller, "ha"), "haha");
     stop();
-    assert_int_equal(status_of("ended"), 1);
+    assert_int_equal(status_of("ended"), 2);
     assert_int_equal(status_of("clients"), 1);
-    rdma_destroy_ep(id);
+    assert_int_equal(status_of("messages"), 3);
+    rdma_dereg_mr(mr);
+    rdma_destroy_ep(slow);
+    rdma_destroy_ep(silent);
     mover_caller_close(&caller);
 }
 
