@@ -151,7 +151,8 @@ static const void *leaf_at(const struct tree *tree, unsigned leaf)
 static const void *fold_range(const struct tree *tree, unsigned first, unsigned leaves,
                               void *block);
 
-/* `to` may be `left_block`, and a source: all that is read of it has been by then. */
+/* `to` may be `left_block`, and a source: all that is read of it has been by then. Not inlined:
+ * two blocks are more than a frame may have. */
 __attribute__((noinline)) static void fold_halves(const struct tree *tree, unsigned first,
                                                   unsigned leaves, void *left_block, void *to)
 {
@@ -220,21 +221,21 @@ static void fold_alike(const struct coll_loops *loops, enum sw_coll_type type, e
 }
 
 /* A fold of 16-bit floats by way of f32, which are its result where `end` is NULL. */
-static void fold_wide(const struct coll_loops *loops, enum sw_coll_type type, enum sw_coll_op op,
-                      void *result, const void *const *sources, unsigned leaves, size_t count,
-                      coll_loop *end)
+static void fold_wide(const struct coll_loops *loops, const struct coll_wide *wide,
+                      enum sw_coll_op op, void *result, const void *const *sources, unsigned leaves,
+                      size_t count, coll_loop *end)
 {
-    const enum sw_coll_op pair_op = op_of_pairs(op);
+    const size_t half_bytes = sizeof(uint16_t);
     struct tree tree = {.sources = sources,
-                        .leaf_pair = loops->wide_pairs[type][pair_op],
-                        .pair = loops->pairs[SW_COLL_F32][pair_op],
-                        .widen = loops->widen[type],
+                        .leaf_pair = wide->pairs[op_of_pairs(op)],
+                        .pair = loops->pairs[SW_COLL_F32][op_of_pairs(op)],
+                        .widen = wide->widen,
                         .end = end,
                         .leaves = leaves,
                         .divisor = leaves,
-                        .leaf_bytes = type_bytes[type],
-                        .inner_bytes = type_bytes[SW_COLL_F32],
-                        .result_bytes = type_bytes[end ? type : SW_COLL_F32]};
+                        .leaf_bytes = half_bytes,
+                        .inner_bytes = sizeof(float),
+                        .result_bytes = end ? half_bytes : sizeof(float)};
     if (leaves == 1 && !end)
         tree.widen(result, sources[0], count, 1);
     else if (leaves == 2 && !end && tree.leaf_pair)
@@ -247,14 +248,16 @@ static void fold_into_results(const struct coll_loops *loops, enum sw_coll_type 
                               enum sw_coll_op op, void *result, const void *const *sources,
                               unsigned leaves, size_t count)
 {
-    coll_loop *average = op == SW_COLL_AVG && leaves > 1 ? loops->average[type] : NULL;
+    const bool is_average = op == SW_COLL_AVG && leaves > 1;
     /* A pair has a loop that rounds, and to find the least and the greatest nothing is rounded. */
     const bool is_rounded_once = leaves <= 2 || op == SW_COLL_MIN || op == SW_COLL_MAX;
-    if (is_half(type) && (average || !is_rounded_once))
-        fold_wide(loops, type, op, result, sources, leaves, count,
-                  average ? average : loops->narrow[type]);
+    const struct coll_wide *wide = &loops->in_blocks[type];
+    if (is_half(type) && (is_average || !is_rounded_once))
+        fold_wide(loops, wide, op, result, sources, leaves, count,
+                  is_average ? wide->average : wide->narrow);
     else
-        fold_alike(loops, type, op, result, sources, leaves, count, average);
+        fold_alike(loops, type, op, result, sources, leaves, count,
+                   is_average ? loops->average[type] : NULL);
 }
 
 /* ---- what others call ---- */
@@ -271,12 +274,13 @@ void coll_fold(enum sw_coll_type type, enum sw_coll_op op, void *result, const v
 void coll_fold_leaves(enum sw_coll_type type, enum sw_coll_op op, void *partial,
                       const void *const *sources, unsigned leaves, size_t count)
 {
+    const struct coll_loops *loops = chosen_loops();
     assert(leaves);
     const struct float_env env = float_env_enter();
     if (is_half(type))
-        fold_wide(chosen_loops(), type, op, partial, sources, leaves, count, NULL);
+        fold_wide(loops, &loops->in_order[type], op, partial, sources, leaves, count, NULL);
     else
-        fold_alike(chosen_loops(), type, op, partial, sources, leaves, count, NULL);
+        fold_alike(loops, type, op, partial, sources, leaves, count, NULL);
     float_env_leave(env);
 }
 
@@ -290,7 +294,10 @@ void coll_fold_finish(enum sw_coll_type type, enum sw_coll_op op, unsigned leave
                       const void *partial, size_t count)
 {
     const struct coll_loops *loops = chosen_loops();
-    coll_loop *end = op == SW_COLL_AVG ? loops->average[type] : loops->narrow[type];
+    const struct coll_wide *wide = &loops->in_order[type];
+    coll_loop *end = is_half(type) ? wide->narrow : NULL;
+    if (op == SW_COLL_AVG)
+        end = is_half(type) ? wide->average : loops->average[type];
     if (end) {
         const struct float_env env = float_env_enter();
         end(result, partial, count, leaves);

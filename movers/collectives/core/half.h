@@ -56,6 +56,20 @@ static inline uint16_t bf16_from_f32(float value)
     return (uint16_t)(bf16_above(value) >> 16);
 }
 
+#if defined(__F16C__)
+
+static inline float f16_to_f32(uint16_t bits)
+{
+    return _cvtsh_ss(bits);
+}
+
+static inline uint16_t f16_from_f32(float value)
+{
+    return _cvtss_sh(canonical_f32(value), _MM_FROUND_TO_NEAREST_INT);
+}
+
+#else
+
 /* The exponent's bias is 15 in f16 and 127 in f32. A product with a power of two is exact, and
  * makes a number of a subnormal. */
 static inline float f16_to_f32(uint16_t bits)
@@ -79,6 +93,8 @@ static inline uint16_t f16_from_f32(float value)
     const uint32_t rounded = magnitude + 0xfff + (magnitude >> 13 & 1);
     return (uint16_t)(sign | (rounded - ((127u - 15) << 23)) >> 13);
 }
+
+#endif
 
 /* ---- as many f16 as the processor converts at a time, as f32 ---- */
 

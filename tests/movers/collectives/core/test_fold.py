@@ -1,9 +1,10 @@
-#!/ usr / bin / python3
-#SPDX - License - Identifier : BSD - 2 - Clause
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-2-Clause
 """Folds against their definition in numpy, bit by bit: every type, operator and set of
 instructions. fold_judge.c has the lengths, alignments, places and steps.
 
-usage: test_fold.py JUDGE [SEED]
+usage: test_fold.py JUDGE [SEEDS]
+It draws once, or so many times.
 """
 import os
 import struct
@@ -85,7 +86,7 @@ def folds(draw):
                 count = COUNT
                 if leaves <= 9 and draw.integers(4) == 0:
                     count = int(draw.choice(LONG_COUNTS))
-#Each element has one style in all leaves : NaN in one leaf would hide the others.
+                # Each element has one style in all leaves: NaN in one leaf would hide the others.
                 style = draw.integers(0, 4, count)
                 sources = [leaf_of(kind, draw, count, style) for _ in range(leaves)]
                 yield case(FOLD, kind, op, sources, tree.fold(kind, op, sources))
@@ -115,8 +116,10 @@ def judge(program, instructions, cases):
 def main():
     if len(sys.argv) not in (2, 3):
         sys.exit(__doc__)
-    seed = int(sys.argv[2]) if len(sys.argv) == 3 else 1
-    cases = [*folds(numpy.random.default_rng(seed)), *roundings()]
+    seeds = int(sys.argv[2]) if len(sys.argv) == 3 else 1
+    cases = [*roundings()]
+    for seed in range(seeds):
+        cases += folds(numpy.random.default_rng(seed))
     everything = b''.join(cases)
     with ThreadPoolExecutor(2) as pool:
         judged = list(
