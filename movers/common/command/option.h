@@ -22,6 +22,9 @@ mover_take mover_take_flag;   /* bool: true */
 mover_take mover_take_format; /* bool: whether "json", not "normal" */
 mover_take mover_take_time;   /* uint64_t: seconds, maybe with a fraction, in ns */
 
+/* The number of an option that was not given, where that means something other than any number. */
+#define MOVER_NOT_GIVEN UINT64_MAX
+
 struct mover_option {
     const char *name;
     int letter;           /* 0: it has a name alone */

@@ -16,25 +16,18 @@ enum { PIECE_BYTES = 1 << 20, PATIENCE_MS = 60000 };
 struct copy {
     struct pm_remote remote;
     const char *path;
-    uint64_t offset, bytes;
-    bool has_bytes, is_put;
+    uint64_t offset, bytes; /* bytes: MOVER_NOT_GIVEN at first */
+    bool is_put;
     int fd;
     char *buffer;
     struct sw_pmem_mem *mem;
     struct sw_pmem_info info;
 };
 
-static void take_length(struct argp_state *state, void *place, char *text)
-{
-    struct copy *copy = place;
-    mover_take_bytes(state, &copy->bytes, text);
-    copy->has_bytes = true;
-}
-
 static const struct mover_option options[] = {
     {"offset", 'f', "BYTES", 0, "Where in the region (0)", 1, MOVER_TO(struct copy, offset)},
     {"bytes", 'b', "BYTES", 0, "How many (get: to the region's end; put: to the file's)", 1,
-     take_length, 0},
+     MOVER_TO(struct copy, bytes)},
     {0},
 };
 
@@ -126,11 +119,12 @@ static int pmem_copy_all(struct copy *copy, uint64_t *done)
 
 static int settle_bytes(struct copy *copy)
 {
+    const bool has_bytes = copy->bytes != MOVER_NOT_GIVEN;
     sw_pmem_info_of(copy->remote.pmem, &copy->info);
     if (copy->offset > copy->info.bytes ||
-        (copy->has_bytes && copy->bytes > copy->info.bytes - copy->offset))
+        (has_bytes && copy->bytes > copy->info.bytes - copy->offset))
         return mover_fail("the region ends at %" PRIu64 " bytes", copy->info.bytes);
-    if (copy->has_bytes)
+    if (has_bytes)
         return MOVER_DONE;
     copy->bytes = copy->info.bytes - copy->offset;
     if (!copy->is_put)
@@ -189,7 +183,7 @@ int pm_get(int argc, char **argv)
         .about = "Reads bytes of a region into FILE; - is the standard output.",
         .own = {.rows = options, .only_word = "file", .only_word_at = offsetof(struct copy, path)},
         .shared = &pm_remote_options};
-    struct copy copy = {.fd = -1};
+    struct copy copy = {.bytes = MOVER_NOT_GIVEN, .fd = -1};
     pm_remote_parse(&usage, argc, argv, &copy);
     return pmem_run_copy(&copy);
 }
@@ -201,7 +195,7 @@ int pm_put(int argc, char **argv)
         .about = "Writes FILE into a region, persistently; - is the standard input.",
         .own = {.rows = options, .only_word = "file", .only_word_at = offsetof(struct copy, path)},
         .shared = &pm_remote_options};
-    struct copy copy = {.is_put = true, .fd = -1};
+    struct copy copy = {.bytes = MOVER_NOT_GIVEN, .is_put = true, .fd = -1};
     pm_remote_parse(&usage, argc, argv, &copy);
     return pmem_run_copy(&copy);
 }

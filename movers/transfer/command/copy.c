@@ -16,21 +16,14 @@ enum { TICK_MS = 100 };
 struct copy {
     struct xf_remote remote;
     const char *path, *notice;
-    uint64_t offset, bytes, block_bytes;
+    uint64_t offset, bytes, block_bytes; /* bytes: MOVER_NOT_GIVEN at first */
     uint32_t deadline_ms;
-    bool has_bytes, is_write, has_sums;
+    bool is_write, has_sums;
     int fd;
     struct sw_xfer_memory *memory;
     struct sw_xfer_blocks *local, *there;
     struct sw_xfer_transfer *transfer;
 };
-
-static void copy_take_bytes(struct argp_state *state, void *place, char *text)
-{
-    struct copy *copy = place;
-    mover_take_bytes(state, &copy->bytes, text);
-    copy->has_bytes = true;
-}
 
 static void copy_check(struct argp_state *state, void *arguments)
 {
@@ -44,7 +37,7 @@ static void copy_check(struct argp_state *state, void *arguments)
 static const struct mover_option options[] = {
     {"offset", 'f', "BYTES", 0, "Where in the region (0)", 1, MOVER_TO(struct copy, offset)},
     {"bytes", 'b', "BYTES", 0, "How many (read: to the region's end; write: the file's)", 1,
-     copy_take_bytes, 0},
+     MOVER_TO(struct copy, bytes)},
     {"bs", 0, "BYTES", 0, "Bytes of a block (1M)", 2, MOVER_TO(struct copy, block_bytes)},
     {.name = "block", .flags = MOVER_OLD},
     {"notice", 0, "TEXT", 0, "What the peer is told when all is there", 2,
@@ -70,7 +63,7 @@ static int command_copy_open_file(struct copy *copy)
         return mover_fail("%s is no regular file; it could not be mapped", copy->path);
     if (copy->offset >= region)
         return mover_fail("the region ends at %" PRIu64 " bytes", region);
-    if (!copy->has_bytes)
+    if (copy->bytes == MOVER_NOT_GIVEN)
         copy->bytes = copy->is_write ? (uint64_t)st.st_size : region - copy->offset;
     if (!copy->bytes || copy->bytes > region - copy->offset ||
         (copy->is_write && copy->bytes > (uint64_t)st.st_size))
@@ -178,7 +171,7 @@ int xf_read(int argc, char **argv)
                                                      .only_word_at = offsetof(struct copy, path),
                                                      .check = copy_check},
                                              .shared = &xf_remote_options};
-    static struct copy copy = {.fd = -1, .block_bytes = 1 << 20};
+    static struct copy copy = {.bytes = MOVER_NOT_GIVEN, .fd = -1, .block_bytes = 1 << 20};
     xf_remote_parse(&usage, argc, argv, &copy);
     return transfer_run_copy(&copy);
 }
@@ -192,7 +185,8 @@ int xf_write(int argc, char **argv)
                                                      .only_word_at = offsetof(struct copy, path),
                                                      .check = copy_check},
                                              .shared = &xf_remote_options};
-    static struct copy copy = {.is_write = true, .fd = -1, .block_bytes = 1 << 20};
+    static struct copy copy = {
+        .is_write = true, .bytes = MOVER_NOT_GIVEN, .fd = -1, .block_bytes = 1 << 20};
     xf_remote_parse(&usage, argc, argv, &copy);
     return transfer_run_copy(&copy);
 }
