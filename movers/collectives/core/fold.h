@@ -30,11 +30,6 @@ void coll_fold(enum sw_coll_type type, enum sw_coll_op op, void *result, const v
  * leaves are as long as partials. */
 void coll_fold_leaves(enum sw_coll_type type, enum sw_coll_op op, void *partial,
                       const void *const *sources, unsigned leaves, size_t count);
-static inline void coll_fold_widen(enum sw_coll_type type, enum sw_coll_op op, void *partial,
-                                   const void *source, size_t count)
-{
-    coll_fold_leaves(type, op, partial, &source, 1, count);
-}
 /* A tree over partials. `partial` may be one of them. */
 void coll_fold_partials(enum sw_coll_type type, enum sw_coll_op op, void *partial,
                         const void *const *partials, unsigned partials_count, size_t count);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "collectives/core/call.h"
+#include "collectives/core/fold.h"
 
 #define NAME_OF(names, number) \
     ((unsigned)(number) < sizeof(names) / sizeof(*(names)) ? (names)[number] : NULL)
@@ -42,12 +43,7 @@ const char *sw_coll_type_name(enum sw_coll_type type)
 
 size_t sw_coll_type_bytes(enum sw_coll_type type)
 {
-    static const uint8_t bytes[SW_COLL_TYPES] = {
-        [SW_COLL_I8] = 1,  [SW_COLL_U8] = 1,   [SW_COLL_I16] = 2, [SW_COLL_U16] = 2,
-        [SW_COLL_I32] = 4, [SW_COLL_U32] = 4,  [SW_COLL_I64] = 8, [SW_COLL_U64] = 8,
-        [SW_COLL_F16] = 2, [SW_COLL_BF16] = 2, [SW_COLL_F32] = 4, [SW_COLL_F64] = 8,
-    };
-    return (unsigned)type < SW_COLL_TYPES ? bytes[type] : 0;
+    return (unsigned)type < SW_COLL_TYPES ? coll_type_bytes(type) : 0;
 }
 
 const char *sw_coll_op_name(enum sw_coll_op op)
