@@ -159,10 +159,12 @@ static void change_leaves(struct sw_coll_call *call, uint32_t rank)
     call->leaves = call->leaves > 1 ? 1 : 4;
 }
 
-/* One that another rank has; this one's own stays. */
+/* The two lowest that other ranks have, if there are two; this one's own stays. */
 static void change_counts(struct sw_coll_call *call, uint32_t rank)
 {
-    ((uint64_t *)call->counts)[rank ? 0 : 1]++;
+    uint64_t *counts = (uint64_t *)call->counts;
+    counts[rank ? 0 : 1]++;
+    counts[rank ? 1 + (rank == 1) : 2]++;
 }
 
 static void change_counts_away(struct sw_coll_call *call, uint32_t rank)

@@ -172,7 +172,7 @@ static void begin_operation(struct world_rank *rank)
 {
     struct world *world = rank->world;
     const struct world_options *options = world->options;
-    uint64_t counts[CALLS_RANKS_MAX], recv_counts[CALLS_RANKS_MAX];
+    uint64_t counts[CALLS_RANKS_MAX] = {0}, recv_counts[CALLS_RANKS_MAX];
     rank->begun++;
     struct sw_coll_call call =
         calls_of(&options->draw, rank->begun, rank->rank, counts, recv_counts);
