@@ -82,7 +82,7 @@ static void add_written(struct plan_model *model, const struct coll_step *step)
         add_piece(model, model->site.rank, step->to.offset, step->to.offset + step->bytes);
 }
 
-/* What it reads of a peer's `send` is there. Of ALL_TO_ALL the peer names the block itself. */
+/* What it reads is in the buffer of the peer, which names the block itself in ALL_TO_ALL. */
 static void check_read(struct plan_model *model, const struct coll_step *step)
 {
     for (uint32_t i = 0; step->action == COLL_PULL && i < step->peers; i++) {
