@@ -12,6 +12,7 @@
 #include "common/base/bytes.h"
 #include "common/time/clock.h"
 #include "common/time/deadline.h"
+#include "common/time/rest.h"
 
 enum {
     SENDS_KEPT = 16, /* requests that are not records: credits, doorbells, sleeps */
@@ -251,15 +252,6 @@ static void go_to_sleep(struct sw_pipe *pipe, bool is_sending, uint64_t deadline
     pipe_sleep_for(pipe, deadline_ns);
 }
 
-static inline void rest_shortly(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
-
 struct waiting {
     uint64_t spin_until_ns;
     uint32_t looks;
@@ -272,7 +264,7 @@ static enum sw_xfer_status wait_turn(struct sw_pipe *pipe, struct waiting *waiti
     if (!deadline_ns)
         return SW_XFER_TIMEOUT;
     if (++waiting->looks % LOOKS) {
-        rest_shortly();
+        mover_rest_shortly();
         return SW_XFER_OK;
     }
     pipe_poll_queue(pipe);

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A communicator from the inside. Each file of this folder has a part of it: open.c makes and ends
+ * it, door.c lets other ranks in, peer.c has the connection to one of them, send.c what is posted
+ * there, port.c is the machine's door to all that, request.c has the operations in the order of
+ * their posts, wait.c looks and sleeps, failure.c ends it all.
+ */
+#ifndef SW_COLLECTIVES_COMM_H
+#define SW_COLLECTIVES_COMM_H
+
+#include "collectives/comm/card.h"
+#include "collectives/comm/mailbox.h"
+#include "collectives/comm/regions.h"
+#include "collectives/core/machine.h"
+#include "common/base/list.h"
+#include "common/rdma/connection.h"
+#include "common/rdma/fork_guard.h"
+#include "common/rdma/listener.h"
+#include "sidewire/coll.h"
+
+enum {
+    COLL_SENDS = 64,            /* requests to one peer that are with the device */
+    COLL_RECEIVES = 4,          /* for doorbells */
+    COLL_MOVES = 1024,          /* pulls and pushes of all peers that are not settled */
+    COLL_INLINE = 64,           /* bytes: a record */
+    COLL_MESH_MAX = 16,         /* so many ranks are connected when the communicator opens */
+    COLL_TELL_AFTER_MS = 10000, /* then absent ranks are told to the log */
+};
+
+enum coll_peer_state {
+    COLL_PEER_ABSENT,  /* there is no connection yet */
+    COLL_PEER_DIALING, /* this rank, the lower one, asks */
+    COLL_PEER_ASKED,   /* the other one has, and was accepted */
+    COLL_PEER_UP,
+    COLL_PEER_ENDED, /* for good */
+};
+
+/* On the way to sleep: the peer is told, then asked whether something is under way. */
+enum coll_stage { COLL_AWAKE, COLL_TELLING, COLL_ASKING, COLL_UNDER_WAY, COLL_SURE };
+
+enum { COLL_NO_MOVE = UINT32_MAX };
+
+enum coll_sent_kind { COLL_SENT_MAIL, COLL_SENT_MOVE, COLL_SENT_TELL, COLL_SENT_ASK };
+
+struct coll_sent { /* a request that asked for a completion */
+    enum coll_sent_kind kind;
+    uint32_t move;   /* of MOVE: its place among the moves */
+    uint64_t posted; /* up to this one */
+};
+
+/* What waits until the peer's queue has room, or until there is a connection. */
+struct coll_deferred {
+    struct coll_deferred *next;
+    enum { COLL_DEFER_MAIL, COLL_DEFER_PULL, COLL_DEFER_PUSH } kind;
+    enum coll_slot slot; /* of MAIL */
+    uint64_t number;
+    uint32_t payload_bytes;
+    uint32_t move; /* of the others; COLL_NO_MOVE: a piece that is not the last one */
+    uint64_t local, remote, bytes;
+    uint32_t lkey, rkey;
+};
+
+struct coll_peer {
+    struct sw_coll *coll;
+    uint32_t rank;
+    enum coll_peer_state state;
+    bool is_gone; /* it has died, or closed while it was waited for */
+    struct coll_card card;
+    struct mover_connection connection;
+    uint64_t retry_ns; /* of a dial that has failed; 0: none is due */
+    uint32_t refusals;
+    uint8_t *inbox, *outbox; /* slices: what the peer writes, what this rank writes to it */
+    bool is_whole;           /* a WRITE becomes visible there from its first byte to its last */
+    uint64_t posted, done;   /* requests */
+    uint64_t signals_posted, signals_done;
+    struct coll_sent signals[COLL_SENDS];
+    struct coll_deferred *first, **last;
+    uint64_t busy[2][COLL_SLOTS]; /* mails that are read from the outbox until `done` is there */
+    enum coll_stage stage;
+    uint64_t wanted; /* the sleep that the peer was told of */
+    uint64_t bells;  /* that came */
+    uint64_t rung;   /* the sleep of the peer that was ended */
+};
+
+struct coll_failure {
+    /* Noted; the others were told; the caller was. */
+    bool is_set, is_done, was_said;
+    struct sw_coll_error error;
+};
+
+struct sw_coll_request {
+    struct list_node node; /* of those that are to be done, of those that were, or of the free */
+    struct sw_coll *coll;
+    struct sw_coll_call call;
+    uint64_t *counts; /* copies, for the call */
+    size_t counts_room;
+    uint64_t deadline_ns, started_ns;
+    bool has_begun, is_over; /* of the machine: it is over, but not all is given to devices yet */
+    bool was_logged;
+    enum sw_coll_status status;
+    struct coll_region *send, *recv;
+};
+
+struct sw_coll {
+    struct sw_coll_options options;
+    struct coll_site site;
+    struct mover_fork_guard guard;
+    int epoll_fd, timer_fd;
+    struct rdma_event_channel *events; /* of the listener */
+    struct mover_listener listener;
+    uint32_t strangers; /* that were refused */
+    struct ibv_context *verbs;
+    struct ibv_pd *pd;
+    struct mover_queue queue;
+    uint32_t reads_max, inline_bytes;
+    struct coll_layout layout;
+    uint8_t *mailbox, *outbox, *scratch;
+    struct ibv_mr *mailbox_mr, *outbox_mr, *scratch_mr;
+    struct coll_regions regions;
+    struct coll_card card; /* this rank's */
+    uint8_t token[COLL_TOKEN_BYTES];
+    struct coll_peer *peers; /* one for each rank; this rank's is not used */
+    bool must_yield;         /* there are more ranks here than processors */
+
+    struct coll_port port;
+    struct coll_machine machine;
+    void *machine_memory;
+    uint64_t number; /* of the newest operation that has begun */
+    uint64_t ended;  /* of the newest that has ended well */
+    struct list posted, ended_requests, free_requests;
+    uint64_t bells;                         /* that came */
+    uint64_t completions, completions_seen; /* that were taken; before operations last went on */
+    struct sw_coll_request *current;        /* whose buffers the machine uses */
+    /* Pulls and pushes, which the machine has posted in this order: which of the newest are done,
+     * and how many of the first. */
+    bool moves[COLL_MOVES];
+    uint64_t moves_posted, moves_settled;
+    struct coll_deferred *free_deferred;
+    uint32_t deferred_count;
+
+    struct coll_failure failure;
+    uint64_t looked_ns; /* at descriptors */
+};
+
+static inline bool coll_is_other(const struct sw_coll *coll, uint32_t rank)
+{
+    return rank != coll->site.rank && rank < coll->site.size;
+}
+
+#endif

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "collectives/comm/failure.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "collectives/comm/peer.h"
+#include "collectives/comm/request.h"
+#include "collectives/comm/send.h"
+#include "collectives/comm/wait.h"
+#include "common/time/clock.h"
+
+enum { FLUSH_MS = 500 };
+
+enum sw_coll_status coll_say(struct sw_coll_error *error, enum sw_coll_status status,
+                             const char *format, ...)
+{
+    va_list args;
+    if (!error)
+        return status;
+    error->status = status;
+    va_start(args, format);
+    vsnprintf(error->text, sizeof(error->text), format, args);
+    va_end(args);
+    return status;
+}
+
+void coll_fail(struct sw_coll *coll, enum sw_coll_status status, const char *format, ...)
+{
+    va_list args;
+    if (coll->failure.is_set)
+        return;
+    coll->failure.is_set = true;
+    coll->failure.error.status = status;
+    va_start(args, format);
+    vsnprintf(coll->failure.error.text, sizeof(coll->failure.error.text), format, args);
+    va_end(args);
+}
+
+void coll_fail_here(struct sw_coll *coll, enum sw_coll_status status, const char *format, ...)
+{
+    char text[200];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    coll_fail(coll, status, "rank %u: %s", coll->site.rank, text);
+}
+
+void coll_ranks_text(const bool *is_named, uint32_t size, char *text, size_t room)
+{
+    uint32_t count = 0, said = 0;
+    size_t used = 0;
+    for (uint32_t i = 0; i < size; i++)
+        count += is_named[i];
+    used += (size_t)snprintf(text, room, count == 1 ? "rank" : "ranks");
+    for (uint32_t i = 0; i < size && used + 40 < room; i++) {
+        if (!is_named[i])
+            continue;
+        const char *between = !said ? " " : said + 1 == count ? " and " : ", ";
+        used += (size_t)snprintf(text + used, room - used, "%s%u", between, i);
+        said++;
+    }
+    if (said < count)
+        snprintf(text + used, room - used, " and %u more", count - said);
+}
+
+/* ---- what others say ---- */
+
+/* What an ABORT may be; a peer that says something else is broken. */
+static enum sw_coll_status abort_status(uint64_t said)
+{
+    return said > SW_COLL_AGAIN && said <= SW_COLL_SYSTEM && said != SW_COLL_FORKED
+               ? (enum sw_coll_status)said
+               : SW_COLL_PROTOCOL;
+}
+
+static void take_abort(struct sw_coll *coll, const struct coll_peer *peer, uint64_t said)
+{
+    char text[COLL_TEXT_BYTES];
+    memcpy(text, peer->inbox + COLL_AT_TEXT, sizeof(text));
+    text[sizeof(text) - 1] = '\0';
+    for (char *at = text; *at; at++)
+        if ((unsigned char)*at < ' ' || *at == 0x7f)
+            *at = '?';
+    for (uint32_t rank = 0; rank < coll->site.size; rank++)
+        if (coll_is_other(coll, rank) && peer->inbox[COLL_AT_GONE + rank / 8] & 1u << rank % 8)
+            coll->peers[rank].is_gone = true;
+    coll_fail(coll, abort_status(said), "%s", text);
+}
+
+bool coll_failure_is_told(struct sw_coll *coll)
+{
+    for (uint32_t rank = 0; rank < coll->site.size; rank++) {
+        if (!coll_is_other(coll, rank))
+            continue;
+        const uint64_t said = coll_word_read(coll->peers[rank].inbox + COLL_AT_ABORT);
+        if (!said)
+            continue;
+        take_abort(coll, &coll->peers[rank], said);
+        return true;
+    }
+    return false;
+}
+
+/* Ranks whose connection has ended, though the operation needs them. `number`: the newest that they
+ * are needed for. */
+static uint32_t look_for_gone(struct sw_coll *coll, uint64_t number, bool *is_gone)
+{
+    uint32_t count = 0;
+    for (uint32_t rank = 0; rank < coll->site.size; rank++) {
+        struct coll_peer *peer = &coll->peers[rank];
+        is_gone[rank] = coll_is_other(coll, rank) && peer->state == COLL_PEER_ENDED &&
+                        !coll_peer_has_left(peer, number);
+        if (is_gone[rank])
+            peer->is_gone = true;
+        count += is_gone[rank];
+    }
+    return count;
+}
+
+/* A rank that has failed ends its connections when the others have its words. So those come before
+ * the end of a connection. */
+void coll_failure_look(struct sw_coll *coll)
+{
+    bool is_gone[SW_COLL_RANKS_MAX];
+    char text[160];
+    if (coll->failure.is_set || coll_failure_is_told(coll))
+        return;
+    if (!look_for_gone(coll, coll->number, is_gone) || coll_failure_is_told(coll))
+        return;
+    coll_ranks_text(is_gone, coll->site.size, text, sizeof(text));
+    coll_fail(coll, SW_COLL_RANK_GONE, "%s died or closed before the operation was done", text);
+}
+
+/* ---- the end ---- */
+
+static bool has_unconfirmed(const struct sw_coll *coll)
+{
+    for (uint32_t rank = 0; rank < coll->site.size; rank++) {
+        const struct coll_peer *peer = &coll->peers[rank];
+        if (coll_is_other(coll, rank) && peer->state == COLL_PEER_UP &&
+            peer->signals_done != peer->signals_posted)
+            return true;
+    }
+    return false;
+}
+
+void coll_failure_flush(struct sw_coll *coll)
+{
+    const uint64_t until_ns = mover_now_ns() + FLUSH_MS * NS_PER_MS;
+    while (has_unconfirmed(coll) && mover_now_ns() < until_ns)
+        if (!coll_send_poll(coll) && mover_queue_arm(&coll->queue))
+            coll_take_events(coll, 1);
+}
+
+static void write_abort(const struct sw_coll *coll, struct coll_peer *peer)
+{
+    memcpy(peer->outbox + COLL_AT_TEXT, coll->failure.error.text, COLL_TEXT_BYTES);
+    memset(peer->outbox + COLL_AT_GONE, 0, COLL_GONE_BYTES);
+    for (uint32_t rank = 0; rank < coll->site.size; rank++)
+        if (coll->peers[rank].is_gone)
+            peer->outbox[COLL_AT_GONE + rank / 8] |= (uint8_t)(1u << rank % 8);
+    coll_send_abort(peer, coll->failure.error.status);
+}
+
+void coll_failure_end(struct sw_coll *coll)
+{
+    if (!coll->failure.is_set || coll->failure.is_done)
+        return;
+    coll->failure.is_done = true;
+    for (uint32_t rank = 0; rank < coll->site.size; rank++)
+        if (coll_is_other(coll, rank)) {
+            coll_send_forget(&coll->peers[rank]);
+            write_abort(coll, &coll->peers[rank]);
+        }
+    coll_failure_flush(coll);
+    for (uint32_t rank = 0; rank < coll->site.size; rank++)
+        if (coll_is_other(coll, rank))
+            coll_peer_tear_down(&coll->peers[rank]);
+    coll_requests_fail(coll);
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * How a communicator ends. The first failure counts: this rank tells all others that it is
+ * connected to, waits until they have it, and ends the connections, so that nothing touches buffers
+ * any more. The others return the same words.
+ */
+#ifndef SW_COLLECTIVES_FAILURE_H
+#define SW_COLLECTIVES_FAILURE_H
+
+#include "collectives/comm/comm.h"
+
+/* Fills `error`, if there is one, and returns its status. */
+enum sw_coll_status coll_say(struct sw_coll_error *error, enum sw_coll_status status,
+                             const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* Notes why the communicator is of no use any more. coll_failure_end() does the rest, where nobody
+ * is in the midst of something. */
+void coll_fail(struct sw_coll *coll, enum sw_coll_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* The same, of what only this rank has met: the text says which one. */
+void coll_fail_here(struct sw_coll *coll, enum sw_coll_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Looks whether another rank has ended it all. */
+bool coll_failure_is_told(struct sw_coll *coll);
+/* The same, or has died. */
+void coll_failure_look(struct sw_coll *coll);
+/* Tells the others, and ends the connections. Once. */
+void coll_failure_end(struct sw_coll *coll);
+/* Waits until the peers have what was posted, half a second at most. */
+void coll_failure_flush(struct sw_coll *coll);
+
+/* "rank 3", "ranks 3, 5 and 7" */
+void coll_ranks_text(const bool *is_named, uint32_t size, char *text, size_t room);
+
+#endif

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A rank's mailbox: a slice for each other rank, which that one writes to and reads from. The
+ * outbox has slices laid out alike, from which this rank writes to those of others.
+ * docs/collectives.md, "The protocol", says who writes what.
+ */
+#ifndef SW_COLLECTIVES_MAILBOX_H
+#define SW_COLLECTIVES_MAILBOX_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "collectives/core/record.h"
+
+enum {
+    /* Words of 8 bytes that the peer writes. */
+    COLL_AT_SLEEP = 0,  /* the number of its sleep that wants a doorbell */
+    COLL_AT_ABORT = 8,  /* the status that it has ended all with */
+    COLL_AT_LEFT = 16,  /* it has closed: the number of the operation that it does not begin */
+    COLL_AT_WHOLE = 24, /* 1: a WRITE becomes visible there from its first byte to its last */
+    /* Words that the mailbox's owner writes, and the peer reads: the newest marks that it was sent,
+     * and whether ABORT was. */
+    COLL_AT_TOLD = 64,
+    COLL_TOLD_WORDS = COLL_SLOTS + 1,
+    COLL_TOLD_ABORT = COLL_SLOTS,
+    /* The peer's text of ABORT. */
+    COLL_AT_TEXT = 128,
+    COLL_TEXT_BYTES = 256,
+    /* Which ranks it knows to be gone: a bit for each. Part of ABORT, too. */
+    COLL_AT_GONE = COLL_AT_TEXT + COLL_TEXT_BYTES,
+    COLL_GONE_BYTES = 128,
+    COLL_AT_SIDES = COLL_AT_GONE + COLL_GONE_BYTES,
+};
+
+struct coll_layout {
+    uint32_t eager_bytes; /* a multiple of 64 */
+    uint32_t side_bytes, slice_bytes;
+};
+
+static inline struct coll_layout coll_layout_of(uint32_t eager_bytes)
+{
+    const uint32_t side = eager_bytes + 2 * (uint32_t)sizeof(struct coll_record);
+    return (struct coll_layout){eager_bytes, side, COLL_AT_SIDES + 2 * side};
+}
+
+/* Where in a slice the record of a message lies. */
+static inline uint32_t coll_record_at(const struct coll_layout *layout, uint64_t number,
+                                      enum coll_slot slot)
+{
+    const uint32_t behind = slot == COLL_DONE ? (uint32_t)sizeof(struct coll_record) : 0;
+    return COLL_AT_SIDES + (uint32_t)(number % 2) * layout->side_bytes + layout->eager_bytes +
+           behind;
+}
+
+/* Words that two sides share are written and read whole, whoever writes them. */
+static inline uint64_t coll_word_read(const void *at)
+{
+    return __atomic_load_n((const uint64_t *)at, __ATOMIC_ACQUIRE);
+}
+
+static inline void coll_word_write(void *at, uint64_t value)
+{
+    __atomic_store_n((uint64_t *)at, value, __ATOMIC_RELEASE);
+}
+
+/* The mark of a message is there. */
+static inline bool coll_mail_is_there(const struct coll_layout *layout, const uint8_t *slice,
+                                      uint64_t number, enum coll_slot slot)
+{
+    const struct coll_record *record = (const void *)(slice + coll_record_at(layout, number, slot));
+    return coll_word_read(&record->mark) == number;
+}
+
+#endif

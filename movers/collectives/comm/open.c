@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* How a communicator comes about, and its end. */
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "collectives/comm/door.h"
+#include "collectives/comm/failure.h"
+#include "collectives/comm/meet.h"
+#include "collectives/comm/peer.h"
+#include "collectives/comm/port.h"
+#include "collectives/comm/request.h"
+#include "collectives/comm/send.h"
+#include "collectives/comm/wait.h"
+#include "collectives/core/plan.h"
+#include "common/base/minmax.h"
+#include "common/rdma/memory.h"
+#include "common/rdma/resolve.h"
+#include "common/time/clock.h"
+
+enum { EAGER_MAX = 1 << 20, READS_MAX = 16, LINE = 64 };
+
+void sw_coll_options_init(struct sw_coll_options *options)
+{
+    *options = (struct sw_coll_options){
+        .size = 1, .timeout_ms = 60000, .spin_us = 50, .eager_bytes = 4096};
+}
+
+/* ---- this rank alone ---- */
+
+static enum sw_coll_status check_options(const struct sw_coll_options *options,
+                                         enum coll_plan *plan, struct sw_coll_error *error)
+{
+    *plan = COLL_PLAN_ANY;
+    if (!options->size || options->size > SW_COLL_RANKS_MAX || options->rank >= options->size)
+        return coll_say(error, SW_COLL_INVALID, "rank %u of %u: there may be 1 to %u ranks",
+                        options->rank, options->size, (unsigned)SW_COLL_RANKS_MAX);
+    if (options->eager_bytes > EAGER_MAX)
+        return coll_say(error, SW_COLL_INVALID, "eager_bytes is %u, and may be %u at most",
+                        options->eager_bytes, (unsigned)EAGER_MAX);
+    if (options->size > 1 && !options->exchange && !options->meet)
+        return coll_say(error, SW_COLL_INVALID,
+                        "ranks find each other by an exchange, or at an address to meet: neither "
+                        "is set");
+    if (options->algorithm && !coll_plan_of_name(options->algorithm, plan))
+        return coll_say(error, SW_COLL_INVALID, "there is no algorithm '%s'", options->algorithm);
+    return SW_COLL_OK;
+}
+
+static bool open_draw_random(void *data, size_t bytes)
+{
+    return getrandom(data, bytes, 0) == (ssize_t)bytes;
+}
+
+/* Alike for all processes of this host, until it starts anew. */
+static uint64_t find_host_number(void)
+{
+    char text[64];
+    uint64_t hash = 0xcbf29ce484222325;
+    const int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    const ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof(text));
+    if (fd >= 0)
+        close(fd);
+    for (ssize_t i = 0; i < got; i++)
+        hash = (hash ^ (uint8_t)text[i]) * 0x100000001b3;
+    return hash;
+}
+
+/* Whole pages: a device may reach parts of a page by a longer way. */
+static size_t slices_bytes(const struct sw_coll *coll)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    const size_t all = (size_t)coll->site.size * coll->layout.slice_bytes;
+    return (all + page - 1) / page * page;
+}
+
+static struct sw_coll *make_coll(const struct sw_coll_options *options, enum coll_plan plan)
+{
+    struct sw_coll *coll = calloc(1, sizeof(*coll));
+    if (!coll)
+        return NULL;
+    coll->options = *options;
+    coll->timer_fd = -1;
+    coll->layout = coll_layout_of((options->eager_bytes + LINE - 1) / LINE * LINE);
+    coll->site = (struct coll_site){.rank = options->rank,
+                                    .size = options->size,
+                                    .eager_bytes = coll->layout.eager_bytes,
+                                    .wanted = plan,
+                                    .scratch_bytes =
+                                        coll_scratch_fit(options->size, coll->layout.eager_bytes)};
+    list_init(&coll->posted);
+    list_init(&coll->ended_requests);
+    list_init(&coll->free_requests);
+    coll->mailbox = mover_pages(slices_bytes(coll));
+    coll->outbox = mover_pages(slices_bytes(coll));
+    coll->scratch = mover_pages(coll->site.scratch_bytes);
+    coll->machine_memory =
+        aligned_alloc(LINE, (coll_machine_bytes(options->size) + LINE - 1) / LINE * LINE);
+    coll->peers = calloc(options->size, sizeof(*coll->peers));
+    coll->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (!mover_fork_guard_open(&coll->guard) || coll->epoll_fd < 0 || !coll->mailbox ||
+        !coll->outbox || !coll->scratch || !coll->machine_memory || !coll->peers) {
+        sw_coll_close(coll);
+        return NULL;
+    }
+    for (uint32_t rank = 0; rank < options->size; rank++)
+        coll_peer_init(&coll->peers[rank], coll, rank);
+    coll_port_open(coll);
+    coll_machine_init(&coll->machine, &coll->site, &coll->port, coll->machine_memory,
+                      coll->scratch);
+    return coll;
+}
+
+/* ---- the device ---- */
+
+static enum sw_coll_status open_find_device(struct sw_coll *coll, struct sw_coll_error *error)
+{
+    struct sockaddr_storage address;
+    char name[MOVER_LISTENER_TEXT];
+    enum sw_coll_status status = coll_meet_address(&coll->options, &address, error);
+    if (status)
+        return status;
+    const int code = coll_door_open(coll, (struct sockaddr *)&address);
+    if (code == -ENODEV && !coll->events)
+        return coll_say(error, SW_COLL_ADDRESS,
+                        "there is no RDMA device; a software one: sidewire run");
+    mover_listener_name(&coll->listener, name);
+    if (code)
+        return coll_say(error, SW_COLL_ADDRESS, "cannot listen at %s: %s%s", name, strerror(-code),
+                        mover_listener_help(code));
+    coll->verbs = coll_door_device(coll);
+    return coll->verbs ? SW_COLL_OK
+                       : coll_say(error, SW_COLL_ADDRESS, "no RDMA device has %s", name);
+}
+
+static bool open_device_objects(struct sw_coll *coll)
+{
+    struct ibv_device_attr attr;
+    const size_t all = slices_bytes(coll);
+    const uint32_t entries = (coll->site.size - 1) * (COLL_SENDS + COLL_RECEIVES);
+    const unsigned local = IBV_ACCESS_LOCAL_WRITE;
+    const unsigned reached = local | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
+    if ((errno = ibv_query_device(coll->verbs, &attr)))
+        return false;
+    const int reads = attr.max_qp_rd_atom < attr.max_qp_init_rd_atom ? attr.max_qp_rd_atom
+                                                                     : attr.max_qp_init_rd_atom;
+    coll->reads_max = mover_min_u32(reads > 0 ? (uint32_t)reads : 1, READS_MAX);
+    coll->inline_bytes = COLL_INLINE;
+    coll->pd = ibv_alloc_pd(coll->verbs);
+    if (!coll->pd)
+        return false;
+    coll_regions_open(&coll->regions, coll->pd);
+    coll->mailbox_mr = ibv_reg_mr(coll->pd, coll->mailbox, all, reached);
+    coll->outbox_mr = ibv_reg_mr(coll->pd, coll->outbox, all, local);
+    coll->scratch_mr = ibv_reg_mr(coll->pd, coll->scratch, coll->site.scratch_bytes, local);
+    return coll->mailbox_mr && coll->outbox_mr && coll->scratch_mr &&
+           mover_queue_open(&coll->queue, coll->verbs, entries, coll->epoll_fd, &coll->queue);
+}
+
+/* ---- the others ---- */
+
+static enum sw_coll_status make_card(struct sw_coll *coll, struct sw_coll_error *error)
+{
+    struct coll_card *card = &coll->card;
+    *card = (struct coll_card){.address = coll->listener.address,
+                               .host = find_host_number(),
+                               .mailbox = (uintptr_t)coll->mailbox,
+                               .key = coll->mailbox_mr->rkey,
+                               .eager_bytes = coll->site.eager_bytes,
+                               .rank = coll->site.rank,
+                               .size = coll->site.size,
+                               .plan = (uint32_t)coll->site.wanted};
+    return open_draw_random(card->token, sizeof(card->token)) &&
+                   open_draw_random(&card->instance, sizeof(card->instance))
+               ? SW_COLL_OK
+               : coll_say(error, SW_COLL_SYSTEM, "no random numbers: %s", strerror(errno));
+}
+
+static enum sw_coll_status say_unlike(const struct coll_card *mine, const struct coll_card *theirs,
+                                      struct sw_coll_error *error)
+{
+    if (theirs->size != mine->size)
+        return coll_say(error, SW_COLL_MISMATCH, "rank %u has %u ranks, and rank %u has %u",
+                        theirs->rank, theirs->size, mine->rank, mine->size);
+    if (theirs->eager_bytes != mine->eager_bytes)
+        return coll_say(error, SW_COLL_MISMATCH, "rank %u has %u eager bytes, and rank %u has %u",
+                        theirs->rank, theirs->eager_bytes, mine->rank, mine->eager_bytes);
+    if (theirs->plan != mine->plan)
+        return coll_say(error, SW_COLL_MISMATCH, "rank %u and rank %u want other algorithms",
+                        theirs->rank, mine->rank);
+    return SW_COLL_OK;
+}
+
+static enum sw_coll_status open_take_cards(struct sw_coll *coll, const uint8_t *cards,
+                                           struct sw_coll_error *error)
+{
+    const struct coll_card *first = &coll->peers[0].card;
+    uint32_t here = 0;
+    for (uint32_t rank = 0; rank < coll->site.size; rank++) {
+        struct coll_card *card = &coll->peers[rank].card;
+        const enum coll_card_fault fault =
+            coll_card_get(cards + (size_t)rank * COLL_CARD_BYTES, card);
+        if (fault == COLL_CARD_VERSION)
+            return coll_say(error, SW_COLL_VERSION,
+                            "rank %u speaks another version of the protocol", rank);
+        if (fault == COLL_CARD_GARBAGE || card->rank != rank)
+            return coll_say(error, SW_COLL_PROTOCOL, "what came for rank %u is not its card", rank);
+        const enum sw_coll_status status = say_unlike(first, card, error);
+        if (status)
+            return status;
+        here += card->host == coll->card.host;
+    }
+    memcpy(coll->token, first->token, COLL_TOKEN_BYTES);
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    const uint32_t processors =
+        sched_getaffinity(0, sizeof(set), &set) ? 1 : (uint32_t)CPU_COUNT(&set);
+    coll->must_yield = here > processors;
+    return SW_COLL_OK;
+}
+
+static enum sw_coll_status meet_others(struct sw_coll *coll, uint64_t deadline_ns,
+                                       struct sw_coll_error *error)
+{
+    uint8_t mine[COLL_CARD_BYTES];
+    uint8_t *cards = calloc(coll->site.size, COLL_CARD_BYTES);
+    if (!cards)
+        return coll_say(error, SW_COLL_NO_MEMORY, "out of memory");
+    coll_card_put(mine, &coll->card);
+    enum sw_coll_status status =
+        coll_meet_exchange(&coll->options, mine, sizeof(mine), cards, deadline_ns, error);
+    if (!status)
+        status = open_take_cards(coll, cards, error);
+    free(cards);
+    return status;
+}
+
+/* Which ranks there is no connection with. */
+static uint32_t missing_peers(const struct sw_coll *coll, bool *is_missing)
+{
+    uint32_t count = 0;
+    for (uint32_t rank = 0; rank < coll->site.size; rank++) {
+        is_missing[rank] = coll_is_other(coll, rank) && coll->peers[rank].state != COLL_PEER_UP;
+        count += is_missing[rank];
+    }
+    return count;
+}
+
+static enum sw_coll_status open_connect_all(struct sw_coll *coll, uint64_t deadline_ns,
+                                            struct sw_coll_error *error)
+{
+    bool is_missing[SW_COLL_RANKS_MAX];
+    char text[160];
+    for (uint32_t rank = 0; rank < coll->site.size; rank++)
+        coll_peer_want(&coll->peers[rank]);
+    while (!coll->failure.is_set && missing_peers(coll, is_missing)) {
+        const uint64_t now_ns = mover_now_ns();
+        if (now_ns >= deadline_ns) {
+            coll_ranks_text(is_missing, coll->site.size, text, sizeof(text));
+            coll_fail(coll, SW_COLL_TIMEOUT, "%s did not connect with rank %u in time", text,
+                      coll->site.rank);
+            break;
+        }
+        coll_take_events(coll, 10);
+        coll_look(coll);
+    }
+    if (!coll->failure.is_set)
+        return SW_COLL_OK;
+    coll_failure_end(coll);
+    return coll_say(error, coll->failure.error.status, "%s", coll->failure.error.text);
+}
+
+static enum sw_coll_status join_ranks(struct sw_coll *coll, struct sw_coll_error *error)
+{
+    const uint64_t deadline_ns = sw_coll_deadline_ms(coll->options.timeout_ms);
+    if (coll->site.size == 1)
+        return SW_COLL_OK;
+    enum sw_coll_status status = open_find_device(coll, error);
+    if (!status && !open_device_objects(coll))
+        status =
+            coll_say(error, SW_COLL_NO_MEMORY, "the RDMA device has no room: %s", strerror(errno));
+    if (!status)
+        status = make_card(coll, error);
+    if (!status)
+        status = meet_others(coll, deadline_ns, error);
+    if (!status && coll->site.size <= COLL_MESH_MAX)
+        status = open_connect_all(coll, deadline_ns, error);
+    return status;
+}
+
+enum sw_coll_status sw_coll_open(const struct sw_coll_options *options, struct sw_coll_error *error,
+                                 struct sw_coll **out)
+{
+    enum coll_plan plan;
+    enum sw_coll_status status = check_options(options, &plan, error);
+    if (status)
+        return status;
+    struct sw_coll *coll = make_coll(options, plan);
+    if (!coll)
+        return coll_say(error, SW_COLL_NO_MEMORY, "out of memory or descriptors");
+    status = join_ranks(coll, error);
+    if (status)
+        sw_coll_close(coll);
+    else
+        *out = coll;
+    return status;
+}
+
+/* ---- the end ---- */
+
+/* The others may still need what was sent last. */
+static void leave_others(struct sw_coll *coll)
+{
+    for (uint32_t rank = 0; rank < coll->site.size; rank++)
+        if (coll_is_other(coll, rank))
+            coll_send_word(&coll->peers[rank], COLL_AT_LEFT, coll->ended + 1);
+    coll_failure_flush(coll);
+}
+
+static void open_close_device(struct sw_coll *coll)
+{
+    struct ibv_mr *mrs[] = {coll->mailbox_mr, coll->outbox_mr, coll->scratch_mr};
+    for (size_t i = 0; i < sizeof(mrs) / sizeof(*mrs); i++)
+        if (mrs[i])
+            ibv_dereg_mr(mrs[i]);
+    coll_regions_close(&coll->regions);
+    mover_queue_close(&coll->queue);
+    if (coll->pd)
+        ibv_dealloc_pd(coll->pd);
+    coll_door_close(coll);
+}
+
+static void free_coll(struct sw_coll *coll)
+{
+    coll_requests_free(coll);
+    while (coll->free_deferred) {
+        struct coll_deferred *next = coll->free_deferred->next;
+        free(coll->free_deferred);
+        coll->free_deferred = next;
+    }
+    if (coll->epoll_fd >= 0)
+        close(coll->epoll_fd);
+    mover_fork_guard_close(&coll->guard);
+    free(coll->machine_memory);
+    free(coll->peers);
+    free(coll);
+}
+
+void sw_coll_close(struct sw_coll *coll)
+{
+    if (!mover_is_forked(&coll->guard)) {
+        if (coll->peers && !coll->failure.is_done)
+            leave_others(coll);
+        for (uint32_t rank = 0; coll->peers && rank < coll->site.size; rank++)
+            coll_peer_tear_down(&coll->peers[rank]);
+        coll_requests_release(coll);
+        open_close_device(coll);
+        free(coll->mailbox);
+        free(coll->outbox);
+        free(coll->scratch);
+    } /* else pages that the parent's device has may not be given away by a child */
+    free_coll(coll);
+}
+
+uint32_t sw_coll_rank(const struct sw_coll *coll)
+{
+    return coll->site.rank;
+}
+
+uint32_t sw_coll_size(const struct sw_coll *coll)
+{
+    return coll->site.size;
+}
+
+uint32_t sw_coll_gone(const struct sw_coll *coll, bool *is_gone)
+{
+    uint32_t count = 0;
+    for (uint32_t rank = 0; rank < coll->site.size; rank++) {
+        is_gone[rank] = coll->peers[rank].is_gone;
+        count += is_gone[rank];
+    }
+    return count;
+}

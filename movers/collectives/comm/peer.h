@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The connection to another rank. The lower one of two ranks dials, and the higher one waits for
+ * it, as each operation makes each rank write to all others. So two ranks have one connection.
+ */
+#ifndef SW_COLLECTIVES_PEER_H
+#define SW_COLLECTIVES_PEER_H
+
+#include "collectives/comm/comm.h"
+
+void coll_peer_init(struct coll_peer *peer, struct sw_coll *coll, uint32_t rank);
+/* It is going to be needed. */
+void coll_peer_want(struct coll_peer *peer);
+/* Dials again where that is due. The time of the next one, or UINT64_MAX. */
+uint64_t coll_peer_tick(struct coll_peer *peer, uint64_t now_ns);
+/* What rdma_cm says. */
+void coll_peer_events(struct coll_peer *peer);
+/* A request that came and is this rank's. False: it is still the caller's. */
+bool coll_peer_accept(struct coll_peer *peer, struct rdma_cm_id *id);
+/* The connection is over. */
+void coll_peer_lose(struct coll_peer *peer);
+/* It has closed its communicator, and before that ended operation `number`. */
+bool coll_peer_has_left(const struct coll_peer *peer, uint64_t number);
+/* Nothing touches memory any more. */
+void coll_peer_tear_down(struct coll_peer *peer);
+
+#endif

@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "collectives/comm/request.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "collectives/comm/failure.h"
+#include "collectives/comm/send.h"
+#include "collectives/comm/wait.h"
+#include "common/base/minmax.h"
+#include "common/time/clock.h"
+
+static struct sw_coll_request *request_of(struct list_node *node)
+{
+    return node ? LIST_MEMBER(node, struct sw_coll_request, node) : NULL;
+}
+
+/* ---- one operation ---- */
+
+static void release_regions(struct sw_coll_request *request)
+{
+    struct coll_regions *regions = &request->coll->regions;
+    if (request->recv)
+        coll_region_put(regions, request->recv);
+    if (request->send)
+        coll_region_put(regions, request->send);
+    request->recv = request->send = NULL;
+}
+
+static void request_end(struct sw_coll_request *request, enum sw_coll_status status)
+{
+    struct sw_coll *coll = request->coll;
+    release_regions(request);
+    request->status = status;
+    list_remove(&request->node);
+    list_append(&coll->ended_requests, &request->node);
+    if (coll->current == request)
+        coll->current = NULL;
+}
+
+/* In place one registration is enough. */
+static bool register_buffers(struct sw_coll_request *request)
+{
+    struct coll_regions *regions = &request->coll->regions;
+    const struct sw_coll_call *call = &request->call;
+    const struct coll_extents extents = coll_call_extents(call, &request->coll->site);
+    const void *send = call->send ? call->send : call->recv;
+    if (extents.recv_bytes &&
+        !(request->recv = coll_region_get(regions, call->recv, extents.recv_bytes, true)))
+        return false;
+    if (!extents.send_bytes)
+        return true;
+    if (coll_region_has(request->recv, (uintptr_t)send, extents.send_bytes)) {
+        request->send = request->recv;
+        request->send->users++;
+        return true;
+    }
+    request->send = coll_region_get(regions, send, extents.send_bytes, false);
+    return request->send;
+}
+
+static struct coll_memory request_memory_of(const void *data, const struct coll_region *region)
+{
+    return region ? (struct coll_memory){(uintptr_t)data, region->mr->rkey}
+                  : (struct coll_memory){0};
+}
+
+/* The places of its messages are free: the device has sent those of two operations before. */
+static bool may_begin(struct sw_coll *coll)
+{
+    for (uint32_t rank = 0; rank < coll->site.size; rank++)
+        if (coll_is_other(coll, rank) &&
+            !coll_send_is_ready(&coll->peers[rank], coll->number + 1)) {
+            coll_send_poll(coll);
+            return coll_send_is_ready(&coll->peers[rank], coll->number + 1);
+        }
+    return true;
+}
+
+static bool request_begin(struct sw_coll *coll, struct sw_coll_request *request)
+{
+    const struct sw_coll_call *call = &request->call;
+    if (coll_failure_is_told(coll) || !may_begin(coll))
+        return false;
+    if (coll->site.size > 1 && coll_call_is_direct(call, &coll->site) &&
+        !register_buffers(request)) {
+        coll_fail_here(coll, SW_COLL_NO_MEMORY, "its buffers cannot be registered: %s",
+                       strerror(errno));
+        return false;
+    }
+    request->has_begun = true;
+    coll->current = request;
+    coll->number++;
+    coll_machine_begin(&coll->machine, call, coll->number,
+                       request_memory_of(call->send ? call->send : call->recv, request->send),
+                       request_memory_of(call->recv, request->recv));
+    return true;
+}
+
+/* What the machine has found. A rank that it cannot reach may have said why. */
+static void take_verdict(struct sw_coll *coll, enum sw_coll_status status)
+{
+    if (status == SW_COLL_RANK_GONE)
+        coll_failure_look(coll);
+    coll_fail(coll, status, "%s", coll->machine.error.text);
+}
+
+/* True: it has ended well. */
+static bool go_on_with(struct sw_coll *coll, struct sw_coll_request *request)
+{
+    if (!request->has_begun && !request_begin(coll, request))
+        return false;
+    if (!request->is_over) {
+        const enum sw_coll_status status = coll_machine_go(&coll->machine);
+        if (status > SW_COLL_AGAIN)
+            take_verdict(coll, status);
+        if (status)
+            return false;
+        request->is_over = true;
+    }
+    if (coll->deferred_count)
+        return false;
+    coll->ended = coll->number;
+    request_end(request, SW_COLL_OK);
+    return true;
+}
+
+/* ---- all of them ---- */
+
+void coll_requests_go(struct sw_coll *coll)
+{
+    struct sw_coll_request *first;
+    while (!coll->failure.is_set && (first = request_of(list_first(&coll->posted))))
+        if (!go_on_with(coll, first))
+            return;
+}
+
+void coll_requests_fail(struct sw_coll *coll)
+{
+    struct sw_coll_request *first;
+    while ((first = request_of(list_first(&coll->posted))))
+        request_end(first, coll->failure.error.status);
+}
+
+void coll_requests_release(struct sw_coll *coll)
+{
+    struct list_node *at = list_first(&coll->posted);
+    for (; at; at = list_after(&coll->posted, at))
+        release_regions(request_of(at));
+}
+
+static void free_all(struct list *list)
+{
+    struct sw_coll_request *request;
+    while ((request = request_of(list_first(list)))) {
+        list_remove(&request->node);
+        free(request->counts);
+        free(request);
+    }
+}
+
+void coll_requests_free(struct sw_coll *coll)
+{
+    free_all(&coll->posted);
+    free_all(&coll->ended_requests);
+    free_all(&coll->free_requests);
+}
+
+static void say_waits(const struct sw_coll *coll, char *text, size_t room)
+{
+    if (coll->current && !coll->current->is_over)
+        coll_machine_waits_text(&coll->machine, text, room);
+    else
+        snprintf(text, room, "the RDMA device of a rank confirms nothing");
+}
+
+static void log_absent(struct sw_coll *coll)
+{
+    char waits[160], line[256];
+    say_waits(coll, waits, sizeof(waits));
+    snprintf(line, sizeof(line), "rank %u: %s, for %d s", coll->site.rank, waits,
+             COLL_TELL_AFTER_MS / 1000);
+    if (coll->options.log)
+        coll->options.log(coll->options.log_context, line);
+    else
+        fprintf(stderr, "sidewire-coll: %s\n", line);
+}
+
+void coll_requests_tick(struct sw_coll *coll, uint64_t now_ns)
+{
+    char text[160];
+    struct sw_coll_request *request = request_of(list_first(&coll->posted));
+    if (!request || coll->failure.is_set)
+        return;
+    if (!request->was_logged && now_ns - request->started_ns >= COLL_TELL_AFTER_MS * NS_PER_MS) {
+        request->was_logged = true;
+        log_absent(coll);
+    }
+    for (; request; request = request_of(list_after(&coll->posted, &request->node)))
+        if (now_ns >= request->deadline_ns) {
+            say_waits(coll, text, sizeof(text));
+            coll_fail(coll, SW_COLL_TIMEOUT, "%s, and the deadline has passed", text);
+            return;
+        }
+}
+
+uint64_t coll_requests_wake_ns(const struct sw_coll *coll)
+{
+    const struct sw_coll_request *request = request_of(list_first(&coll->posted));
+    uint64_t wake_ns = UINT64_MAX;
+    if (request && !request->was_logged)
+        wake_ns = request->started_ns + COLL_TELL_AFTER_MS * NS_PER_MS;
+    for (; request; request = request_of(list_after(&coll->posted, &request->node)))
+        wake_ns = mover_min_u64(wake_ns, request->deadline_ns);
+    return wake_ns;
+}
+
+/* ---- what programs call ---- */
+
+uint64_t sw_coll_deadline_ms(uint32_t from_now_ms)
+{
+    return mover_now_ns() + from_now_ms * NS_PER_MS;
+}
+
+static struct sw_coll_request *take_request_place(struct sw_coll *coll)
+{
+    struct sw_coll_request *request = request_of(list_first(&coll->free_requests));
+    if (request) {
+        list_remove(&request->node);
+        return request;
+    }
+    request = calloc(1, sizeof(*request));
+    if (request)
+        request->coll = coll;
+    return request;
+}
+
+/* The caller's may end before the operation begins. */
+static bool copy_counts(struct sw_coll_request *request)
+{
+    const uint32_t size = request->coll->site.size;
+    struct sw_coll_call *call = &request->call;
+    if (!call->counts && !call->recv_counts)
+        return true;
+    if (!request->counts && !(request->counts = malloc(2 * sizeof(uint64_t) * size)))
+        return false;
+    if (call->counts)
+        call->counts = memcpy(request->counts, call->counts, sizeof(uint64_t) * size);
+    if (call->recv_counts)
+        call->recv_counts =
+            memcpy(request->counts + size, call->recv_counts, sizeof(uint64_t) * size);
+    return true;
+}
+
+/* The first call after a failure that no operation has told is told it. */
+static enum sw_coll_status say_broken(struct sw_coll *coll, struct sw_coll_error *error)
+{
+    const struct sw_coll_error *why = &coll->failure.error;
+    if (coll->failure.was_said)
+        return coll_say(error, SW_COLL_BROKEN, "an operation before has failed: %.200s", why->text);
+    coll->failure.was_said = true;
+    return coll_say(error, why->status, "%s", why->text);
+}
+
+enum sw_coll_status sw_coll_post(struct sw_coll *coll, const struct sw_coll_call *call,
+                                 uint64_t deadline_ns, struct sw_coll_error *error,
+                                 struct sw_coll_request **out)
+{
+    if (mover_is_forked(&coll->guard))
+        return coll_say(error, SW_COLL_FORKED, "%s", sw_coll_status_text(SW_COLL_FORKED));
+    if (coll->failure.is_set) {
+        coll_failure_end(coll);
+        return say_broken(coll, error);
+    }
+    const enum sw_coll_status status = coll_call_check(call, &coll->site, error);
+    if (status)
+        return status;
+    struct sw_coll_request *request = take_request_place(coll);
+    if (request) {
+        request->call = *call;
+        if (!copy_counts(request)) {
+            list_append(&coll->free_requests, &request->node);
+            request = NULL;
+        }
+    }
+    if (!request)
+        return coll_say(error, SW_COLL_NO_MEMORY, "out of memory");
+    request->started_ns = mover_now_ns();
+    request->deadline_ns =
+        deadline_ns ? deadline_ns : request->started_ns + coll->options.timeout_ms * NS_PER_MS;
+    request->has_begun = request->is_over = request->was_logged = false;
+    request->status = SW_COLL_AGAIN;
+    list_append(&coll->posted, &request->node);
+    *out = request;
+    if (list_first(&coll->posted) == &request->node)
+        coll_requests_go(coll);
+    return SW_COLL_OK;
+}
+
+/* It has ended: its words, and its place for the next one. */
+static enum sw_coll_status take_result(struct sw_coll_request *request, struct sw_coll_error *error)
+{
+    struct sw_coll *coll = request->coll;
+    const enum sw_coll_status status = request->status;
+    list_remove(&request->node);
+    list_append(&coll->free_requests, &request->node);
+    if (status == SW_COLL_OK)
+        return SW_COLL_OK;
+    coll->failure.was_said = true;
+    return coll_say(error, status, "%s", coll->failure.error.text);
+}
+
+enum sw_coll_status sw_coll_test(struct sw_coll_request *request, struct sw_coll_error *error)
+{
+    if (mover_is_forked(&request->coll->guard))
+        return coll_say(error, SW_COLL_FORKED, "%s", sw_coll_status_text(SW_COLL_FORKED));
+    if (request->status == SW_COLL_AGAIN)
+        coll_look(request->coll);
+    return request->status == SW_COLL_AGAIN ? SW_COLL_AGAIN : take_result(request, error);
+}
+
+enum sw_coll_status sw_coll_wait(struct sw_coll_request *request, struct sw_coll_error *error)
+{
+    struct coll_waiting waiting = {0};
+    struct sw_coll *coll = request->coll;
+    if (mover_is_forked(&coll->guard))
+        return coll_say(error, SW_COLL_FORKED, "%s", sw_coll_status_text(SW_COLL_FORKED));
+    while (request->status == SW_COLL_AGAIN) {
+        coll_go_on(coll);
+        if (request->status == SW_COLL_AGAIN)
+            coll_wait_turn(coll, &waiting);
+    }
+    return take_result(request, error);
+}
+
+void sw_coll_poll(struct sw_coll *coll)
+{
+    if (!mover_is_forked(&coll->guard))
+        coll_look(coll);
+}
+
+enum sw_coll_status sw_coll_run(struct sw_coll *coll, const struct sw_coll_call *call,
+                                uint64_t deadline_ns, struct sw_coll_error *error)
+{
+    struct sw_coll_request *request = NULL;
+    const enum sw_coll_status status = sw_coll_post(coll, call, deadline_ns, error, &request);
+    return status ? status : sw_coll_wait(request, error);
+}

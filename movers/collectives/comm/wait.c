@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A sleeper may miss nothing that was written while it went to sleep. So each peer is told, then
+ * asked what it has written; what is not there yet is under way. A peer that was asked, and has not
+ * rung since, need not be told again.
+ */
+#include "collectives/comm/wait.h"
+
+#include <sched.h>
+#include <sys/epoll.h>
+
+#include "collectives/comm/door.h"
+#include "collectives/comm/failure.h"
+#include "collectives/comm/peer.h"
+#include "collectives/comm/request.h"
+#include "collectives/comm/send.h"
+#include "common/base/minmax.h"
+#include "common/time/clock.h"
+#include "common/time/deadline.h"
+#include "common/time/rest.h"
+
+enum {
+    LOOKS = 32,           /* at memory between two looks at the clock and at completions */
+    LOOK_AROUND_US = 500, /* between two looks at descriptors */
+    SLEEP_MAX_MS = 1000,
+    UNDER_WAY_MS = 1, /* a peer that was stopped in the midst of a WRITE says no more */
+    EVENTS = 16,
+};
+
+/* ---- descriptors ---- */
+
+static void wait_take_event(struct sw_coll *coll, void *source)
+{
+    if (source == &coll->queue)
+        mover_queue_drain(&coll->queue);
+    else if (source == &coll->events)
+        coll_door_events(coll);
+    else if (source == &coll->timer_fd)
+        coll_door_tick(coll);
+    else
+        coll_peer_events(source);
+}
+
+void coll_take_events(struct sw_coll *coll, int timeout_ms)
+{
+    struct epoll_event events[EVENTS];
+    const int count = epoll_wait(coll->epoll_fd, events, EVENTS, timeout_ms);
+    for (int i = 0; i < count; i++)
+        wait_take_event(coll, events[i].data.ptr);
+    const uint64_t now_ns = mover_now_ns();
+    for (uint32_t rank = 0; !coll->failure.is_set && rank < coll->site.size; rank++)
+        if (coll_is_other(coll, rank))
+            coll_peer_tick(&coll->peers[rank], now_ns);
+    coll->looked_ns = now_ns;
+}
+
+static void look_around(struct sw_coll *coll, uint64_t now_ns)
+{
+    coll_send_poll(coll);
+    if (now_ns - coll->looked_ns >= LOOK_AROUND_US * NS_PER_US)
+        coll_take_events(coll, 0);
+    coll_failure_look(coll);
+    coll_requests_tick(coll, now_ns);
+}
+
+void coll_go_on(struct sw_coll *coll)
+{
+    coll->completions_seen = coll->completions;
+    coll_requests_go(coll);
+    if (coll->failure.is_set)
+        coll_failure_end(coll);
+}
+
+void coll_look(struct sw_coll *coll)
+{
+    look_around(coll, mover_now_ns());
+    coll_go_on(coll);
+}
+
+/* ---- sleep ---- */
+
+/* Goes a step with that peer. True: it may be slept, as far as it is concerned. */
+static bool calm_peer(struct coll_peer *peer, int *longest_ms)
+{
+    switch (peer->stage) {
+    case COLL_AWAKE:
+        coll_send_tell(peer);
+        return peer->stage == COLL_AWAKE; /* its queue is full: a completion comes */
+    case COLL_UNDER_WAY:
+        if (coll_send_has_arrived(peer)) {
+            peer->stage = COLL_SURE;
+            return false;
+        }
+        *longest_ms = UNDER_WAY_MS;
+        return true;
+    case COLL_TELLING:
+    case COLL_ASKING:
+    case COLL_SURE:
+        break;
+    }
+    return true;
+}
+
+/* The operations were looked at after the last completion has come: one of them may have told that
+ * all is there. */
+static void wait_go_to_sleep(struct sw_coll *coll, uint64_t now_ns)
+{
+    int longest_ms = SLEEP_MAX_MS;
+    bool is_calm = true;
+    uint64_t wake_ns = coll_requests_wake_ns(coll);
+    if (!mover_queue_arm(&coll->queue))
+        return;
+    for (uint32_t rank = 0; rank < coll->site.size; rank++) {
+        struct coll_peer *peer = &coll->peers[rank];
+        if (!coll_is_other(coll, rank))
+            continue;
+        if (peer->state == COLL_PEER_UP)
+            is_calm &= calm_peer(peer, &longest_ms);
+        wake_ns = mover_min_u64(wake_ns, peer->retry_ns ? peer->retry_ns : UINT64_MAX);
+    }
+    if (is_calm)
+        coll_take_events(coll, mover_ms_until(wake_ns, now_ns, longest_ms));
+}
+
+void coll_wait_turn(struct sw_coll *coll, struct coll_waiting *waiting)
+{
+    if (!waiting->is_tired && ++waiting->looks % LOOKS) {
+        if (coll->must_yield)
+            sched_yield();
+        else
+            mover_rest_shortly();
+        return;
+    }
+    const uint64_t now_ns = mover_now_ns();
+    if (!waiting->spin_until_ns || waiting->bells != coll->bells)
+        waiting->spin_until_ns = now_ns + coll->options.spin_us * NS_PER_US;
+    waiting->bells = coll->bells;
+    waiting->is_tired = now_ns >= waiting->spin_until_ns;
+    look_around(coll, now_ns);
+    if (waiting->is_tired && coll->completions == coll->completions_seen && !coll->failure.is_set)
+        wait_go_to_sleep(coll, now_ns);
+}

@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: BSD-2-Clause
+// How operations end that cannot be done: each rank is told the same, and nobody waits for ever.
+#include "ranks.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "collectives/comm/comm.h"
+#include "common/rdma/dial.h"
+#include "common/time/clock.h"
+
+enum { READY, GO };
+
+static const struct sw_coll_call barrier = {.kind = SW_COLL_BARRIER};
+
+static enum sw_coll_status sum_up(struct rank *rank, uint64_t count, uint32_t timeout_ms,
+                                  struct sw_coll_error *error)
+{
+    uint32_t *data = calloc(count, sizeof(*data));
+    const enum sw_coll_status status =
+        sw_coll_all_reduce(rank->coll, data, data, count, SW_COLL_U32, SW_COLL_SUM,
+                           timeout_ms ? sw_coll_deadline_ms(timeout_ms) : 0, error);
+    free(data);
+    return status;
+}
+
+static void keep_result(struct rank *rank, enum sw_coll_status status,
+                        const struct sw_coll_error *error)
+{
+    bool is_gone[RANKS];
+    rank->result->status = status;
+    if (status)
+        memcpy(rank->result->text, error->text, sizeof(error->text));
+    rank->result->gone = sw_coll_gone(rank->coll, is_gone);
+}
+
+// All but those of the mask have this status and the same text, which has that in it.
+static void expect_same(const struct ranks *ranks, uint32_t but, enum sw_coll_status status,
+                        const char *part)
+{
+    const struct rank_result *first = NULL;
+    for (uint32_t i = 0; i < ranks->size; i++) {
+        const struct rank_result *result = &ranks->shared->results[i];
+        if (but & 1u << i)
+            continue;
+        if (!first)
+            first = result;
+        if (result->status != status || !strstr(result->text, part))
+            fail_msg("rank %u: %s: %s", i, sw_coll_status_text(result->status), result->text);
+        assert_string_equal(result->text, first->text);
+    }
+}
+
+static void await_ready(const struct ranks *ranks, uint32_t count)
+{
+    flag_await(ranks->shared, READY, count);
+}
+
+// ---- calls that differ ----
+
+static uint64_t unlike_counts[2];
+
+static void call_unlike(struct rank *rank)
+{
+    struct sw_coll_error error = {.text = ""};
+    keep_result(rank, sum_up(rank, unlike_counts[rank->rank == 2], 0, &error), &error);
+    const enum sw_coll_status status = sw_coll_run(rank->coll, &barrier, 0, &error);
+    need(status == SW_COLL_BROKEN && strstr(error.text, rank->result->text));
+}
+
+static void run__calls_that_differ(void **state)
+{
+    static const uint64_t counts[][2] = {{2, 3}, {3, 100000}, {100000, 100001}};
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        struct ranks ranks;
+        memcpy(unlike_counts, counts[i], sizeof(unlike_counts));
+        ranks_start(&ranks, 3, call_unlike, NULL);
+        for (uint32_t j = 0; j < 3; j++)
+            while (waitid(P_PID, (id_t)ranks.pids[j], &(siginfo_t){0}, WEXITED | WNOWAIT))
+                continue;
+        expect_same(&ranks, 0, SW_COLL_MISMATCH, "rank 2");
+        ranks_end(&ranks, 0);
+    }
+}
+
+// ---- deaths ----
+
+static uint64_t busy_count;
+
+static void sum_until_failure(struct rank *rank)
+{
+    struct sw_coll_error error = {.text = ""};
+    enum sw_coll_status status;
+    need_ok(rank, sum_up(rank, busy_count, 0, &error), &error);
+    flag_raise(rank->shared, READY);
+    while (!(status = sum_up(rank, busy_count, 0, &error)))
+        continue;
+    keep_result(rank, status, &error);
+}
+
+// Rank 1 has begun something else than what the others wait for.
+static void wait_for_absent(struct rank *rank)
+{
+    struct sw_coll_error error = {.text = ""};
+    need_ok(rank, sum_up(rank, 1, 0, &error), &error);
+    flag_raise(rank->shared, READY);
+    if (rank->rank == 1)
+        pause();
+    keep_result(rank, sw_coll_run(rank->coll, &barrier, 0, &error), &error);
+}
+
+static void await_others(const struct ranks *ranks, uint32_t but)
+{
+    for (uint32_t i = 0; i < ranks->size; i++)
+        while (!(but & 1u << i) &&
+               waitid(P_PID, (id_t)ranks->pids[i], &(siginfo_t){0}, WEXITED | WNOWAIT))
+            continue;
+}
+
+static void kill_one(uint32_t size, rank_main *run)
+{
+    struct ranks ranks;
+    ranks_start(&ranks, size, run, NULL);
+    await_ready(&ranks, size);
+    nap_ms(60);
+    kill(ranks.pids[1], SIGKILL);
+    await_others(&ranks, 1u << 1);
+    expect_same(&ranks, 1u << 1, SW_COLL_RANK_GONE, "rank 1 ");
+    for (uint32_t i = 0; i < size; i++)
+        assert_int_equal(ranks.shared->results[i].gone, i != 1);
+    ranks_end(&ranks, 1u << 1);
+}
+
+static void end__killed_while_busy(void **state)
+{
+    (void)state;
+    busy_count = 2;
+    kill_one(3, sum_until_failure);
+    busy_count = 50000;
+    kill_one(3, sum_until_failure);
+}
+
+static void end__killed_while_others_sleep(void **state)
+{
+    (void)state;
+    kill_one(4, wait_for_absent);
+}
+
+static void close_early(struct rank *rank)
+{
+    struct sw_coll_error error = {.text = ""};
+    need_ok(rank, sum_up(rank, 1, 0, &error), &error);
+    if (rank->rank == 1)
+        return;
+    keep_result(rank, sw_coll_run(rank->coll, &barrier, 0, &error), &error);
+}
+
+static void end__closed_while_others_wait(void **state)
+{
+    struct ranks ranks;
+    (void)state;
+    ranks_start(&ranks, 3, close_early, NULL);
+    await_others(&ranks, 0);
+    expect_same(&ranks, 1u << 1, SW_COLL_RANK_GONE, "rank 1 ");
+    ranks_end(&ranks, 0);
+}
+
+// ---- patience ----
+
+static void sum_fifty(struct rank *rank)
+{
+    struct sw_coll_error error = {.text = ""};
+    for (int i = 0; i < 50; i++) {
+        need_ok(rank, sum_up(rank, i % 2 ? 30000 : 2, 0, &error), &error);
+        if (i == 10)
+            flag_raise(rank->shared, READY);
+        if (i > 10)
+            nap_ms(2);
+    }
+}
+
+static void stop__is_no_death(void **state)
+{
+    struct ranks ranks;
+    (void)state;
+    ranks_start(&ranks, 3, sum_fifty, NULL);
+    await_ready(&ranks, 3);
+    kill(ranks.pids[1], SIGSTOP);
+    nap_ms(1500);
+    kill(ranks.pids[1], SIGCONT);
+    ranks_end(&ranks, 0);
+}
+
+static uint64_t own_time_ms(void)
+{
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    return (uint64_t)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000 +
+           (uint64_t)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1000;
+}
+
+static void wait_for_late_rank(struct rank *rank)
+{
+    struct sw_coll_error error = {.text = ""};
+    need_ok(rank, sum_up(rank, 1, 0, &error), &error);
+    if (rank->rank == 2)
+        nap_ms(1500);
+    const uint64_t before_ms = own_time_ms();
+    need_ok(rank, sw_coll_run(rank->coll, &barrier, 0, &error), &error);
+    need(own_time_ms() - before_ms < 700);
+}
+
+static void wait__costs_no_processor_time(void **state)
+{
+    (void)state;
+    ranks_run(3, wait_for_late_rank);
+}
+
+// Rank 2 comes when all is over, and is told the same.
+static void miss_deadline(struct rank *rank)
+{
+    struct sw_coll_error error = {.text = ""};
+    need_ok(rank, sum_up(rank, 1, 0, &error), &error);
+    if (rank->rank == 2)
+        flag_await(rank->shared, READY, 2);
+    keep_result(rank, sum_up(rank, 2, 300, &error), &error);
+    flag_raise(rank->shared, READY);
+}
+
+static void deadline__names_the_absent(void **state)
+{
+    struct ranks ranks;
+    (void)state;
+    ranks_start(&ranks, 3, miss_deadline, NULL);
+    await_others(&ranks, 0);
+    expect_same(&ranks, 0, SW_COLL_TIMEOUT, "rank 2");
+    ranks_end(&ranks, 0);
+}
+
+// ---- others ----
+
+static bool make_queue(void *context, struct mover_connection *connection)
+{
+    const struct ibv_qp_init_attr attr = {
+        .cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1}};
+    (void)context;
+    struct ibv_pd *pd = ibv_alloc_pd(connection->id->verbs); // ends with the process
+    return pd && mover_connection_queue(connection, 4) &&
+           mover_queue_make_qp(&connection->queue, connection->id, pd, &attr);
+}
+
+// What a stranger says: nothing, garbage, or all but the token.
+static void call_as_stranger(const struct coll_card *card, int what)
+{
+    uint8_t said[COLL_HELLO_BYTES] = {0};
+    char port[8], error[MOVER_CONNECTION_SAID];
+    const struct coll_hello hello = {.instance = card->instance, .rank = 0};
+    const struct sockaddr_in *at = (const struct sockaddr_in *)&card->address;
+    snprintf(port, sizeof(port), "%u", (unsigned)ntohs(at->sin_port));
+    if (what == 1)
+        memset(said, 0xee, sizeof(said));
+    if (what == 2)
+        coll_hello_put(said, &hello);
+    struct mover_dial dial = {.routed = make_queue,
+                              .param = {.private_data = said,
+                                        .private_data_len = what ? sizeof(said) : 0,
+                                        .responder_resources = 1,
+                                        .initiator_depth = 1,
+                                        .retry_count = 7}};
+    need(!mover_dial(&dial, "127.0.0.1", port, error));
+}
+
+static void be_called_by_strangers(struct rank *rank)
+{
+    struct sw_coll_error error = {.text = ""};
+    need_ok(rank, sum_up(rank, 1, 0, &error), &error);
+    flag_raise(rank->shared, READY);
+    while (__atomic_load_n(&rank->shared->flags[GO], __ATOMIC_SEQ_CST) < 1) {
+        sw_coll_poll(rank->coll);
+        nap_ms(1);
+    }
+    need(rank->coll->strangers == 3);
+    need_ok(rank, sum_up(rank, 1, 0, &error), &error);
+}
+
+static void door__strangers_are_refused(void **state)
+{
+    struct ranks ranks;
+    (void)state;
+    ranks_start(&ranks, 2, be_called_by_strangers, NULL);
+    await_ready(&ranks, 2);
+    const pid_t pid = fork();
+    assert_true(pid >= 0);
+    for (uint32_t i = 0; !pid && i < 2; i++) {
+        struct coll_card card;
+        need(!coll_card_get(ranks.shared->cards[i], &card));
+        for (int what = 0; what < 3; what++)
+            call_as_stranger(&card, what);
+    }
+    if (!pid)
+        _exit(0);
+    int how = -1;
+    waitpid(pid, &how, 0);
+    flag_raise(ranks.shared, GO);
+    ranks_end(&ranks, 0);
+    assert_int_equal(how, 0);
+}
+
+static void fork_child(struct rank *rank)
+{
+    struct sw_coll_error error = {.text = ""};
+    need_ok(rank, sum_up(rank, 1, 0, &error), &error);
+    const pid_t pid = fork();
+    if (!pid) {
+        const bool is_told = sw_coll_run(rank->coll, &barrier, 0, &error) == SW_COLL_FORKED;
+        sw_coll_close(rank->coll);
+        _exit(!is_told);
+    }
+    int how = -1;
+    need(waitpid(pid, &how, 0) == pid && !how);
+    need_ok(rank, sum_up(rank, 50000, 0, &error), &error);
+}
+
+static void fork__the_child_is_told(void **state)
+{
+    (void)state;
+    ranks_run(2, fork_child);
+}
+
+static void give_options(struct rank *rank)
+{
+    rank->options.eager_bytes = rank->rank == 1 ? 128 : 64;
+    struct sw_coll_error error = {.text = ""};
+    need(sw_coll_open(&rank->options, &error, &rank->coll) == SW_COLL_MISMATCH);
+    need(strstr(error.text, "rank 1 has 128 eager bytes"));
+    exit(0);
+}
+
+static void open__options_that_differ(void **state)
+{
+    struct ranks ranks;
+    (void)state;
+    ranks_start(&ranks, 2, sum_fifty, give_options);
+    ranks_end(&ranks, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(run__calls_that_differ),
+        cmocka_unit_test(end__killed_while_busy),
+        cmocka_unit_test(end__killed_while_others_sleep),
+        cmocka_unit_test(end__closed_while_others_wait),
+        cmocka_unit_test(stop__is_no_death),
+        cmocka_unit_test(wait__costs_no_processor_time),
+        cmocka_unit_test(deadline__names_the_absent),
+        cmocka_unit_test(door__strangers_are_refused),
+        cmocka_unit_test(fork__the_child_is_told),
+        cmocka_unit_test(open__options_that_differ),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
