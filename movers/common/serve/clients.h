@@ -25,7 +25,7 @@ struct mover_clients_place {
     struct mover_guest guest;   /* its client: NULL where the place is free */
 };
 
-/* All zero to begin with, but for the caller's. It has some 100 KiB: too much for the stack. */
+/* All zero to begin with, but for the caller's. It has 36 KiB: too much for the stack. */
 struct mover_clients {
     /* The caller's. */
     const char *command;    /* what runs, behind "sidewire" */

@@ -1,46 +1,51 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/serve/places.h"
 
+#include <assert.h>
+
 #include "common/base/minmax.h"
 #include "common/serve/share.h"
 #include "common/time/units.h"
 
-static bool guest_is_of(const struct mover_guest *guest, const struct in6_addr *origin)
-{
-    return guest->client && IN6_ARE_ADDR_EQUAL(&guest->origin, origin);
-}
-
 struct places_taken {
-    uint32_t all, readers, unproved, of_origin;
+    uint32_t all, readers, of_origin;
     struct mover_share own; /* unproved ones of the origin */
+    uint32_t unproved;      /* of all origins, and where they are */
+    uint16_t unproved_at[MOVER_PLACES_UNPROVED_MAX];
 };
 
-static struct places_taken count_places(const struct mover_places *places,
-                                        const struct in6_addr *origin)
+static void count_places(const struct mover_places *places, const struct in6_addr *origin,
+                         struct places_taken *taken)
 {
-    struct places_taken taken = {0};
+    *taken = (struct places_taken){0};
     for (uint32_t i = 0; i < places->count; i++) {
         const struct mover_guest guest = places->at(places->context, i);
         if (!guest.client)
             continue;
-        taken.all++;
-        taken.readers += guest.is_reader;
-        taken.unproved += !guest.is_proved;
-        taken.of_origin += guest_is_of(&guest, origin);
-        if (!guest.is_proved && guest_is_of(&guest, origin))
-            mover_share_add(&taken.own, 1, guest.since_ns, guest.client);
+        const bool is_of_origin = IN6_ARE_ADDR_EQUAL(&guest.origin, origin);
+        taken->all++;
+        taken->readers += guest.is_reader;
+        taken->of_origin += is_of_origin;
+        if (guest.is_proved)
+            continue;
+        assert(taken->unproved < places->unproved_max);
+        taken->unproved_at[taken->unproved++] = (uint16_t)i;
+        if (is_of_origin)
+            mover_share_add(&taken->own, 1, guest.since_ns, guest.client);
     }
-    return taken;
 }
 
-/* The oldest is one that may only read, if `is_reader`. */
-static struct mover_share count_unproved(const struct mover_places *places,
-                                         const struct in6_addr *origin, bool is_reader)
+/* That of the origin of the unproved one of that number, counted from there on. The oldest is one
+ * that may only read, if `is_reader`. */
+static struct mover_share count_share(const struct mover_places *places,
+                                      const struct places_taken *taken, uint32_t first,
+                                      bool is_reader)
 {
+    const struct mover_guest one = places->at(places->context, taken->unproved_at[first]);
     struct mover_share share = {0};
-    for (uint32_t i = 0; i < places->count; i++) {
-        const struct mover_guest guest = places->at(places->context, i);
-        if (guest.is_proved || !guest_is_of(&guest, origin))
+    for (uint32_t i = first; i < taken->unproved; i++) {
+        const struct mover_guest guest = places->at(places->context, taken->unproved_at[i]);
+        if (!IN6_ARE_ADDR_EQUAL(&guest.origin, &one.origin))
             continue;
         if (guest.is_reader || !is_reader)
             mover_share_add(&share, 1, guest.since_ns, guest.client);
@@ -50,15 +55,14 @@ static struct mover_share count_unproved(const struct mover_places *places,
     return share;
 }
 
-/* That of the origin that has most. */
-static struct mover_share find_largest(const struct mover_places *places, bool is_reader)
+/* That of the origin that has most: counted from its first one on it is whole, from others on it is
+ * smaller. */
+static struct mover_share find_largest(const struct mover_places *places,
+                                       const struct places_taken *taken, bool is_reader)
 {
     struct mover_share largest = {0};
-    for (uint32_t i = 0; i < places->count; i++) {
-        const struct mover_guest guest = places->at(places->context, i);
-        if (!guest.client || guest.is_proved)
-            continue;
-        const struct mover_share share = count_unproved(places, &guest.origin, is_reader);
+    for (uint32_t i = 0; i < taken->unproved; i++) {
+        const struct mover_share share = count_share(places, taken, i, is_reader);
         if (mover_share_goes_first(&share, &largest, 0))
             largest = share;
     }
@@ -110,14 +114,17 @@ static bool places_end_oldest(const struct mover_places *places, const struct mo
 bool mover_places_make_room(const struct mover_places *places, const struct in6_addr *origin,
                             bool is_reader, uint64_t now_ns)
 {
+    struct places_taken taken;
+    assert(places->unproved_max <= MOVER_PLACES_UNPROVED_MAX);
     for (;;) { /* each time one more has proved itself, or is gone */
-        const struct places_taken taken = count_places(places, origin);
+        count_places(places, origin, &taken);
         const bool has_share = has_its_share(places, &taken, is_reader);
         if (!has_share && places_left(places, &taken, is_reader) &&
             taken.unproved < places->unproved_max)
             return true;
         const bool readers_only = is_reader && taken.readers >= places->readers_max;
-        const struct mover_share share = has_share ? taken.own : find_largest(places, readers_only);
+        const struct mover_share share =
+            has_share ? taken.own : find_largest(places, &taken, readers_only);
         /* A young one may go if its origin still has as many then. */
         const bool may_be_young = !taken.own.amount || share.amount > taken.own.amount + 1;
         if (!places_end_oldest(places, &share,

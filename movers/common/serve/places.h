@@ -16,6 +16,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+enum { MOVER_PLACES_UNPROVED_MAX = 256 };
+
 struct mover_guest {
     void *client;           /* NULL: the place is free */
     struct in6_addr origin; /* by which places are counted: origin.h */
@@ -28,7 +30,7 @@ struct mover_guest {
 struct mover_places {
     uint32_t count;
     uint32_t readers_max;     /* clients that may only read: they leave some to the others */
-    uint32_t unproved_max;    /* that have not asked anything yet */
+    uint32_t unproved_max;    /* that have not asked anything yet: 256 at most */
     uint32_t of_one;          /* places of one origin; half of them if it may only read */
     uint32_t unproved_of_one; /* of these without a request yet */
     uint64_t young_ns;        /* so long an unproved one makes room only for who has fewer */

@@ -84,7 +84,7 @@ struct nvt_crowd {
 /* The text that all connections of a host have in common. For IPv6 that is the /64: a host has as
  * many addresses there as it likes, and may come from another one each time. */
 void nvt_crowd_address(const struct sockaddr *from, char *text, size_t size);
-/* To begin with. The addresses have 0.6 MiB, which each call would clear in vain. */
+/* To begin with. The addresses have 0.8 MiB, which each call would clear in vain. */
 void nvt_crowd_clear(struct nvt_crowd *crowd);
 void nvt_crowd_add(struct nvt_crowd *crowd, const struct nvt_guest *guest);
 bool nvt_crowd_expects(struct nvt_crowd *crowd);
