@@ -157,7 +157,8 @@ static bool emit_segment(struct sw_iwarp *w, const struct sw_request *request, u
 {
     const struct sw_rdmap_opcode *opcode = sw_rdmap_opcode_of(kind);
     const uint32_t left = request->len_bytes - w->sent_bytes;
-    const uint32_t room = w->ulpdu_max - sw_ddp_header_len(opcode);
+    /* Words of eight bytes stay whole. */
+    const uint32_t room = (w->ulpdu_max - sw_ddp_header_len(opcode)) & ~7u;
     struct sw_ddp_segment segment = {.opcode = opcode,
                                      .last = left <= room,
                                      .msn = w->msn_out[opcode->queue],

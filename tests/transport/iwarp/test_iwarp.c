@@ -18,7 +18,7 @@ static void sw_iwarp_next__cuts_a_send_into_fpdus(void **state)
 {
     (void)state;
     struct iwarp_rig *rig = iwarp_rig_of();
-    const uint32_t room = sw_fpdu_ulpdu_max(IWARP_FPDU_BYTES) - SW_DDP_UNTAGGED_BYTES;
+    const uint32_t room = (sw_fpdu_ulpdu_max(IWARP_FPDU_BYTES) - SW_DDP_UNTAGGED_BYTES) & ~7u;
     iwarp_post(rig, SW_REQUEST_SEND, 2 * room + 5, SW_REQUEST_SOLICITED | SW_REQUEST_INV);
     for (uint32_t i = 0; i < 3; i++) {
         assert_int_equal(sw_iwarp_done(&rig->machine), 0);
@@ -41,7 +41,7 @@ static void sw_iwarp_next__writes_and_tells_the_immediate(void **state)
 {
     (void)state;
     struct iwarp_rig *rig = iwarp_rig_of();
-    const uint32_t room = sw_fpdu_ulpdu_max(IWARP_FPDU_BYTES) - SW_DDP_TAGGED_BYTES;
+    const uint32_t room = (sw_fpdu_ulpdu_max(IWARP_FPDU_BYTES) - SW_DDP_TAGGED_BYTES) & ~7u;
     iwarp_post(rig, SW_REQUEST_WRITE, room + 1, SW_REQUEST_IMM);
     iwarp_sends(rig, SW_RDMAP_WRITE);
     assert_int_equal(rig->segment.to, 0x10000);
