@@ -4,7 +4,7 @@
 #include <linux/magic.h>
 #include <sys/vfs.h>
 
-#include "base/payload.h"
+#include "base/in_order.h"
 
 #define RANGES_MAX 64
 #define FILLING 1u /* no range ends there */
@@ -67,39 +67,6 @@ bool sw_card_memory_find(uint64_t va)
     return false;
 }
 
-/* The widest store that the place and the rest allow. */
-static uint64_t store_width(const uint8_t *to, uint64_t left)
-{
-    uint64_t bytes = 8;
-    while (bytes > left || (uintptr_t)to % bytes)
-        bytes /= 2;
-    return bytes;
-}
-
-static SW_UNSEEN void store_words(uint8_t *to, const uint8_t *from, uint64_t bytes)
-{
-    union {
-        uint64_t u64;
-        uint32_t u32;
-        uint16_t u16;
-        uint8_t bytes[8];
-    } word = {0};
-    sw_payload_copy(word.bytes, from, bytes);
-    switch (bytes) {
-    case 8:
-        *(volatile uint64_t *)(void *)to = word.u64;
-        break;
-    case 4:
-        *(volatile uint32_t *)(void *)to = word.u32;
-        break;
-    case 2:
-        *(volatile uint16_t *)(void *)to = word.u16;
-        break;
-    default:
-        *(volatile uint8_t *)to = word.bytes[0];
-    }
-}
-
 /* Write-combining buffers as well, which a fence of C11 need not empty. */
 static void leave_processor(void)
 {
@@ -114,13 +81,7 @@ static void leave_processor(void)
 
 void sw_card_memory_copy(uint8_t *to, const uint8_t *from, uint64_t len_bytes)
 {
-    while (len_bytes) {
-        const uint64_t bytes = store_width(to, len_bytes);
-        store_words(to, from, bytes);
-        to += bytes;
-        from += bytes;
-        len_bytes -= bytes;
-    }
+    sw_copy_words(to, from, len_bytes);
     leave_processor();
 }
 

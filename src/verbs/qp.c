@@ -216,12 +216,18 @@ SW_EXPORT int ibv_query_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mas
     return 0;
 }
 
-/* 1 would promise that a reader of the target's memory sees the last byte only after all others. */
-SW_EXPORT int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op, uint32_t flags)
+/* Newer headers have them. */
+#define RETURN_CAPS (1u << 0) /* IBV_QUERY_QP_DATA_IN_ORDER_RETURN_CAPS */
+#define WHOLE_MSG (1 << 0)
+#define ALIGNED_128_BYTES (1 << 1)
+
+SW_EXPORT int ibv_query_qp_data_in_order(struct ibv_qp *ibv, enum ibv_wr_opcode op, uint32_t flags)
 {
-    return sw_verbs_is_ours(qp->context->device)
-               ? 0
-               : sw_stock()->query_qp_data_in_order(qp, op, flags);
+    if (!sw_verbs_is_ours(ibv->context->device))
+        return sw_stock()->query_qp_data_in_order(ibv, op, flags);
+    if (flags & ~RETURN_CAPS || !sw_qp_keep_order(sw_verbs_qp_of(ibv)->dev, op))
+        return 0;
+    return flags & RETURN_CAPS ? WHOLE_MSG | ALIGNED_128_BYTES : 1;
 }
 
 SW_EXPORT int ibv_destroy_qp(struct ibv_qp *ibv)

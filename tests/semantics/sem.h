@@ -27,7 +27,7 @@ extern const struct sem_case sem_errors[], sem_peers[], sem_states[], sem_queues
     sem_windows_inv[], sem_newops[], sem_cqs[], sem_objects[];
 extern const struct sem_case sem_uc[], sem_xrc[], sem_xrc_shared[], sem_ud[], sem_ud_receivers[],
     sem_mcast[], sem_counters[], sem_attrs[], sem_pacing[], sem_faults[], sem_faults_ud[],
-    sem_lost[], sem_parting[];
+    sem_lost[], sem_parting[], sem_in_order[];
 
 #define RIG_BYTES (256u * 1024)
 

@@ -26,7 +26,7 @@ static const struct sem_case *const tables[] = {
     sem_windows,   sem_windows_inv, sem_newops,  sem_cqs,        sem_objects, sem_flush,
     sem_persist,   sem_uc,          sem_xrc,     sem_xrc_shared, sem_ud,      sem_ud_receivers,
     sem_mcast,     sem_counters,    sem_attrs,   sem_pacing,     sem_faults,  sem_faults_ud,
-    sem_pieces,    sem_sleep,       sem_parting,
+    sem_pieces,    sem_sleep,       sem_parting, sem_in_order,
 };
 
 void sem_misbehave(const char *script)

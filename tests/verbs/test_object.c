@@ -226,6 +226,40 @@ static void qp__granted_and_queried(void **state)
     rig_teardown(&rig);
 }
 
+/* IBV_QUERY_QP_DATA_IN_ORDER_* of newer headers. */
+enum { RETURN_CAPS = 1, WHOLE_MSG = 1, ALIGNED_128_BYTES = 2 };
+
+#if defined(__x86_64__)
+enum { IN_ORDER = 1 };
+#else
+enum { IN_ORDER = 0 };
+#endif
+
+static void qp__data_in_order(void **state)
+{
+    (void)state;
+    struct rig rig;
+    rig_setup(&rig, NULL);
+    struct ibv_qp_init_attr attr = rig_qp_attr(rig.cq);
+    static const enum ibv_qp_type types[] = {IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD};
+    for (int i = 0; i < 3; i++) {
+        const int good = types[i] == IBV_QPT_UD ? 0 : IN_ORDER;
+        attr.qp_type = types[i];
+        struct ibv_qp *qp = ibv_create_qp(rig.pd, &attr);
+        assert_non_null(qp);
+        assert_int_equal(ibv_query_qp_data_in_order(qp, IBV_WR_RDMA_WRITE, 0), good);
+        assert_int_equal(ibv_query_qp_data_in_order(qp, IBV_WR_RDMA_WRITE_WITH_IMM, 0), good);
+        assert_int_equal(ibv_query_qp_data_in_order(qp, IBV_WR_RDMA_WRITE, RETURN_CAPS),
+                         good * (WHOLE_MSG | ALIGNED_128_BYTES));
+        assert_int_equal(ibv_query_qp_data_in_order(qp, IBV_WR_RDMA_WRITE, 2), 0);
+        assert_int_equal(ibv_query_qp_data_in_order(qp, IBV_WR_SEND, RETURN_CAPS), 0);
+        assert_int_equal(ibv_query_qp_data_in_order(qp, IBV_WR_RDMA_READ, RETURN_CAPS), 0);
+        assert_int_equal(ibv_query_qp_data_in_order(qp, IBV_WR_ATOMIC_FETCH_AND_ADD, 0), 0);
+        assert_int_equal(ibv_destroy_qp(qp), 0);
+    }
+    rig_teardown(&rig);
+}
+
 static void qp__refusals(void **state)
 {
     (void)state;
@@ -364,12 +398,19 @@ static void close_device__before_its_objects(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pd__busy_while_used), cmocka_unit_test(mr__fields_and_variants),
-        cmocka_unit_test(mr__refusals),        cmocka_unit_test(cq__limits_and_vectors),
-        cmocka_unit_test(cq__busy_while_used), cmocka_unit_test(srq__life),
-        cmocka_unit_test(srq_ex__basic_only),  cmocka_unit_test(qp__granted_and_queried),
-        cmocka_unit_test(qp__refusals),        cmocka_unit_test(ah__needs_a_global_route),
-        cmocka_unit_test(ah__from_completion), cmocka_unit_test(close_device__before_its_objects),
+        cmocka_unit_test(pd__busy_while_used),
+        cmocka_unit_test(mr__fields_and_variants),
+        cmocka_unit_test(mr__refusals),
+        cmocka_unit_test(cq__limits_and_vectors),
+        cmocka_unit_test(cq__busy_while_used),
+        cmocka_unit_test(srq__life),
+        cmocka_unit_test(srq_ex__basic_only),
+        cmocka_unit_test(qp__granted_and_queried),
+        cmocka_unit_test(qp__data_in_order),
+        cmocka_unit_test(qp__refusals),
+        cmocka_unit_test(ah__needs_a_global_route),
+        cmocka_unit_test(ah__from_completion),
+        cmocka_unit_test(close_device__before_its_objects),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/in_order.h"
 #include "device/memory/buffer.h"
 #include "device/memory/mr_impl.h"
 #include "device/memory/mw.h"
@@ -182,6 +183,7 @@ static void qp_write_entry(struct sw_qp *qp, uint32_t state)
     SW_PUB_SET(pub->min_rnr_timer, qp->attr.min_rnr_timer);
     SW_PUB_SET(pub->max_dest_rd_atomic, qp->attr.max_dest_rd_atomic);
     SW_PUB_SET(pub->type, (uint8_t)qp->type);
+    SW_PUB_SET(pub->in_order, (uint8_t)qp->in_order);
     for (int i = 0; i < 2; i++)
         SW_PUB_SET(pub->domain.id[i], qp->xrcd ? qp->xrcd->name.id[i] : 0);
     atomic_store(&pub->bind_word, (uint64_t)(generation + 1) << 32 | (uint64_t)state);
@@ -382,6 +384,23 @@ void sw_qp_publish(struct sw_qp *qp, uint32_t state)
 {
     sw_lock_assert_held(&qp->lock);
     qp_write_entry(qp, state);
+}
+
+bool sw_qp_keep_order(struct sw_qp *qp, enum ibv_wr_opcode opcode)
+{
+    const bool is_write = opcode == IBV_WR_RDMA_WRITE || opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+    const bool has_one_peer = qp->type == IBV_QPT_RC || qp->type == IBV_QPT_UC;
+    if (!sw_in_order_is_possible() || !is_write || !has_one_peer || qp->orphan ||
+        !(qp->rules->send_opcodes >> opcode & 1))
+        return false;
+    sw_lock_acquire(&qp->lock);
+    if (!qp->in_order) {
+        qp->in_order = true;
+        sw_qp_publish(qp, (uint32_t)atomic_load(&qp->pub->bind_word)); /* as it stands */
+    }
+    sw_lock_release(&qp->lock);
+    sw_nic.link->quiesce(); /* a peer of this host that does not know it yet */
+    return true;
 }
 
 void sw_qp_quiesce_pd(struct sw_pd *pd)

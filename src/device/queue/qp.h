@@ -35,6 +35,10 @@ int sw_qp_destroy(struct sw_qp *qp);
 void sw_qp_set_owner(struct sw_qp *qp, struct sw_context *ctx, void *owner);
 uint32_t sw_qp_num(const struct sw_qp *qp);
 enum ibv_qp_state sw_qp_state(const struct sw_qp *qp);
+/* Whether the bytes of remote WRITEs are seen in ascending order in the memory that they go to. The
+ * question makes it so, by every link that the queue pair may use, from here on to its end: nobody
+ * else is to pay for it. False: it cannot be had for such requests. */
+bool sw_qp_keep_order(struct sw_qp *qp, enum ibv_wr_opcode opcode);
 /* The state table with required and optional attributes (device/rules/qp_state.h) is applied
  * here. */
 int sw_qp_modify(struct sw_qp *qp, const struct ibv_qp_attr *attr, int mask);

@@ -90,6 +90,7 @@ struct sw_qp {
     bool drained_wanted; /* the program asked to be told when the send queue is drained */
     bool bound_windows;  /* there may be windows of type 2 bound through it; set with the table of
                             regions locked */
+    bool in_order;       /* sw_qp_keep_order() */
     bool orphan;         /* belongs to the parent of a forked process */
 };
 

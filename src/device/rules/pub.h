@@ -25,7 +25,7 @@
 #define SW_PUB_GET(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
 
 #define SW_PUB_MAGIC 0x31425550574953ull /* "SIWPUB1" */
-#define SW_PUB_VERSION 10
+#define SW_PUB_VERSION 11
 
 #define SW_CACHELINE 64
 
@@ -137,8 +137,8 @@ struct sw_pub_qp {
     _Atomic uint32_t rq_len_min_bytes; /* no posted receive is shorter or has a bad key */
     uint8_t min_rnr_timer;
     uint8_t max_dest_rd_atomic;
-    uint8_t type; /* enum ibv_qp_type */
-    uint8_t pad0;
+    uint8_t type;     /* enum ibv_qp_type */
+    uint8_t in_order; /* WRITEs to it are made in order: sw_qp_keep_order() */
     uint32_t send_cq;
 
     _Alignas(

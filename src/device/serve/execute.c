@@ -5,6 +5,7 @@
 
 #include "base/card_memory.h"
 #include "base/fault.h"
+#include "base/in_order.h"
 #include "base/payload.h"
 #include "device/memory/mr_impl.h"
 #include "device/memory/mw.h"
@@ -155,11 +156,21 @@ enum sw_access_fault sw_execute_fault_of(const struct sw_qp *qp, const struct sw
                            own);
 }
 
-static void copy_pieces(uint8_t *to, const struct sw_pieces *pieces, bool last)
+void sw_copy_all_ordered(uint8_t *to, const uint8_t *from, uint64_t len_bytes)
+{
+    if (sw_card_memory_has(to))
+        sw_card_memory_copy(to, from, len_bytes);
+    else
+        sw_copy_in_order(to, from, len_bytes);
+}
+
+static void copy_pieces(uint8_t *to, const struct sw_pieces *pieces, bool last, bool in_order)
 {
     const uint8_t *from = pieces->from;
     for (uint32_t i = 0; i < pieces->count; i++) {
-        if (last)
+        if (in_order)
+            sw_copy_all_ordered(to, from, pieces->len_bytes);
+        else if (last)
             sw_copy_ordered(to, from, pieces->len_bytes);
         else
             sw_payload_copy(to, from, pieces->len_bytes);
@@ -179,7 +190,7 @@ enum sw_verdict sw_execute_write(struct sw_qp *qp, const struct sw_inbound *mess
         return verdict;
     for (int i = 0; i < SW_FAULT_TRIES; i++) {
         const uint64_t mark = sw_fault_mark();
-        copy_pieces(base, pieces, last);
+        copy_pieces(base, pieces, last, qp->in_order);
         const enum sw_fault fault = sw_fault_judge(mark, base, total);
         if (__builtin_expect(fault != SW_FAULT_AGAIN, 1))
             return fault == SW_FAULT_NONE ? SW_ACK : SW_NAK_ACCESS;

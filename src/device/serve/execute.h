@@ -66,7 +66,7 @@ struct sw_pieces {
 };
 
 /* A part of a WRITE; `last`: the last bytes of each piece are seen after the others of it. Pieces
- * go next to each other; they are written all or none. */
+ * go next to each other; they are written all or none. In order where the program wants that. */
 enum sw_verdict sw_execute_write(struct sw_qp *qp, const struct sw_inbound *message, uint32_t rkey,
                                  uint64_t addr, const struct sw_pieces *pieces, bool last);
 
@@ -77,5 +77,7 @@ enum sw_verdict sw_execute_atomic(struct sw_qp *qp, const struct sw_inbound *mes
 
 /* Copies so that the last bytes become visible after all others: programs poll them. */
 void sw_copy_ordered(uint8_t *to, const uint8_t *from, uint64_t len_bytes);
+/* The same, and none before those below it: sw_qp_keep_order(). */
+void sw_copy_all_ordered(uint8_t *to, const uint8_t *from, uint64_t len_bytes);
 
 #endif

@@ -2,7 +2,8 @@
 /*
  * What has come. Most is read into a buffer, where FPDUs are looked at one by one. The header of a
  * long one comes first, and the kernel puts the payload where it goes; but for its end, which
- * programs may poll, and not with CRCs, which come before use.
+ * programs may poll, and not with CRCs, which come before use, nor where a program polls all of it:
+ * the kernel copies in any order.
  */
 #include <errno.h>
 
@@ -93,7 +94,7 @@ static bool aim_ahead(struct sw_iwarp_connection *c, struct iovec *piece, uint32
 {
     struct sw_iwarp_partial partial;
     struct sw_ddp_segment segment;
-    if (c->has_crc || !sw_iwarp_stream_partial(&c->stream, &partial) ||
+    if (c->has_crc || c->qp->in_order || !sw_iwarp_stream_partial(&c->stream, &partial) ||
         partial.have < SW_DDP_UNTAGGED_BYTES || partial.len < LONG_BYTES ||
         sw_ddp_check(partial.ulpdu, partial.len) != SW_DDP_FAULT_NONE)
         return false;

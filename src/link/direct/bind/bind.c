@@ -228,6 +228,7 @@ struct entry {
     struct sw_pub_domain domain;
     uint32_t rq_entries, rq_stride;
     uint64_t rq_offset;
+    bool in_order;
 };
 
 static struct entry bind_read_entry(const struct sw_pub_qp *remote)
@@ -244,6 +245,7 @@ static struct entry bind_read_entry(const struct sw_pub_qp *remote)
         .rq_entries = SW_PUB_GET(now->rq_entries),
         .rq_stride = SW_PUB_GET(now->rq_stride_bytes),
         .rq_offset = SW_PUB_GET(now->rq_offset),
+        .in_order = SW_PUB_GET(now->in_order) != 0,
     };
 }
 
@@ -271,6 +273,7 @@ static void bind_take_entry(struct sw_direct_qp *d, const struct entry *entry, u
     d->remote.send_cq = entry->send_cq;
     d->remote.domain = entry->domain;
     d->remote.srq_word = 0;
+    d->remote.in_order = entry->in_order;
     d->remote.rq_entries = entry->rq_entries;
     d->remote.rq_stride = entry->rq_stride;
     d->remote.rq = entry->rq_entries ? (const uint8_t *)d->peer->pub + entry->rq_offset : NULL;

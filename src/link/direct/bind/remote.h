@@ -4,6 +4,7 @@
 #define SW_LINK_DIRECT_BIND_REMOTE_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "device/rules/pub.h"
@@ -23,6 +24,7 @@ struct sw_direct_remote {
     const struct sw_pub_qp *entry;
     uint64_t word;
     uint32_t qpn, access, pd, recv_cq, send_cq;
+    bool in_order;               /* its program watches what is written */
     struct sw_pub_domain domain; /* XRC */
     uint32_t srq_num;  /* XRC: the SRQ that PD and CQ above are of, while its word is this */
     uint64_t srq_word; /* 0: none yet */

@@ -9,10 +9,15 @@
 #include "device/serve/execute.h"
 #include "link/direct/bind/connection.h"
 
-/* `is_read`: to memory of ours, in any order. A WRITE's last bytes are seen last. */
+/* `is_read`: to memory of ours, in any order. A WRITE's last bytes are seen last, or all in order
+ * if the peer wants that. */
 static inline void sw_move_bytes(struct sw_direct_qp *d, uint8_t *to, const uint8_t *from,
                                  uint64_t len_bytes, bool is_read)
 {
+    if (__builtin_expect(d->remote.in_order, 0) && !is_read) {
+        sw_copy_all_ordered(to, from, len_bytes);
+        return;
+    }
     if (__builtin_expect(len_bytes >= SW_STREAM_MIN_BYTES, 0) &&
         sw_stream_watch_note(&d->send.stream, to, len_bytes) && !sw_card_memory_has(to)) {
         const uint64_t last = 8;

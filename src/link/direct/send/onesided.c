@@ -41,8 +41,12 @@ static enum sw_step onesided_move_bytes(struct sw_qp *qp, struct sw_direct_qp *d
                         sw_remote_side(&d->remote), &mr, &word);
     if (verdict != SW_ACK)
         return sw_step_refused_next(qp, d, verdict);
+    const bool to_local = wqe->opcode == IBV_WR_RDMA_READ;
     if (wqe->done_bytes == 0) {
-        enum sw_reach reach = sw_reach_probe(d->peer, mr, wqe->remote_addr, wqe->len_bytes);
+        const enum sw_reach reach =
+            d->remote.in_order && !to_local
+                ? sw_reach_probe_stores(d->peer, mr, wqe->remote_addr, wqe->len_bytes)
+                : sw_reach_probe(d->peer, mr, wqe->remote_addr, wqe->len_bytes);
         if (reach == SW_REACH_RING)
             return sw_bounce_start(qp, d, wqe, position);
         if (reach == SW_REACH_WAIT)
@@ -51,7 +55,6 @@ static enum sw_step onesided_move_bytes(struct sw_qp *qp, struct sw_direct_qp *d
     if (d->send.answers_due)
         return SW_STEP_BLOCKED; /* must not overtake what the target still executes */
     struct sw_gather gather = sw_gather_of(qp, position);
-    bool to_local = wqe->opcode == IBV_WR_RDMA_READ;
     enum sw_step step = sw_reach_move(d, &gather, 0, mr, wqe->remote_addr, wqe->len_bytes, to_local,
                                       &wqe->done_bytes);
     if (step != SW_STEP_DONE)

@@ -186,12 +186,14 @@ struct sw_reach_run sw_reach_run_at(struct sw_peer *peer, const struct sw_pub_mr
                                  reaches[piece.kind], piece.is_coming};
 }
 
-enum sw_reach sw_reach_probe(struct sw_peer *peer, const struct sw_pub_mr *mr, uint64_t addr,
-                             uint64_t len_bytes)
+static enum sw_reach probe_pieces(struct sw_peer *peer, const struct sw_pub_mr *mr, uint64_t addr,
+                                  uint64_t len_bytes, bool by_stores)
 {
     enum sw_reach reach = SW_REACH_DIRECT;
     while (len_bytes) {
         struct piece piece = piece_at(peer, mr, addr, len_bytes);
+        if (piece.kind == PIECE_CMA && by_stores)
+            piece.kind = piece.is_coming ? PIECE_WAIT : PIECE_RING;
         if (piece.kind == PIECE_RING)
             return SW_REACH_RING;
         if (piece.kind == PIECE_WAIT)
@@ -200,6 +202,18 @@ enum sw_reach sw_reach_probe(struct sw_peer *peer, const struct sw_pub_mr *mr, u
         len_bytes -= piece.len_bytes;
     }
     return reach;
+}
+
+enum sw_reach sw_reach_probe(struct sw_peer *peer, const struct sw_pub_mr *mr, uint64_t addr,
+                             uint64_t len_bytes)
+{
+    return probe_pieces(peer, mr, addr, len_bytes, false);
+}
+
+enum sw_reach sw_reach_probe_stores(struct sw_peer *peer, const struct sw_pub_mr *mr, uint64_t addr,
+                                    uint64_t len_bytes)
+{
+    return probe_pieces(peer, mr, addr, len_bytes, true);
 }
 
 enum sw_step sw_reach_lost(struct sw_direct_qp *d)
@@ -283,8 +297,9 @@ enum sw_step sw_reach_move(struct sw_direct_qp *d, const struct sw_gather *gathe
         if (want > d->send.budget_bytes)
             want = d->send.budget_bytes;
         struct piece piece = piece_at(d->peer, mr, addr + *done, want);
-        if (piece.kind == PIECE_WAIT || piece.kind == PIECE_RING)
-            return SW_STEP_BLOCKED; /* was reachable at the probe; RING: the next probe decides */
+        const bool is_late = piece.kind == PIECE_CMA && d->remote.in_order && !to_local && !*done;
+        if (piece.kind == PIECE_WAIT || piece.kind == PIECE_RING || is_late)
+            return SW_STEP_BLOCKED; /* was reachable at the probe; the next probe decides */
         if (piece.kind == PIECE_MAPPED && piece.is_readonly && !to_local)
             return sw_step_refused(d, SW_NAK_OPERATIONAL); /* its owner contradicts itself */
         uint64_t moved = piece.len_bytes;

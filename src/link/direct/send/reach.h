@@ -16,6 +16,9 @@ enum sw_reach { SW_REACH_DIRECT, SW_REACH_WAIT, SW_REACH_RING };
 /* Whether [addr, addr+len) of a region (checked before) can be accessed directly. */
 enum sw_reach sw_reach_probe(struct sw_peer *peer, const struct sw_pub_mr *mr, uint64_t addr,
                              uint64_t len_bytes);
+/* The same where only stores of this process will do, since the kernel copies in any order. */
+enum sw_reach sw_reach_probe_stores(struct sw_peer *peer, const struct sw_pub_mr *mr, uint64_t addr,
+                                    uint64_t len_bytes);
 /* Bytes that are reached alike. */
 struct sw_reach_run {
     uint64_t len_bytes;

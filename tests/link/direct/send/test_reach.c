@@ -239,6 +239,8 @@ static void sw_reach_probe__rungs(void **state)
     assert_int_equal(sw_reach_probe(&p->peer, p->mr, IOVA + PAGE, 2 * PAGE + 1), SW_REACH_RING);
     atomic_store(&p->peer.can_cma, true);
     assert_int_equal(sw_reach_probe(&p->peer, p->mr, IOVA, 6 * PAGE), SW_REACH_DIRECT);
+    assert_int_equal(sw_reach_probe_stores(&p->peer, p->mr, IOVA + PAGE, PAGE), SW_REACH_DIRECT);
+    assert_int_equal(sw_reach_probe_stores(&p->peer, p->mr, IOVA, 6 * PAGE), SW_REACH_RING);
     p->peer.can_map = false;
     assert_int_equal(sw_reach_probe(&p->peer, p->mr, IOVA, 6 * PAGE), SW_REACH_DIRECT);
     atomic_store(&p->peer.can_cma, false);
@@ -256,6 +258,7 @@ static void sw_reach_probe__segment_on_its_way_or_refused(void **state)
     assert_int_equal(sw_reach_probe(&p->peer, p->mr, IOVA + PAGE, 8), SW_REACH_WAIT);
     atomic_store(&p->peer.can_cma, true); /* no need to wait */
     assert_int_equal(sw_reach_probe(&p->peer, p->mr, IOVA + PAGE, 8), SW_REACH_DIRECT);
+    assert_int_equal(sw_reach_probe_stores(&p->peer, p->mr, IOVA + PAGE, 8), SW_REACH_WAIT);
     atomic_store(&p->peer.can_cma, false);
     p->peer.segments[10]->state = SW_SEGMENT_REFUSED;
     assert_int_equal(sw_reach_probe(&p->peer, p->mr, IOVA + PAGE, 8), SW_REACH_RING);
