@@ -23,7 +23,8 @@ static const char *text_of_cell(const struct mover_column *column, const json_t 
         snprintf(number, CELL_BYTES, "%lld", (long long)json_integer_value(value));
         return number;
     case JSON_REAL:
-        snprintf(number, CELL_BYTES, "%.*f", column->digits, json_real_value(value));
+        snprintf(number, CELL_BYTES, "%.*f", column->digits,
+                 json_real_value(value) / (column->divisor > 0 ? column->divisor : 1));
         return number;
     case JSON_TRUE:
         return "yes";

@@ -13,6 +13,7 @@ struct mover_column {
     int width;       /* at least; negative: to the left, 0: as it comes */
     int digits;      /* behind the point, of numbers with a fraction */
     int gap;         /* spaces before it, but one */
+    double divisor;  /* of numbers with a fraction, as the text has another unit; 0: as it comes */
 };
 
 struct mover_table {

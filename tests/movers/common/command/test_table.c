@@ -84,6 +84,20 @@ static void table__has_json_of_the_same_rows(void **state)
     json_decref(all);
 }
 
+static void table__text_may_have_another_unit(void **state)
+{
+    static const struct mover_column of_text[] = {
+        {"MS", "us", .digits = 3, .divisor = 1e3}, {"US", "us", .digits = 1}, {0}};
+    struct mover_table table;
+    (void)state;
+    begin_text();
+    mover_table_open(&table, of_text, false);
+    mover_table_add(&table, NULL, json_pack("{sf}", "us", 1234.5));
+    assert_int_equal(mover_table_close(&table, table.rows), 0);
+    end_text();
+    assert_string_equal(text, "MS US\n1.234 1234.5\n");
+}
+
 static void table__a_full_disk_fails(void **state)
 {
     (void)state;
@@ -199,6 +213,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(table__has_columns),
         cmocka_unit_test(table__has_json_of_the_same_rows),
+        cmocka_unit_test(table__text_may_have_another_unit),
         cmocka_unit_test(table__a_full_disk_fails),
         cmocka_unit_test(bench__ends_by_number),
         cmocka_unit_test(bench__ends_by_time),
