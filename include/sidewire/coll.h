@@ -111,7 +111,8 @@ typedef int sw_coll_exchange(void *context, const void *card, size_t bytes, void
 struct sw_coll_options {
     uint32_t rank, size;
     /* How ranks find each other: by `exchange`, or, where that is NULL, at `meet`: "HOST:PORT" of
-     * rank 0, whose process listens there while the communicator opens. */
+     * rank 0, whose process listens there while the communicator opens. With SIDEWIRE_COLL_TOKEN in
+     * the environment only those may join that have the same there. */
     sw_coll_exchange *exchange;
     void *exchange_context;
     const char *meet;

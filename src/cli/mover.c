@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * `sidewire nvme`, `sidewire pmem`, `sidewire transfer`, and other movers: become the programs
- * sidewire-nvme and so on, on the kernel's device that their address belongs to or that
- * `--device NAME` names, else on the devices of this library. They know of neither.
+ * `sidewire coll`, `sidewire nvme`, `sidewire pmem`, `sidewire transfer`, and other movers: become
+ * the programs sidewire-coll and so on, on the kernel's device that their address belongs to or
+ * that `--device NAME` names, else on the devices of this library. They know of neither.
  */
 #include <errno.h>
 #include <limits.h>
@@ -26,6 +26,7 @@ static const struct mover {
     const char *name, *command;          /* NULL: all others */
     struct sw_address_option options[3]; /* ended by an empty one */
 } movers[] = {
+    {"coll", NULL, {{"--local", "--local", true}, {"--meet", "--meet", false}}},
     {"nvme", "target", {{"-l", "--listen", true}}},
     {"nvme", NULL, {{"-w", "--host-traddr", true}, {"-a", "--traddr", false}}},
     {"pmem", "serve", {{"-l", "--listen", true}}},
@@ -42,11 +43,16 @@ static const struct mover {
  * that was installed may be anybody's. */
 static const struct place {
     const char *folder;
-    bool has_folders; /* one of each mover's name */
+    bool has_folders; /* one of each mover */
     bool is_built;
 } places[] = {{"../../movers", true, true},
               {"../../examples", false, true},
               {"../" SW_LIBEXECDIR, false, false}};
+
+static const char *folder_of(const char *mover)
+{
+    return strcmp(mover, "coll") ? mover : "collectives";
+}
 
 static bool is_in_build_tree(const char *folder, size_t len)
 {
@@ -70,7 +76,7 @@ static bool find_program(const char *mover, char path[PATH_MAX])
         if (place->is_built && !is_in_build_tree(here, (size_t)(slash - here)))
             continue;
         const int n = snprintf(path, PATH_MAX, "%.*s/%s/%s/sidewire-%s", (int)(slash - here), here,
-                               place->folder, place->has_folders ? mover : ".", mover);
+                               place->folder, place->has_folders ? folder_of(mover) : ".", mover);
         if (n > 0 && n < PATH_MAX && !access(path, X_OK))
             return true;
     }

@@ -76,7 +76,8 @@ def install__without_the_library():
 def install__manual_and_pkg_config():
     with harness.public_folder() as folder:
         prefix = install_to(folder)
-        for page in 'sidewire.1', 'sidewire-nvme.1', 'sidewire-pmem.1', 'sidewire-transfer.1':
+        for name in '', '-coll', '-nvme', '-pmem', '-transfer':
+            page = f'sidewire{name}.1'
             expect(os.path.exists(f'{prefix}/share/man/man1/{page}'), page)
         found = glob.glob(f'{prefix}/**/sidewire.pc', recursive=True)
         expect(len(found) == 1, found)

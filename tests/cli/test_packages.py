@@ -88,7 +88,8 @@ def packages__one_version_everywhere():
     expect(run(CLI, '--version').stdout == f'sidewire {version}\n')
     release = re.search(r'^## (\d\S+) - (\S+)$', read(f'{SOURCE}/CHANGELOG.md'), re.M)
     expect(release.group(1) == version, release)
-    for page in 'sidewire', 'sidewire-nvme', 'sidewire-pmem', 'sidewire-transfer':
+    for name in '', '-coll', '-nvme', '-pmem', '-transfer':
+        page = f'sidewire{name}'
         title = re.search(
             rf'^\.TH {page.upper()} 1 (\S+) "Sidewire (\S+)"',
             read(f'{SOURCE}/docs/man/{page}.1'),

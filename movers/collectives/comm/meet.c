@@ -105,9 +105,11 @@ enum sw_coll_status coll_meet_exchange(const struct sw_coll_options *options, co
                                "the exchange of cards failed: %s", strerror(-code))
                     : SW_COLL_OK;
     }
+    const char *token = secure_getenv("SIDEWIRE_COLL_TOKEN");
     const struct mover_rendezvous how = {.rank = options->rank,
                                          .size = options->size,
                                          .at = options->meet,
+                                         .token = token && *token ? token : NULL,
                                          .log = options->log,
                                          .log_context = options->log_context};
     const int code = mover_rendezvous(&how, card, bytes, cards, deadline_ns, text, sizeof(text));

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* sidewire-coll: finds the command. `sidewire coll` runs it. */
+#include "collectives/command/command.h"
+
+static const struct mover_command commands[] = {
+    {"perf", "measures and checks collective operations", co_perf},
+    {"trace", "shows what a rank does for an operation", co_trace},
+    {0},
+};
+
+int main(int argc, char **argv)
+{
+    static const struct mover_front front = {
+        .mover = "coll",
+        .summary = "Sums, gathers and broadcasts of the buffers of many processes, over RDMA.",
+        .commands = commands,
+        .examples = "  sidewire coll perf --ranks 4\n"
+                    "  sidewire coll perf --ranks 3 -b 8 -e 1M -f 2 -d bf16 -o avg reduce_scatter\n"
+                    "  sidewire coll trace --ranks 3 --size 64K\n"
+                    "  mpirun -n 4 -x SIDEWIRE_COLL_MEET=192.0.2.1:4450 sidewire coll perf\n"};
+    return mover_front_main(&front, argc, argv);
+}

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* `sidewire coll perf`: its options, in the words of nccl-tests, and its ranks. */
+#include "collectives/command/perf.h"
+
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "collectives/command/command.h"
+#include "collectives/command/launch.h"
+#include "collectives/command/words.h"
+#include "common/command/option.h"
+#include "common/command/remote.h"
+#include "common/rdma/resolve.h"
+
+#define HERE "127.0.0.1"
+
+enum { MEET_BYTES = 80 };
+
+/* ---- options ---- */
+
+static void take_measured_kind(struct argp_state *state, void *arguments, char *text)
+{
+    struct co_perf *perf = arguments;
+    co_take_kind(state, &perf->kind, text);
+}
+
+static void check_perf(struct argp_state *state, void *arguments)
+{
+    struct co_perf *perf = arguments;
+    if (!perf->min_bytes || perf->min_bytes > perf->max_bytes)
+        argp_error(state, "sizes begin at 1 byte or more (-b), and end at no less (-e)");
+    if (!perf->step_bytes && perf->factor < 2)
+        argp_error(state, "the factor from size to size is at least 2 (-f)");
+    if (!perf->iterations)
+        argp_error(state, "there is at least one iteration (-n)");
+    if (perf->is_checked > 1)
+        argp_error(state, "-c is 1 or 0: whether results are checked");
+    if (perf->ranks != CO_NOT_SAID && (!perf->ranks || perf->ranks > SW_COLL_RANKS_MAX))
+        argp_error(state, "there are 1 to %d ranks (--ranks)", SW_COLL_RANKS_MAX);
+    if (perf->rank != CO_NOT_SAID && (perf->ranks == CO_NOT_SAID || perf->rank >= perf->ranks))
+        argp_error(state, "--rank R is less than --ranks N");
+    if (perf->rank != CO_NOT_SAID && !perf->meet)
+        argp_error(state, "where rank 0 is is missing (--meet HOST:PORT)");
+    if (perf->max_bytes > INT64_MAX / 4)
+        argp_error(state, "sizes end at less than that (-e)");
+    if (perf->ranks != CO_NOT_SAID && perf->root >= perf->ranks)
+        argp_error(state, "the root is one of the ranks: at most %u (-r)", perf->ranks - 1);
+    if (!co_kind_folds(perf->kind))
+        perf->op = SW_COLL_SUM;
+    if (perf->kind == SW_COLL_BARRIER)
+        perf->type = SW_COLL_U8;
+}
+
+#define PERF(member) offsetof(struct co_perf, member)
+
+static const struct mover_option options[] = {
+    {"ranks", 0, "N", 0, "Starts so many ranks on this host; with --rank: how many there are", 1,
+     MOVER_TO(struct co_perf, ranks)},
+    {"rank", 0, "R", 0, "Which one this is (as the launcher says)", 1,
+     MOVER_TO(struct co_perf, rank)},
+    {"meet", 0, "HOST:PORT", 0, "Where rank 0 waits for the others", 1,
+     MOVER_TO(struct co_perf, meet)},
+    {"local", 0, "ADDR", 0, "Address of the RDMA device here (that which leads to rank 0)", 1,
+     mover_take_text, PERF(local)},
+    {"minbytes", 'b', "BYTES", 0, "Size to begin with (8)", 2, MOVER_TO(struct co_perf, min_bytes)},
+    {"maxbytes", 'e', "BYTES", 0, "Size to end with (64M)", 2, MOVER_TO(struct co_perf, max_bytes)},
+    {"stepfactor", 'f', "FACTOR", 0, "From size to size (4)", 2, MOVER_TO(struct co_perf, factor)},
+    {"stepbytes", 'i', "BYTES", 0, "From size to size, in place of a factor", 2,
+     MOVER_TO(struct co_perf, step_bytes)},
+    {"iters", 'n', "N", 0, "Operations of a measurement (20)", 2,
+     MOVER_TO(struct co_perf, iterations)},
+    {"warmup_iters", 'w', "N", 0, "Operations before it (5)", 2, MOVER_TO(struct co_perf, warmups)},
+    {"check", 'c', "0/1", 0, "Whether results are checked (1)", 2,
+     MOVER_TO(struct co_perf, is_checked)},
+    {"op", 'o', "OP", 0, "sum, prod, min, max, avg or all (sum)", 3, co_take_op, PERF(op)},
+    {"datatype", 'd', "TYPE", 0,
+     "i8 to i64, u8 to u64, f16, bf16, f32, f64, NCCL's names, or all "
+     "(f32)",
+     3, co_take_type, PERF(type)},
+    {"root", 'r', "R", 0, "Root of broadcast, reduce, gather and scatter (0)", 3,
+     MOVER_TO(struct co_perf, root)},
+    {"algorithm", 0, "NAME", 0, "The way to go (the fastest)", 3,
+     MOVER_TO(struct co_perf, algorithm)},
+    {"deadline", 0, "MS", 0, "When an operation is ended that is not done (60000)", 4,
+     MOVER_TO(struct co_perf, deadline_ms)},
+    {"output-format", 0, "FORMAT", 0, "normal or json", 4, mover_take_format, PERF(is_json)},
+    {"verbose", 'v', NULL, 0, "Says which rank this is, and who says so", 4,
+     MOVER_TO(struct co_perf, is_verbose)},
+    {0},
+};
+
+/* ---- ranks ---- */
+
+/* "ADDR:PORT", with a port that is free now. */
+static const char *choose_meeting(const struct co_perf *perf)
+{
+    static char text[MEET_BYTES];
+    const char *host = perf->local ? perf->local : HERE;
+    struct sockaddr_storage address;
+    socklen_t len = sizeof(address);
+    const char *wrong = mover_resolve(host, "0", 0, &address);
+    if (wrong) {
+        mover_fail("%s: %s", host, wrong);
+        return NULL;
+    }
+    const int fd = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const bool is_bound = fd >= 0 && !bind(fd, (struct sockaddr *)&address, len) &&
+                          !getsockname(fd, (struct sockaddr *)&address, &len);
+    if (fd >= 0)
+        close(fd);
+    if (!is_bound) {
+        mover_fail("%s is no address of this host", host);
+        return NULL;
+    }
+    const bool is_ipv6 = address.ss_family == AF_INET6;
+    const uint16_t port = ntohs(is_ipv6 ? ((struct sockaddr_in6 *)&address)->sin6_port
+                                        : ((struct sockaddr_in *)&address)->sin_port);
+    snprintf(text, sizeof(text), is_ipv6 ? "[%s]:%u" : "%s:%u", host, port);
+    return text;
+}
+
+/* Others on this host cannot join then. */
+static void choose_token(void)
+{
+    uint8_t bytes[16];
+    char text[2 * sizeof(bytes) + 1];
+    if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes))
+        return;
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        snprintf(text + 2 * i, 3, "%02x", bytes[i]);
+    setenv("SIDEWIRE_COLL_TOKEN", text, 1);
+}
+
+struct crew_job {
+    const struct co_perf *perf;
+    struct co_place place;
+};
+
+static int run_crew_rank(void *context, uint32_t rank)
+{
+    struct crew_job *crew = context;
+    crew->place.rank = rank;
+    return co_job_run(crew->perf, &crew->place);
+}
+
+static int run_crew(const struct co_perf *perf)
+{
+    struct crew_job crew = {
+        perf, {.size = perf->ranks, .meet = perf->meet ? perf->meet : choose_meeting(perf)}};
+    if (!crew.place.meet)
+        return MOVER_FAILED;
+    if (perf->is_verbose)
+        fprintf(stderr, "sidewire coll perf: starts %u ranks, which meet at %s\n", perf->ranks,
+                crew.place.meet);
+    choose_token();
+    return co_launch(perf->ranks, run_crew_rank, &crew);
+}
+
+static int run_alone(const struct co_perf *perf)
+{
+    struct co_place place = {.rank = perf->rank, .size = perf->ranks};
+    char error[200];
+    if (perf->rank == CO_NOT_SAID && !co_place_of_launcher(&place, error, sizeof(error)))
+        return mover_fail("%s", error);
+    if (!place.size)
+        return mover_fail("how many ranks? Give --ranks N to start them here, or begin this by a "
+                          "launcher: 'mpirun -n 4 sidewire coll perf --meet HOST:PORT'");
+    if (perf->meet)
+        place.meet = perf->meet;
+    if (!place.meet)
+        return mover_fail("rank %u of %u, by the variables of %s, does not know where rank 0 is: "
+                          "give --meet HOST:PORT, or set SIDEWIRE_COLL_MEET",
+                          place.rank, place.size, place.launcher);
+    if (perf->is_verbose)
+        fprintf(stderr, "sidewire coll perf: rank %u of %u, by %s%s, meets at %s\n", place.rank,
+                place.size, place.launcher ? "the variables of " : "its options",
+                place.launcher ? place.launcher : "", place.meet);
+    return co_job_run(perf, &place);
+}
+
+int co_perf(int argc, char **argv)
+{
+    static const struct mover_usage usage = {
+        .words = "[KIND]",
+        .about = "Measures all_reduce, or another operation, of all ranks, and checks each result. "
+                 "Options, columns and figures are those of nccl-tests.",
+        .own = {.rows = options, .word = take_measured_kind, .check = check_perf}};
+    static struct co_perf perf = {.kind = SW_COLL_ALL_REDUCE,
+                                  .type = SW_COLL_F32,
+                                  .op = SW_COLL_SUM,
+                                  .min_bytes = 8,
+                                  .max_bytes = 64 << 20,
+                                  .factor = 4,
+                                  .iterations = 20,
+                                  .warmups = 5,
+                                  .is_checked = 1,
+                                  .ranks = CO_NOT_SAID,
+                                  .rank = CO_NOT_SAID,
+                                  .deadline_ms = 60000};
+    mover_parse(&usage, argc, argv, &perf);
+    const bool is_launcher = perf.ranks != CO_NOT_SAID && perf.rank == CO_NOT_SAID;
+    return is_launcher ? run_crew(&perf) : run_alone(&perf);
+}
