@@ -80,6 +80,22 @@ static void machine__does_each_kind(void **state)
     }
 }
 
+/* Tiny ones, one after the other: a mailbox that was overrun would show. */
+static void machine__goes_on_for_long(void **state)
+{
+    (void)state;
+    for (uint32_t size = 2; size <= 4; size++) {
+        struct world_options options = options_of(size, size);
+        struct world_result one;
+        options.draw.count_max = 4;
+        options.operations = seeds_more ? 100000 : 600;
+        world_run(&options, &one);
+        if (*one.failure)
+            fail_msg("%u ranks: %s", size, one.failure);
+        assert_int_equal(one.operations, (uint64_t)size * options.operations);
+    }
+}
+
 static void machine__finds_faults_on_purpose(void **state)
 {
     (void)state;
@@ -277,6 +293,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(machine__gives_the_results_that_are_defined),
         cmocka_unit_test(machine__does_each_kind),
+        cmocka_unit_test(machine__goes_on_for_long),
         cmocka_unit_test(machine__finds_faults_on_purpose),
         cmocka_unit_test(machine__tells_all_ranks_who_differs),
         cmocka_unit_test(machine__names_who_is_absent),

@@ -8,7 +8,7 @@
 
 #include "network.h"
 
-enum { STEPS_MAX = 50000000, SLACK = 1 << 16 };
+enum { STEPS_MAX = 500000000, SLACK = 1 << 16 };
 
 void world_fail(struct world *world, const char *format, ...)
 {
