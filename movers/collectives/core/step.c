@@ -27,17 +27,19 @@ static void put_words(struct step_text *to, int length)
     to->room -= more;
 }
 
-static void put_span(struct step_text *to, const char *word, const struct coll_span *span)
+/* Terms that are 0 in this table are left out. */
+static void put_span(struct step_text *to, const char *word, const struct coll_span *span,
+                     const struct coll_step *step, bool has_chunks)
 {
     if (span->place == COLL_NOWHERE)
         return;
     put_words(to, snprintf(to->text, to->room, " %s %s+%" PRIu64, word, place_names[span->place],
                            span->offset));
-    if (span->peer)
+    if (span->peer && step->peers > 1)
         put_words(to, snprintf(to->text, to->room, "+rank*%" PRIu64, span->peer));
-    if (span->leaf)
+    if (span->leaf && step->leaves > 1)
         put_words(to, snprintf(to->text, to->room, "+leaf*%" PRIu64, span->leaf));
-    if (span->chunk)
+    if (span->chunk && has_chunks)
         put_words(to, snprintf(to->text, to->room, "+chunk%s*%" PRIu64,
                                span->place == COLL_SCRATCH ? "%2" : "", span->chunk));
 }
@@ -45,19 +47,19 @@ static void put_span(struct step_text *to, const char *word, const struct coll_s
 void coll_step_text(const struct coll_table *table, uint32_t step, char *text, size_t room)
 {
     const struct coll_step *at = &table->steps[step];
+    const bool is_in_loop = step >= table->loop && step < table->loop_end;
     struct step_text to = {text, room};
-    put_words(&to, snprintf(text, room, "%s%s%s",
-                            step >= table->loop && step < table->loop_end ? "  " : "",
-                            action_names[at->action],
+    put_words(&to, snprintf(text, room, "%s%s%s", is_in_loop ? "  " : "", action_names[at->action],
                             at->action != COLL_MAIL && at->action != COLL_AWAIT ? ""
                             : at->slot == COLL_OPEN                             ? " OPEN"
                                                                                 : " DONE"));
     if (at->action == COLL_SETTLE || at->action == COLL_SETTLE_PULLS)
         return;
-    if (at->action != COLL_FOLD && at->peers > 1)
-        put_words(&to,
-                  snprintf(to.text, to.room, " ranks %u and %u after it", at->peer, at->peers - 1));
-    else if (at->action != COLL_FOLD)
+    if (at->action == COLL_FOLD)
+        put_words(&to, snprintf(to.text, to.room, " of all ranks"));
+    else if (at->peers > 1)
+        put_words(&to, snprintf(to.text, to.room, " %u ranks from %u on", at->peers, at->peer));
+    else
         put_words(&to, snprintf(to.text, to.room, " rank %u", at->peer));
     if (at->bytes)
         put_words(&to, snprintf(to.text, to.room, ", %" PRIu64 " bytes", at->bytes));
@@ -65,7 +67,8 @@ void coll_step_text(const struct coll_table *table, uint32_t step, char *text, s
         put_words(&to, snprintf(to.text, to.room, " of each of %u leaves", at->leaves));
     if (at->is_ahead)
         put_words(&to, snprintf(to.text, to.room, " of the next chunk"));
-    put_span(&to, "from", &at->from);
-    put_span(&to, "own", &at->own);
-    put_span(&to, "to", &at->to);
+    const bool has_chunks = is_in_loop && table->chunks > 1;
+    put_span(&to, "from", &at->from, at, has_chunks);
+    put_span(&to, "own", &at->own, at, has_chunks);
+    put_span(&to, "to", &at->to, at, has_chunks);
 }

@@ -148,20 +148,20 @@ static void coll_step_text__tells_a_table(void **state)
 {
     (void)state;
     static const char *const lines[] = {
-        "MAIL OPEN ranks 2 and 2 after it from send+0",
-        "AWAIT OPEN ranks 2 and 2 after it",
-        "PULL ranks 2 and 2 after it, 128 bytes of each of 2 leaves from send+256+leaf*1000"
-        "+chunk*128 to scratch+0+rank*256+leaf*128+chunk%2*768",
-        "  PULL ranks 2 and 2 after it, 256 bytes of each of 2 leaves of the next chunk from "
+        "MAIL OPEN 3 ranks from 2 on from send+0",
+        "AWAIT OPEN 3 ranks from 2 on",
+        "PULL 3 ranks from 2 on, 128 bytes of each of 2 leaves from send+256+leaf*1000 to "
+        "scratch+0+rank*256+leaf*128",
+        "  PULL 3 ranks from 2 on, 256 bytes of each of 2 leaves of the next chunk from "
         "send+256+leaf*1000+chunk*128 to scratch+0+rank*256+leaf*128+chunk%2*768",
         "  SETTLE pulls",
-        "  FOLD, 256 bytes of each of 2 leaves from scratch+0+rank*256+leaf*128+chunk%2*768 own "
-        "send+256+leaf*1000+chunk*128 to recv+256+chunk*128",
-        "  PUSH ranks 2 and 2 after it, 256 bytes from recv+256+chunk*128 to "
+        "  FOLD of all ranks, 256 bytes of each of 2 leaves from "
+        "scratch+0+rank*256+leaf*128+chunk%2*768 own send+256+leaf*1000+chunk*128 to "
         "recv+256+chunk*128",
-        "MAIL DONE ranks 2 and 2 after it",
+        "  PUSH 3 ranks from 2 on, 256 bytes from recv+256+chunk*128 to recv+256+chunk*128",
+        "MAIL DONE 3 ranks from 2 on",
         "SETTLE",
-        "AWAIT DONE ranks 2 and 2 after it",
+        "AWAIT DONE 3 ranks from 2 on",
     };
     struct coll_site at = site;
     at.request_max = 128;
