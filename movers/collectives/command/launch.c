@@ -2,6 +2,7 @@
 #include "collectives/command/launch.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -86,13 +87,30 @@ static void watch_crew(struct crew *crew, const sigset_t *signals)
     }
 }
 
+/* Gives it a processor of its own where there are enough: two that poll on one would take turns.
+ * One that cannot have it goes on without. */
+static void bind_rank(uint32_t rank, uint32_t size)
+{
+    cpu_set_t allowed, own;
+    if (sched_getaffinity(0, sizeof(allowed), &allowed) || (uint32_t)CPU_COUNT(&allowed) < size)
+        return;
+    CPU_ZERO(&own);
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, &allowed) && rank-- == 0) {
+            CPU_SET(cpu, &own);
+            sched_setaffinity(0, sizeof(own), &own);
+            return;
+        }
+}
+
 static _Noreturn void run_rank(int (*run)(void *context, uint32_t rank), void *context,
-                               uint32_t rank, pid_t parent, const sigset_t *before)
+                               uint32_t rank, uint32_t size, pid_t parent, const sigset_t *before)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) /* it was too late for that */
         _exit(MOVER_FAILED);
     sigprocmask(SIG_SETMASK, before, NULL);
+    bind_rank(rank, size);
     exit(run(context, rank));
 }
 
@@ -112,7 +130,7 @@ int co_launch(uint32_t size, int (*run)(void *context, uint32_t rank), void *con
     for (uint32_t rank = 0; rank < size && !crew.code; rank++) {
         const pid_t pid = fork();
         if (!pid)
-            run_rank(run, context, rank, parent, &before);
+            run_rank(run, context, rank, size, parent, &before);
         if (pid < 0) {
             fail_crew(&crew, mover_fail("cannot start rank %u: %s", rank, strerror(errno)));
             crew.kill_ns = 0;

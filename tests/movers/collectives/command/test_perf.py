@@ -217,6 +217,18 @@ class Ranks(unittest.TestCase):
         second = start(*words, '--rank', 1, SIDEWIRE_COLL_TOKEN='a secret')
         self.assertEqual((finish(first)[0], finish(second)[0]), (0, 0))
 
+    def test_ranks__have_processors_of_their_own(self):
+        if len(os.sched_getaffinity(0)) < 2:
+            self.skipTest('there is one processor')
+        process = start(*'--ranks 2 -e 8 -n 1000000000'.split())
+        self.addCleanup(process.kill)
+        while 'rank 1' not in process.stdout.readline():
+            self.assertIsNone(process.poll())
+        first, second = map(os.sched_getaffinity, children_of(process.pid))
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(finish(process)[0], 128 + signal.SIGTERM)
+        self.assertEqual((len(first), len(second), len(first & second)), (1, 1, 0))
+
 
 class Deaths(unittest.TestCase):
     """Ranks at work for longer than anybody waits."""
