@@ -189,22 +189,35 @@ static void log_absent(struct sw_coll *coll)
         fprintf(stderr, "sidewire-coll: %s\n", line);
 }
 
+/* The first look at the clock since its post. */
+static void start_clock(struct sw_coll_request *request, uint64_t now_ns)
+{
+    if (request->started_ns)
+        return;
+    request->started_ns = now_ns;
+    if (!request->deadline_ns)
+        request->deadline_ns = now_ns + request->coll->options.timeout_ms * NS_PER_MS;
+}
+
 void coll_requests_tick(struct sw_coll *coll, uint64_t now_ns)
 {
     char text[160];
     struct sw_coll_request *request = request_of(list_first(&coll->posted));
     if (!request || coll->failure.is_set)
         return;
+    start_clock(request, now_ns);
     if (!request->was_logged && now_ns - request->started_ns >= COLL_TELL_AFTER_MS * NS_PER_MS) {
         request->was_logged = true;
         log_absent(coll);
     }
-    for (; request; request = request_of(list_after(&coll->posted, &request->node)))
-        if (now_ns >= request->deadline_ns) {
-            say_waits(coll, text, sizeof(text));
-            coll_fail(coll, SW_COLL_TIMEOUT, "%s, and the deadline has passed", text);
-            return;
-        }
+    for (; request; request = request_of(list_after(&coll->posted, &request->node))) {
+        start_clock(request, now_ns);
+        if (now_ns < request->deadline_ns)
+            continue;
+        say_waits(coll, text, sizeof(text));
+        coll_fail(coll, SW_COLL_TIMEOUT, "%s, and the deadline has passed", text);
+        return;
+    }
 }
 
 uint64_t coll_requests_wake_ns(const struct sw_coll *coll)
@@ -288,9 +301,8 @@ enum sw_coll_status sw_coll_post(struct sw_coll *coll, const struct sw_coll_call
     }
     if (!request)
         return coll_say(error, SW_COLL_NO_MEMORY, "out of memory");
-    request->started_ns = mover_now_ns();
-    request->deadline_ns =
-        deadline_ns ? deadline_ns : request->started_ns + coll->options.timeout_ms * NS_PER_MS;
+    request->started_ns = 0; /* a look at the clock takes a tenth of a short operation */
+    request->deadline_ns = deadline_ns;
     request->has_begun = request->is_over = request->was_logged = false;
     request->status = SW_COLL_AGAIN;
     list_append(&coll->posted, &request->node);

@@ -86,10 +86,10 @@ static void ring_peer(struct coll_peer *peer)
     send_post_list(peer, &wr, &wr, 1, false, (struct coll_sent){.kind = COLL_SENT_MAIL});
 }
 
+/* Before the post: ring_peer() has the fence between this and the look at the peer's sleep. */
 static void tell_word(struct coll_peer *peer, uint32_t word, uint64_t value)
 {
     coll_word_write(peer->inbox + COLL_AT_TOLD + 8 * word, value);
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 
 /* ---- messages ---- */

@@ -130,13 +130,3 @@ void ranks_run(uint32_t size, rank_main *run)
     ranks_start(&ranks, size, run, NULL);
     ranks_end(&ranks, 0);
 }
-
-void run_until_failure(struct rank *rank, const struct sw_coll_call *call)
-{
-    struct sw_coll_error error = {.text = ""};
-    while (!(rank->result->status = sw_coll_run(rank->coll, call, 0, &error)))
-        continue;
-    bool is_gone[RANKS];
-    memcpy(rank->result->text, error.text, sizeof(error.text));
-    rank->result->gone = sw_coll_gone(rank->coll, is_gone);
-}

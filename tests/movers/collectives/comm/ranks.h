@@ -63,8 +63,6 @@ void ranks_run(uint32_t size, rank_main *run);
 #define need(holds) need_at((holds), __FILE__, __LINE__)
 void need_at(bool holds, const char *file, int line);
 void need_ok(struct rank *rank, enum sw_coll_status status, const struct sw_coll_error *error);
-/* Runs until it fails, and keeps how. */
-void run_until_failure(struct rank *rank, const struct sw_coll_call *call);
 
 void flag_raise(struct ranks_shared *shared, uint32_t flag);
 void flag_await(const struct ranks_shared *shared, uint32_t flag, uint32_t count);

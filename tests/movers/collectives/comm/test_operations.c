@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 enum { GUARD = 64, GUARD_BYTE = 0xa5 };
 
@@ -340,6 +342,37 @@ static void run__more_ranks_than_processors(void **state)
     ranks_run(16, add_up);
 }
 
+// ---- at an address ----
+
+static char where_to_meet[32];
+
+static void meet_there(struct rank *rank)
+{
+    rank->options.exchange = NULL;
+    rank->options.meet = where_to_meet;
+}
+
+// A port that is free; somebody else could take it meanwhile.
+static uint16_t find_free_port(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof(address);
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_false(bind(fd, (struct sockaddr *)&address, sizeof(address)));
+    assert_false(getsockname(fd, (struct sockaddr *)&address, &bytes));
+    close(fd);
+    return ntohs(address.sin_port);
+}
+
+static void open__at_an_address(void **state)
+{
+    struct ranks ranks;
+    (void)state;
+    snprintf(where_to_meet, sizeof(where_to_meet), "127.0.0.1:%u", (unsigned)find_free_port());
+    ranks_start(&ranks, 3, add_up, meet_there);
+    ranks_end(&ranks, 0);
+}
+
 // ---- memory that comes and goes ----
 
 enum { MAPPED = 300 << 10 };
@@ -394,6 +427,7 @@ int main(void)
         cmocka_unit_test(run__one_rank),
         cmocka_unit_test(post__several_at_once),
         cmocka_unit_test(run__more_ranks_than_processors),
+        cmocka_unit_test(open__at_an_address),
         cmocka_unit_test(regions__memory_is_mapped_anew),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
