@@ -41,23 +41,24 @@ static void request_end(struct sw_coll_request *request, enum sw_coll_status sta
         coll->current = NULL;
 }
 
-/* In place one registration is enough. */
+/* In place one registration is enough; so it is where a root broadcasts what it has in `recv`. */
 static bool register_buffers(struct sw_coll_request *request)
 {
     struct coll_regions *regions = &request->coll->regions;
+    const struct coll_site *site = &request->coll->site;
     const struct sw_coll_call *call = &request->call;
-    const struct coll_extents extents = coll_call_extents(call, &request->coll->site);
-    const void *send = call->send ? call->send : call->recv;
+    const struct coll_extents extents = coll_call_extents(call, site);
+    const void *send = coll_call_send(call, site->rank);
     if (extents.recv_bytes &&
         !(request->recv = coll_region_get(regions, call->recv, extents.recv_bytes, true)))
         return false;
-    if (!extents.send_bytes)
-        return true;
     if (coll_region_has(request->recv, (uintptr_t)send, extents.send_bytes)) {
         request->send = request->recv;
         request->send->users++;
         return true;
     }
+    if (!extents.send_bytes)
+        return true;
     request->send = coll_region_get(regions, send, extents.send_bytes, false);
     return request->send;
 }
@@ -95,7 +96,7 @@ static bool request_begin(struct sw_coll *coll, struct sw_coll_request *request)
     coll->current = request;
     coll->number++;
     coll_machine_begin(&coll->machine, call, coll->number,
-                       request_memory_of(call->send ? call->send : call->recv, request->send),
+                       request_memory_of(coll_call_send(call, coll->site.rank), request->send),
                        request_memory_of(call->recv, request->recv));
     return true;
 }

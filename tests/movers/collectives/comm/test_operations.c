@@ -224,6 +224,9 @@ static void begin_trial(struct rank *rank, struct trial *trial)
                                         .send = trial->send,
                                         .recv = trial->recv,
                                         .count = s->count};
+    // A root may broadcast what it has in `recv`.
+    if (s->kind == SW_COLL_BROADCAST && s->is_in_place && s->count % 2)
+        trial->call.send = NULL;
     need_ok(rank, sw_coll_post(rank->coll, &trial->call, 0, &error, &trial->request), &error);
 }
 
