@@ -150,6 +150,8 @@ static enum sw_coll_status call_refuse(struct sw_coll_error *error, const char *
 static enum sw_coll_status call_refuse(struct sw_coll_error *error, const char *format, ...)
 {
     va_list arguments;
+    if (!error)
+        return SW_COLL_INVALID;
     va_start(arguments, format);
     error->status = SW_COLL_INVALID;
     vsnprintf(error->text, sizeof(error->text), format, arguments);

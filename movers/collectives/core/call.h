@@ -15,7 +15,7 @@ struct coll_site {
     uint32_t request_max;   /* of this rank: bytes of a pull or a push; 0: as it is best */
 };
 
-/* INVALID with a text, or OK. All below is for calls that are OK. */
+/* INVALID with a text, or OK. `error` may be NULL. All below is for calls that are OK. */
 enum sw_coll_status coll_call_check(const struct sw_coll_call *call, const struct coll_site *site,
                                     struct sw_coll_error *error);
 enum coll_plan coll_call_plan(const struct sw_coll_call *call, const struct coll_site *site);

@@ -72,6 +72,7 @@ static void coll_call_check__says_what_is_wrong(void **state)
         assert_int_equal(coll_call_check(&cases[i].call, &site, &error), SW_COLL_INVALID);
         assert_int_equal(error.status, SW_COLL_INVALID);
         assert_string_equal(error.text, cases[i].text);
+        assert_int_equal(coll_call_check(&cases[i].call, &site, NULL), SW_COLL_INVALID);
     }
 }
 
