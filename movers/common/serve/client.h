@@ -30,7 +30,8 @@ struct mover_client {
     struct mover_messages messages;
     struct mover_watch watch;
     enum ibv_wc_status status; /* of what came last: why it has ended */
-    uint64_t answered_ns; /* when the answer went that it has not taken yet; 0: there is none */
+    uint32_t answers;          /* that it has not taken yet */
+    uint64_t answered_ns;      /* when the newest of these went, or it took one; 0: there is none */
     bool is_probed;
 };
 
