@@ -53,9 +53,10 @@ static void places_probe(void *context, void *of)
 {
     struct pms_server *server = context;
     struct pms_client *client = of;
+    const bool was_probed = client->base.is_probed;
     client->probed_ns = mover_now_ns();
     mover_client_probe(&client->base);
-    server->probes++;
+    server->probes += client->base.is_probed && !was_probed;
 }
 
 static struct mover_places places_rules(struct pms_server *server)
@@ -95,5 +96,5 @@ void pms_places_watch(struct pms_server *server)
     if (server->sweep.due_ns)
         return;
     server->sweep = (struct mover_watch){.fd = -1, .ready = sweep_places, .context = server};
-    sweep_places(&server->sweep);
+    mover_loop_call_at(server->loop, &server->sweep, mover_now_ns());
 }

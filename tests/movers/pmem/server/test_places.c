@@ -259,6 +259,22 @@ static void silent__leave_after_a_while(void **state)
     end();
 }
 
+/* The first client that comes is made after it has its place. */
+static void silent__that_have_no_queue_pair_yet_stay(void **state)
+{
+    (void)state;
+    const struct pms_limits limits = {.prove_ns = 1};
+    struct pms_client client = {.since_ns = 1};
+    prepare("*:*:rw", &limits);
+    world.server.clients[0] = &client;
+    pms_places_watch(&world.server);
+    assert_int_equal(world.server.let_go, 0);
+    assert_true(world.server.sweep.due_ns);
+    world.server.clients[0] = NULL;
+    close(world.stop.fd);
+    end();
+}
+
 static void places__of_one_address(void **state)
 {
     (void)state;
@@ -456,6 +472,7 @@ int main(void)
         cmocka_unit_test(silent__of_some_addresses_keep_out_no_other),
         cmocka_unit_test(honest__may_start_together),
         cmocka_unit_test(silent__leave_after_a_while),
+        cmocka_unit_test(silent__that_have_no_queue_pair_yet_stay),
         cmocka_unit_test(places__of_one_address),
         cmocka_unit_test(places__of_some_addresses_leave_some_to_others),
         cmocka_unit_test(places__of_some_readers_leave_some_to_others),
