@@ -128,7 +128,9 @@ void network_step(struct world *world)
     struct world_rank *from = &world->ranks[index / 2 / world->size];
     struct world_rank *to = &world->ranks[index / 2 % world->size];
     world->progress++;
-    if (entry->kind == WORLD_MAIL) {
+    if (to->is_gone || from->is_gone) {
+        drop_first(world, index);
+    } else if (entry->kind == WORLD_MAIL) {
         deliver_mail(from, to, entry);
         drop_first(world, index);
     } else if (move_data(from, to, entry)) {
@@ -153,6 +155,10 @@ static bool network_mail(void *context, uint32_t peer, enum coll_slot slot,
         memcpy(entry.data, payload, record->payload_bytes);
     }
     rank->world->result->mails++;
+    if (is_known_gone(&rank->world->ranks[peer])) {
+        free(entry.data);
+        return false;
+    }
     append_entry(rank, peer, entry);
     return true;
 }
@@ -177,6 +183,10 @@ static bool post_entry(struct world_rank *rank, uint32_t peer, struct world_entr
     entry.post = rank->posted++;
     rank->has_completed[entry.post % POSTS] = false;
     rank->world->result->requests++;
+    if (is_known_gone(&rank->world->ranks[peer])) {
+        free(entry.data);
+        return false;
+    }
     append_entry(rank, peer, entry);
     return true;
 }

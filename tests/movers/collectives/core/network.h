@@ -27,6 +27,7 @@ struct world_rank {
     struct world_mail *mails; /* of each rank, side and slot */
     uint64_t begun, ended;
     bool is_slow, has_failed;
+    bool is_gone; /* its connections have ended: it has died, or its operation has failed */
     struct world_buffer buffers[2]; /* the second: where send and recv are apart */
     uint8_t *send, *recv;
     uint64_t send_bytes, recv_bytes;
@@ -62,7 +63,14 @@ struct world {
     uint32_t *active, active_count;
     uint32_t size;
     uint64_t random, progress;
+    uint64_t death, death_known; /* so much progress before it happens, before others notice */
 };
+
+/* Others notice that this rank's connections have ended. */
+static inline bool is_known_gone(const struct world_rank *rank)
+{
+    return rank->is_gone && rank->world->progress >= rank->world->death_known;
+}
 
 void network_open(struct world *world);
 void network_close(struct world *world);

@@ -25,6 +25,7 @@ static struct world_options options_of(uint64_t seed, uint32_t size)
         .eager_bytes = seed % 2 ? 256 : 1024,
         .operations = 6,
         .absent = size,
+        .dies = size,
     };
 }
 
@@ -246,7 +247,7 @@ static void machine__tells_all_ranks_who_differs(void **state)
 {
     (void)state;
     unsigned tried[sizeof(unlike_cases) / sizeof(*unlike_cases)] = {0}, pairs = 0;
-    for (uint64_t seed = 1; seed <= (seeds_more ? 20000 : 2500); seed++) {
+    for (uint64_t seed = 1; seed <= (seeds_more ? 20000 : 1500); seed++) {
         const unsigned index = (unsigned)(seed % (sizeof(unlike_cases) / sizeof(*unlike_cases)));
         const struct unlike_case *at = &unlike_cases[index];
         struct world_options options = options_of(seed, 2 + (uint32_t)(seed % 5));
@@ -288,6 +289,25 @@ static void machine__names_who_is_absent(void **state)
     }
 }
 
+/* A rank that dies at any instant: nothing that is sent changes, nobody goes on without it. */
+static void machine__survives_a_death(void **state)
+{
+    (void)state;
+    struct world_result sum = {0}, one;
+    for (uint64_t seed = 1; seed <= (seeds_more ? 20000 : 400); seed++) {
+        struct world_options options = options_of(seed, 2 + (uint32_t)(seed % 7));
+        options.dies = (uint32_t)(seed / 5 % options.draw.size);
+        world_run(&options, &one);
+        if (*one.failure)
+            fail_msg("seed %lu: %s", (unsigned long)seed, one.failure);
+        add_result(&sum, &one);
+        sum.gone += one.gone;
+    }
+    printf("%lu operations ended well, %lu by a death\n", (unsigned long)sum.operations,
+           (unsigned long)sum.gone);
+    assert_true(sum.gone > 400 && sum.operations > 4000);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -297,6 +317,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(machine__finds_faults_on_purpose),
         cmocka_unit_test(machine__tells_all_ranks_who_differs),
         cmocka_unit_test(machine__names_who_is_absent),
+        cmocka_unit_test(machine__survives_a_death),
     };
     if (argc > 1)
         seeds_more = strtoul(argv[1], NULL, 10);

@@ -117,6 +117,20 @@ static void compare_buffers(struct world_rank *rank, bool is_done)
     }
 }
 
+/* An operation that a death has ended: what was to be sent is as it was, and all around is. */
+static void compare_sources(struct world_rank *rank)
+{
+    const struct world_buffer *send = &rank->buffers[0], *recv = &rank->buffers[1];
+    if (!recv->memory)
+        recv = send;
+    else if (memcmp(send->memory, send->before, send->bytes))
+        world_fail(rank->world, "rank %u: what it sends has changed", rank->rank);
+    const size_t end = recv->bytes - GUARD;
+    if (memcmp(recv->memory, recv->before, GUARD) ||
+        memcmp(recv->memory + end, recv->before + end, GUARD))
+        world_fail(rank->world, "rank %u: bytes beside a buffer have changed", rank->rank);
+}
+
 /* ---- faults in tables ---- */
 
 static void drop_step(struct coll_table *table, uint32_t at)
@@ -223,10 +237,40 @@ static void end_operation(struct world_rank *rank, enum sw_coll_status status)
         world_fail(world, "\"%s\" and \"%s\"", result->error, rank->machine.error.text);
 }
 
+/* As verbs do it: connections end before the buffers are given back. */
+static void end_by_death(struct world_rank *rank)
+{
+    struct world *world = rank->world;
+    rank->ended++;
+    rank->has_failed = rank->is_gone = true;
+    world->progress++;
+    world->result->gone++;
+    compare_sources(rank);
+    free_buffers(rank);
+}
+
+static void check_survivor(struct world_rank *rank, enum sw_coll_status status)
+{
+    const struct world_rank *dead = &rank->world->ranks[rank->world->options->dies];
+    if (status == SW_COLL_OK && dead->is_gone && rank->begun > dead->begun)
+        world_fail(rank->world, "rank %u ends what rank %u has not begun", rank->rank, dead->rank);
+    if (status == SW_COLL_RANK_GONE && !strstr(rank->machine.error.text, "the connection to rank "))
+        world_fail(rank->world, "rank %u: %s", rank->rank, rank->machine.error.text);
+}
+
 static void turn_rank(struct world_rank *rank, bool is_forced)
 {
     struct world *world = rank->world;
     const struct world_options *options = world->options;
+    const bool may_die = options->dies < world->size;
+    if (rank->is_gone)
+        return;
+    if (may_die && options->dies == rank->rank && world->progress >= world->death) {
+        rank->is_gone = true;
+        world->progress++;
+        world->death_known = world->progress + calls_random(&world->random) % 100;
+        return;
+    }
     if (rank->begun == rank->ended) {
         const bool is_last = rank->begun + 1 == options->operations;
         if (!rank->has_failed && rank->begun < options->operations &&
@@ -236,7 +280,12 @@ static void turn_rank(struct world_rank *rank, bool is_forced)
         return;
     }
     const enum sw_coll_status status = coll_machine_go(&rank->machine);
-    if (status != SW_COLL_AGAIN)
+    if (may_die)
+        check_survivor(rank, status);
+    if (may_die && (status == SW_COLL_RANK_GONE ||
+                    (status == SW_COLL_AGAIN && is_known_gone(&world->ranks[options->dies]))))
+        end_by_death(rank);
+    else if (status != SW_COLL_AGAIN)
         end_operation(rank, status);
 }
 
@@ -314,6 +363,8 @@ static void check_end(struct world *world)
     }
     for (uint32_t i = 0; i < world->size; i++) {
         char text[256];
+        if (options->dies < world->size)
+            continue;
         coll_machine_waits_text(&world->ranks[i].machine, text, sizeof(text));
         if (world->ranks[i].ended < options->operations)
             world_fail(world, "rank %u does not go on: %s", i, text);
@@ -331,6 +382,7 @@ void world_run(const struct world_options *options, struct world_result *result)
     network_open(&world);
     for (uint32_t i = 0; i < world.size; i++)
         open_rank(&world, i);
+    world.death = calls_random(&world.random) % (60 * world.size * options->operations);
     bool is_over = false;
     for (uint64_t step = 0; !is_over && !*result->failure; step++) {
         if (step == STEPS_MAX)

@@ -44,11 +44,13 @@ struct world_options {
     enum world_fault fault;
     struct world_change change;
     uint32_t absent; /* a rank that does not begin the last operation; `size`: none */
+    uint32_t dies;   /* a rank that ends at some time; `size`: none */
 };
 
 struct world_result {
     char failure[200]; /* "": none */
     uint64_t operations, requests, mails, ahead;
+    uint64_t gone;   /* operations that ended since a rank had */
     char error[256]; /* where a change was made: what each rank says */
     char waits[256]; /* where one is absent: what each rank says that has begun */
 };
