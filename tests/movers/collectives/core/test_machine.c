@@ -46,10 +46,10 @@ static void machine__gives_the_results_that_are_defined(void **state)
     for (unsigned i = 0; i < sizes; i++) {
         const uint32_t size = seeds_more ? i + 1 : usual[i];
         for (uint64_t seed = 1; seed <= (seeds_more ? seeds_more : 120 / size + 4); seed++) {
-            const struct world_options options = options_of(seed, size);
+            const struct world_options options = options_of(seed + size, size);
             world_run(&options, &one);
             if (*one.failure)
-                fail_msg("%u ranks, seed %lu: %s", size, (unsigned long)seed, one.failure);
+                fail_msg("%u ranks, seed %lu: %s", size, (unsigned long)seed + size, one.failure);
             add_result(&sum, &one);
         }
     }
@@ -89,7 +89,7 @@ static void machine__goes_on_for_long(void **state)
         struct world_options options = options_of(size, size);
         struct world_result one;
         options.draw.count_max = 4;
-        options.operations = seeds_more ? 100000 : 600;
+        options.operations = seeds_more ? 3000 * (uint32_t)seeds_more : 600;
         world_run(&options, &one);
         if (*one.failure)
             fail_msg("%u ranks: %s", size, one.failure);
@@ -247,7 +247,7 @@ static void machine__tells_all_ranks_who_differs(void **state)
 {
     (void)state;
     unsigned tried[sizeof(unlike_cases) / sizeof(*unlike_cases)] = {0}, pairs = 0;
-    for (uint64_t seed = 1; seed <= (seeds_more ? 20000 : 1500); seed++) {
+    for (uint64_t seed = 1; seed <= (seeds_more ? 1500 * seeds_more : 1500); seed++) {
         const unsigned index = (unsigned)(seed % (sizeof(unlike_cases) / sizeof(*unlike_cases)));
         const struct unlike_case *at = &unlike_cases[index];
         struct world_options options = options_of(seed, 2 + (uint32_t)(seed % 5));
@@ -294,7 +294,7 @@ static void machine__survives_a_death(void **state)
 {
     (void)state;
     struct world_result sum = {0}, one;
-    for (uint64_t seed = 1; seed <= (seeds_more ? 20000 : 400); seed++) {
+    for (uint64_t seed = 1; seed <= (seeds_more ? 600 * seeds_more : 400); seed++) {
         struct world_options options = options_of(seed, 2 + (uint32_t)(seed % 7));
         options.dies = (uint32_t)(seed / 5 % options.draw.size);
         world_run(&options, &one);
