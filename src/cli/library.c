@@ -17,6 +17,8 @@
 
 #define FILE_NAME "libsidewire.so"
 #define SOCKETS_NAME "libsidewire-sockets.so"
+#define MPICH_NAME "libsidewire-mpich.so"
+#define OPENMPI_NAME "mca_coll_sidewire.so"
 
 static int refuse_library(struct sw_library *out, const char *mend, const char *reason)
 {
@@ -116,21 +118,52 @@ int sw_library_find(struct sw_library *out)
     return check_library(out);
 }
 
-int sw_library_find_sockets(const struct sw_library *library, struct sw_library *out)
+/* The first of the two places that there is: in the build tree, or installed. They begin at the
+ * folder of the library. False: there is neither, and `path` is the last. */
+static bool find_beside_library(const struct sw_library *library, const char *const places[2],
+                                char path[PATH_MAX])
 {
-    memset(out, 0, sizeof(*out));
     const char *slash = strrchr(library->path, '/');
     int len = slash ? (int)(slash - library->path) : 0;
-    static const char *const places[] = {"/../sockets/" SOCKETS_NAME, "/" SOCKETS_NAME};
-    for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++) {
-        char *path = NULL;
-        if (asprintf(&path, "%.*s%s", len, library->path, places[i]) < 0)
+    for (size_t i = 0; i < 2; i++) {
+        char *tried = NULL;
+        if (asprintf(&tried, "%.*s%s", len, library->path, places[i]) < 0)
             continue;
-        if (!realpath(path, out->path))
-            snprintf(out->path, sizeof(out->path), "%s", path);
-        free(path);
-        if (access(out->path, F_OK) == 0)
-            break;
+        if (!realpath(tried, path))
+            snprintf(path, PATH_MAX, "%s", tried);
+        free(tried);
+        if (access(path, F_OK) == 0)
+            return true;
     }
+    return false;
+}
+
+int sw_library_find_sockets(const struct sw_library *library, struct sw_library *out)
+{
+    static const char *const places[2] = {"/../sockets/" SOCKETS_NAME, "/" SOCKETS_NAME};
+    memset(out, 0, sizeof(*out));
+    find_beside_library(library, places, out->path);
     return check_library(out);
+}
+
+int sw_library_find_mpi(const struct sw_library *library, struct sw_library *mpich,
+                        char openmpi[PATH_MAX])
+{
+    static const char *const mpich_places[2] = {"/../../bindings/mpi/mpich/" MPICH_NAME,
+                                                "/" MPICH_NAME};
+    static const char *const openmpi_places[2] = {"/../../bindings/mpi/openmpi/" OPENMPI_NAME,
+                                                  "/openmpi/" OPENMPI_NAME};
+    memset(mpich, 0, sizeof(*mpich));
+    bool has_openmpi = find_beside_library(library, openmpi_places, openmpi);
+    bool has_mpich = find_beside_library(library, mpich_places, mpich->path);
+    if (has_openmpi)
+        *strrchr(openmpi, '/') = '\0';
+    else
+        *openmpi = '\0';
+    if (has_mpich)
+        return check_library(mpich);
+    if (!has_openmpi)
+        return refuse_library(mpich, "apt-get install sidewire-mpi", "it is not there");
+    *mpich->path = '\0';
+    return 0;
 }

@@ -18,4 +18,9 @@ int sw_library_find(struct sw_library *out);
 /* The library of `--sockets`: beside the other one, or where the build has it. As above. */
 int sw_library_find_sockets(const struct sw_library *library, struct sw_library *out);
 
+/* What `--collectives` needs: the library for programs of MPICH, whose path is empty if there is
+ * none, and the folder with the component of Open MPI, the same. One of the two will do. */
+int sw_library_find_mpi(const struct sw_library *library, struct sw_library *mpich,
+                        char openmpi[PATH_MAX]);
+
 #endif

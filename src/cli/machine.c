@@ -152,7 +152,8 @@ static void probe_settings(struct sw_report *report)
                                         "SIDEWIRE_ENGINE_CPUS",
                                         "SIDEWIRE_PERSISTENT_BARS",
                                         "SIDEWIRE_SOCKETS",
-                                        "SIDEWIRE_SOCKETS_POLL_US"};
+                                        "SIDEWIRE_SOCKETS_POLL_US",
+                                        "SIDEWIRE_COLLECTIVES"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         const char *value = getenv(names[i]);
         if (!value)

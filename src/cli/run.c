@@ -21,7 +21,7 @@
 #include "link/faults/faults.h"
 
 struct run_args {
-    bool force, sockets;
+    bool force, sockets, collectives;
     int argc;
     char **argv; /* of CMD */
 };
@@ -37,6 +37,7 @@ enum {
     KEY_FAULTS,
     KEY_ENGINE_CPUS,
     KEY_SOCKETS,
+    KEY_COLLECTIVES,
     KEY_FORCE
 };
 
@@ -46,6 +47,7 @@ static const char *const fallback_words[] = {"auto", "never", NULL};
 static const char *const liveness_words[] = {"auto", "never", NULL};
 static const char *const adopt_words[] = {"auto", "never", NULL};
 static const char *const sockets_words[] = {"auto", "hosts", "tcp", NULL};
+static const char *const collectives_words[] = {"auto", "tell", NULL};
 static const char *const log_words[] = {"error", "warn", "info", "debug", NULL};
 
 static const struct argp_option options[] = {
@@ -80,6 +82,10 @@ static const struct argp_option options[] = {
     {"sockets", KEY_SOCKETS, "WAY", OPTION_ARG_OPTIONAL,
      "TCP connections of CMD by RDMA where the peer has it, too: auto (default: to peers on this "
      "host), hosts (to other hosts as well) or tcp, which only tells of them; see sidewire status",
+     0},
+    {"collectives", KEY_COLLECTIVES, "HOW", OPTION_ARG_OPTIONAL,
+     "Collective calls of CMD's MPI (MPICH, Open MPI) by RDMA, with sums in a fixed order: auto "
+     "(default), or tell, which prints at the end how many calls were carried out so",
      0},
     {"force", KEY_FORCE, NULL, 0,
      "Run CMD even if the library cannot be preloaded into it; its children may get it", 0},
@@ -163,6 +169,11 @@ static error_t parse_run(int key, char *value, struct argp_state *state)
         args->sockets = true;
         set_one_of(state, "SIDEWIRE_SOCKETS", "sockets", value ? value : "auto", sockets_words);
         return 0;
+    case KEY_COLLECTIVES:
+        args->collectives = true;
+        set_one_of(state, "SIDEWIRE_COLLECTIVES", "collectives", value ? value : "auto",
+                   collectives_words);
+        return 0;
     case KEY_FORCE:
         args->force = true;
         return 0;
@@ -189,6 +200,7 @@ static const struct argp argp = {
            "  sidewire run -- ib_write_lat -s 8 localhost   and its client\n"
            "  sidewire run --direct cma -- ibv_devinfo -v   without mapping memory\n"
            "  sidewire run --sockets -- redis-server        a TCP program over RDMA\n"
+           "  sidewire run --collectives -- mpirun -n 4 PROGRAM   sums of MPI by RDMA\n"
            "\n"
            "Status: that of CMD; 125 if sidewire itself fails, 126 if CMD cannot be run, 127 if it "
            "is not found.",
@@ -217,6 +229,43 @@ static int preload_library(const char *library)
     free(rest);
     free(value);
     return failed;
+}
+
+/* Open MPI looks for components here first, then where it always does. */
+static int set_component_folder(const char *folder)
+{
+    static const char variable[] = "OMPI_MCA_mca_base_component_path";
+    const char *old = getenv(variable);
+    if (!old || !*old)
+        old = "SYSTEM_DEFAULT:USER_DEFAULT";
+    size_t len = strlen(folder);
+    if (!strncmp(old, folder, len) && old[len] == ':')
+        return 0;
+    char *value = NULL;
+    if (asprintf(&value, "%s:%s", folder, old) < 0)
+        return -1;
+    int failed = setenv(variable, value, 1);
+    free(value);
+    return failed;
+}
+
+/* 0, or a status. */
+static int add_collectives(const struct sw_library *library)
+{
+    static struct sw_library mpich;
+    static char openmpi[PATH_MAX];
+    if (sw_library_find_mpi(library, &mpich, openmpi)) {
+        sw_fault(mpich.mend, "cannot use %s: %s", mpich.path, mpich.reason);
+        return SW_STATUS_RUN_FAILED;
+    }
+    /* UCX, which carries messages of both, would take our devices, and between hosts the wrong one.
+     */
+    if ((*mpich.path && preload_library(mpich.path)) ||
+        (*openmpi && set_component_folder(openmpi)) || setenv("UCX_TLS", "^ib", 0)) {
+        sw_fault(NULL, "cannot set the environment: %s", strerror(errno));
+        return SW_STATUS_RUN_FAILED;
+    }
+    return 0;
 }
 
 /* CMD cannot be started at all. */
@@ -323,6 +372,8 @@ int sw_command_run(int argc, char **argv)
         sw_fault(NULL, "cannot set LD_PRELOAD: %s", strerror(errno));
         return SW_STATUS_RUN_FAILED;
     }
+    if (args.collectives && (status = add_collectives(&library)))
+        return status;
     execv(program.path, args.argv);
     if (errno == ENOEXEC)
         exec_by_shell(program.path, &args);

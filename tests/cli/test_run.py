@@ -119,6 +119,7 @@ def run__refuses_wrong_options():
         ['--tcp-fallback', 'on'],
         ['--log', '9'],
         ['--devices', ''],
+        ['--collectives=fast'],
         ['--zork'],
         [],
     ):
@@ -129,6 +130,28 @@ def run__refuses_wrong_options():
         "auto, mapped, cma, ring or off, not 'fast'"
         in run(CLI, 'run', '--direct', 'fast', 'true').stderr
     )
+
+
+def run__collectives_are_for_both_mpis():
+    """A library that is preloaded and a folder of components, each once and before others."""
+    if not os.path.exists(os.path.join(harness.BUILD, 'bindings/mpi/mpich/libsidewire-mpich.so')):
+        raise Skip('libmpich-dev was not installed when this was built')
+    words = [CLI, 'run', '--collectives', '--']
+    done = run(*words, *words, 'env', env={'OMPI_MCA_mca_base_component_path': '/own'})
+    lines = dict(line.split('=', 1) for line in done.stdout.splitlines() if '=' in line)
+    preloads = [os.path.basename(path) for path in lines['LD_PRELOAD'].split(':')]
+    expect(preloads == ['libsidewire-mpich.so', 'libsidewire.so'], preloads)
+    expect(lines['SIDEWIRE_COLLECTIVES'] == 'auto' and lines['UCX_TLS'] == '^ib', lines)
+    folders = lines['OMPI_MCA_mca_base_component_path'].split(':')
+    expect(os.path.exists(os.path.join(folders[0], 'mca_coll_sidewire.so')), folders)
+    expect(folders[1:] == ['/own'], folders)
+
+
+def run__collectives_that_are_not_installed():
+    with harness.public_copy() as folder:
+        done = run(os.path.join(folder, 'src/cli/sidewire'), 'run', '--collectives', '--', 'true')
+        expect_status(done, 125)
+        expect('apt-get install sidewire-mpi' in done.stderr, done)
 
 
 def run__missing_command():

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "wait.h"
+
+#include <sched.h>
+#include <time.h>
+
+/* How a rank waits. MPI has no descriptor to sleep on, and what it has under way must go on, so
+ * the wait looks at both by turns: at first without pause, then with other threads of the processor
+ * let in between, at last asleep in between. */
+enum { LOOKS_BUSY = 2000, LOOKS_YIELDING = 20000, NAP_NS = 50000 };
+
+static void pause_between(uint32_t looks)
+{
+    if (looks > LOOKS_YIELDING)
+        nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+    else if (looks > LOOKS_BUSY)
+        sched_yield();
+}
+
+bool mpm_wait(struct mpm_group *group, const struct sw_coll_call *call, struct sw_coll_error *error)
+{
+    struct sw_coll_request *request;
+    /* MPI has no deadlines: a rank may compute for days before it calls. */
+    uint64_t deadline_ns = sw_coll_deadline_ms(UINT32_MAX);
+    enum sw_coll_status status = sw_coll_post(group->coll, call, deadline_ns, error, &request);
+    if (status != SW_COLL_OK)
+        return false;
+    uint32_t looks = 0;
+    while ((status = sw_coll_test(request, error)) == SW_COLL_AGAIN) {
+        group->binding->progress();
+        pause_between(looks);
+        looks += looks <= LOOKS_YIELDING;
+    }
+    return status == SW_COLL_OK;
+}

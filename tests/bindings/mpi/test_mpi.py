@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""`sidewire run --collectives`: programs of MPICH and Open MPI that know nothing of it. They look
+at each result; the counters say whose calls these were."""
+import os
+import re
+import shutil
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.append(os.path.join(HERE, '../../cli'))
+import harness  # noqa: E402
+from harness import BUILD, CLI, Skip, expect, expect_status, run  # noqa: E402
+
+BUILT = {
+    'mpich': os.path.join(BUILD, 'bindings/mpi/mpich/libsidewire-mpich.so'),
+    'openmpi': os.path.join(BUILD, 'bindings/mpi/openmpi/mca_coll_sidewire.so'),
+}
+LAUNCHERS = {'mpich': ['mpiexec.mpich'], 'openmpi': ['mpirun.openmpi', '--oversubscribe']}
+PACKAGES = {'mpich': 'mpich and libmpich-dev', 'openmpi': 'openmpi-bin and libopenmpi-dev'}
+AS_ROOT = {'OMPI_ALLOW_RUN_AS_ROOT': '1', 'OMPI_ALLOW_RUN_AS_ROOT_CONFIRM': '1'}
+COUNTS = re.compile(
+    r'^sidewire: rank (\d+): (\d+) of (\d+) collective calls by Sidewire; left to MPI: '
+    r'(\d+) for their type or operator, (\d+) for their communicator, (\d+) of a kind',
+    re.M,
+)
+
+
+def need(kind):
+    if not shutil.which(LAUNCHERS[kind][0]) or not shutil.which(f'mpicc.{kind}'):
+        raise Skip(f'{PACKAGES[kind]} are not installed')
+    if not os.path.exists(BUILT[kind]):
+        raise Skip(f'the build has no {os.path.basename(BUILT[kind])}: its headers were missing')
+
+
+def compile_for(kind, folder, name, *sources, flags=(), compiler='mpicc'):
+    if not shutil.which(f'{compiler}.{kind}'):
+        raise Skip(f'there is no {compiler}.{kind}')
+    path = os.path.join(folder, name)
+    paths = [os.path.join(HERE, source) for source in sources]
+    expect_status(run(f'{compiler}.{kind}', '-O1', *flags, *paths, '-o', path, '-lm'), 0)
+    return path
+
+
+def launch(kind, ranks, *words, env=None, options=('--collectives=tell',)):
+    return run(
+        CLI,
+        'run',
+        *options,
+        '--',
+        *LAUNCHERS[kind],
+        '-n',
+        str(ranks),
+        *words,
+        env={**AS_ROOT, **(env or {})},
+    )
+
+
+def counts_of(done, ranks):
+    """What each rank told: calls that were ours, and all."""
+    found = {int(one[1]): (int(one[2]), int(one[3])) for one in COUNTS.finditer(done.stderr)}
+    expect(sorted(found) == list(range(ranks)), found, done.stdout, done.stderr)
+    return list(found.values())
+
+
+def check_share(done, ranks):
+    for ours, all_calls in counts_of(done, ranks):
+        expect(ours >= 0.9 * all_calls > 0, done.stderr)
+
+
+def check_drawn(kind, runs):
+    need(kind)
+    with harness.public_folder() as folder:
+        program = compile_for(
+            kind, folder, 'drawn', 'drawn.c', 'draws.c', flags='-std=gnu17 -Wall -Werror'.split()
+        )
+        for ranks, seed, calls in runs:
+            done = launch(kind, ranks, program, str(seed), str(calls))
+            expect_status(done, 0)
+            expect(re.search(rf'^{ranks} ranks, [1-9]\d+ checks$', done.stdout, re.M), done.stdout)
+            check_share(done, ranks)
+
+
+def mpich__drawn():
+    check_drawn('mpich', [(2, 1, 150), (3, 2, 150)])
+
+
+def openmpi__drawn():
+    check_drawn('openmpi', [(2, 3, 150), (3, 4, 150)])
+
+
+def check_unlike(kind):
+    """Calls that do not match: MPI's error handler decides what becomes of it."""
+    need(kind)
+    with harness.public_folder() as folder:
+        program = compile_for(kind, folder, 'failing', 'failing.c')
+        done = launch(kind, 3, program)
+        expect_status(done, 0)
+        expect(sorted(done.stdout.split('\n'))[-3:] == [f'rank {i}: told' for i in range(3)], done)
+        expect('root' in done.stderr, done.stderr)
+        done = launch(kind, 3, program, 'fatal')
+        expect(done.returncode != 0 and 'told' not in done.stdout, done)
+
+
+def mpich__unlike_calls():
+    check_unlike('mpich')
+
+
+def openmpi__unlike_calls():
+    check_unlike('openmpi')
+
+
+def check_one_cannot(kind):
+    """A rank that has no device: all leave the calls to MPI, and its name is told."""
+    need(kind)
+    with harness.public_folder() as folder:
+        program = compile_for(kind, folder, 'drawn', 'drawn.c', 'draws.c')
+        words = ['-n', '2', program, '9', '0', ':', '-n', '1']
+        done = run(
+            CLI,
+            *'run --collectives=tell --'.split(),
+            *LAUNCHERS[kind],
+            *words,
+            *'env SIDEWIRE_DEVICES=none'.split(),
+            *[program, '9', '0'],
+            env=AS_ROOT,
+        )
+        expect_status(done, 0)
+        expect('collectives are left to MPI: ' in done.stderr, done)
+        expect({ours for ours, all_calls in counts_of(done, 3)} == {0}, done.stderr)
+
+
+def mpich__one_rank_cannot():
+    check_one_cannot('mpich')
+
+
+def openmpi__one_rank_cannot():
+    check_one_cannot('openmpi')
+
+
+def check_half(kind):
+    """Ranks that never had a communicator of ours end with those that have one."""
+    need(kind)
+    with harness.public_folder() as folder:
+        program = compile_for(kind, folder, 'half', 'half.c')
+        done = launch(kind, 4, program, options=('--collectives',))
+        expect_status(done, 0)
+        expect(sorted(done.stdout.split('\n'))[-2:] == ['rank 0: 2', 'rank 2: 2'], done)
+
+
+def mpich__half_of_the_ranks():
+    check_half('mpich')
+
+
+def openmpi__half_of_the_ranks():
+    check_half('openmpi')
+
+
+def check_fortran(kind):
+    need(kind)
+    with harness.public_folder() as folder:
+        program = compile_for(kind, folder, 'sums', 'sums.f90', compiler='mpif90')
+        done = launch(kind, 3, program)
+        expect_status(done, 0)
+        expect('3 ranks, done' in done.stdout, done)
+        check_share(done, 3)
+
+
+def mpich__fortran():
+    check_fortran('mpich')
+
+
+def openmpi__fortran():
+    check_fortran('openmpi')
+
+
+def openmpi__python():
+    need('openmpi')
+    if run('/usr/bin/python3', '-c', 'import mpi4py, numpy').returncode:
+        raise Skip('python3-mpi4py and python3-numpy are not installed')
+    done = launch('openmpi', 3, '/usr/bin/python3', os.path.join(HERE, 'arrays.py'))
+    expect_status(done, 0)
+    expect('3 ranks, 40 calls' in done.stdout, done)
+    check_share(done, 3)
+
+
+def mpi__untouched_without_the_option():
+    need('openmpi')
+    with harness.public_folder() as folder:
+        program = compile_for('openmpi', folder, 'failing', 'failing.c')
+        done = run(CLI, 'run', '--', 'env', env=AS_ROOT)
+        expect('OMPI_MCA_' not in done.stdout and 'libsidewire-mpich' not in done.stdout, done)
+        done = launch('openmpi', 1, program, options=())
+        expect_status(done, 0)
+
+
+if __name__ == '__main__':
+    harness.main(globals())
