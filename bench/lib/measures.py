@@ -12,6 +12,7 @@ import json
 import os
 import statistics
 
+import coll_rows
 import connections
 import gate
 import iwarp_rows
@@ -285,6 +286,7 @@ class Bench:
             *tcp_programs.experiments(self),
             *waiting.experiments(self),
             *nvme_rows.experiments(self),
+            *coll_rows.experiments(self),
             *pmem_rows.experiments(self),
             *transfer_rows.experiments(self),
             *iwarp_rows.experiments(self),
@@ -338,7 +340,7 @@ class Bench:
             if key in by_key
         ] + [
             row
-            for module in (nvme_rows, pmem_rows, transfer_rows, iwarp_rows, tcp_rows)
+            for module in (nvme_rows, coll_rows, pmem_rows, transfer_rows, iwarp_rows, tcp_rows)
             for row in module.rows(by_key)
         ]
 

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What is measured of collectives: sums of two ranks of one host, and of four on two processors,
+beside Open MPI, MPICH and what the sum itself costs.
+
+Ranks are bound to processors on all sides. Each result is checked.
+"""
+
+import json
+import os
+import shutil
+
+import procs
+from experiment import Experiment, Row
+
+LIMIT_S = 120
+KIB, MIB = 1 << 10, 1 << 20
+WARMUPS = 20
+SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../src/coll_mpi.c')
+MPIS = {
+    'Open MPI': ('openmpi', 'mpirun.openmpi', '--allow-run-as-root', '--oversubscribe'),
+    'MPICH': ('mpich', 'mpiexec.mpich'),
+}
+# Words that bind ranks where there are enough processors for them.
+BINDING = {'Open MPI': ('--bind-to', 'core'), 'MPICH': ('-bind-to', 'core')}
+UNBOUND = {'Open MPI': ('--bind-to', 'none'), 'MPICH': ('-bind-to', 'none')}
+
+
+class Sums:
+    def __init__(self, bench):
+        self.bench = bench
+
+    def times(self, count):
+        return max(count // self.bench.divide, 5)
+
+    def ours(self, size, count, *more, ranks=2):
+        """`size` 0: a barrier."""
+        program = os.path.join(self.bench.sidewire.build, 'movers/collectives/sidewire-coll')
+        kind = ['-b', str(size), '-e', str(size)] if size else ['barrier']
+        text = procs.run(
+            [
+                *self.bench.sidewire.command,
+                program,
+                *f'perf --ranks {ranks} -w {WARMUPS} -n {self.times(count)}'.split(),
+                *'--output-format json'.split(),
+                *more,
+                *kind,
+            ],
+            LIMIT_S,
+        )
+        return {'time_s': json.loads(text)['rows'][0]['time_us'] * 1e-6}
+
+    def mpi(self, name, size, count, ranks=2):
+        flavor, launcher, *words = MPIS[name]
+        compiler, launcher = shutil.which(f'mpicc.{flavor}'), shutil.which(launcher)
+        if not compiler or not launcher:
+            raise procs.Skipped(f'{name} is not installed')
+        program = os.path.join(self.bench.source, f'coll_mpi.{flavor}')
+        if not os.path.exists(program):
+            procs.run([compiler, '-O2', '-o', program, SOURCE], LIMIT_S)
+        enough = ranks <= len(os.sched_getaffinity(0))
+        binding = (BINDING if enough else UNBOUND)[name]
+        text = procs.run(
+            [
+                launcher,
+                *words,
+                *binding,
+                *f'-n {ranks}'.split(),
+                program,
+                str(size),
+                str(self.times(count)),
+            ],
+            LIMIT_S,
+        )
+        return json.loads(text.splitlines()[-1])
+
+    def bare(self, size, count):
+        program = os.path.join(self.bench.source, 'bare_fold')
+        return json.loads(procs.run([program, str(size), str(self.times(count))], LIMIT_S))
+
+    def beside_mpi(self, size, count, ranks=2):
+        """Ours and each MPI."""
+        return {
+            'sidewire': lambda: self.ours(size, count, ranks=ranks),
+            **{
+                f'MPI [{name}]': lambda name=name: self.mpi(name, size, count, ranks)
+                for name in MPIS
+            },
+        }
+
+
+def experiments(bench):
+    sums = Sums(bench)
+    return [
+        Experiment(
+            'coll_8',
+            'all-reduce of 8 B',
+            {
+                **sums.beside_mpi(8, 5000),
+                'ib_write_lat': lambda: {'time_s': bench.latency('ib_write_lat', 8)['median_s']},
+            },
+        ),
+        Experiment('coll_barrier', 'barrier', sums.beside_mpi(0, 5000)),
+        Experiment('coll_2k', 'all-reduce of 2 KiB', sums.beside_mpi(2 * KIB, 5000)),
+        Experiment('coll_64k', 'all-reduce of 64 KiB', sums.beside_mpi(64 * KIB, 2000)),
+        Experiment(
+            'coll_64m',
+            'all-reduce of 64 MiB',
+            {
+                **sums.beside_mpi(64 * MIB, 20),
+                'bare fold': lambda: sums.bare(64 * MIB, 20),
+                'bf16': lambda: sums.ours(64 * MIB, 20, '-d', 'bf16'),
+            },
+        ),
+        Experiment('coll_4_ranks', 'all-reduce of 8 B, four ranks', sums.beside_mpi(8, 1000, 4)),
+    ]
+
+
+# title, experiment, ours, peer, figure, unit, less is better, at least, aim
+# fmt: off
+ROWS = (
+    ('coll: all-reduce of 8 B, and ib_write_lat -s 8', 'coll_8', 'sidewire', 'ib_write_lat',
+     'time_s', 'us', True, 1.5, 1.2),
+    ('  and the better MPI', 'coll_8', 'sidewire', 'MPI', 'time_s', 'us', True, 0.91, 0.625),
+    ('coll: barrier, and the better MPI', 'coll_barrier', 'sidewire', 'MPI', 'time_s', 'us', True,
+     0.91, 0.625),
+    ('coll: all-reduce of 2 KiB, and the better MPI', 'coll_2k', 'sidewire', 'MPI', 'time_s', 'us',
+     True, 0.91, 0.625),
+    ('coll: all-reduce of 64 KiB, and the better MPI', 'coll_64k', 'sidewire', 'MPI', 'time_s',
+     'us', True, 0.667, 0.4),
+    ('coll: all-reduce of 64 MiB, and the better MPI', 'coll_64m', 'sidewire', 'MPI', 'time_s',
+     'us', True, 0.714, 0.5),
+    ('  and the bare sum by two threads', 'coll_64m', 'sidewire', 'bare fold', 'time_s', 'us',
+     True, 1.333, 1.11),
+    ('  bf16, and f32', 'coll_64m', 'bf16', 'sidewire', 'time_s', 'us', True, 1.15, 1.05),
+    ('coll: four ranks, 8 B, and the better MPI', 'coll_4_ranks', 'sidewire', 'MPI', 'time_s',
+     'us', True, 1.0, 0.5),
+)
+# fmt: on
+
+
+def rows(by_key):
+    """The rows of the experiments that were made."""
+    return [Row(title, by_key[key], *rest) for title, key, *rest in ROWS if key in by_key]
