@@ -239,7 +239,7 @@ static void honest__may_start_together(void **state)
 static void silent__leave_after_a_while(void **state)
 {
     (void)state;
-    const struct pms_limits limits = {.prove_ns = 200ull * NS_PER_MS};
+    const struct pms_limits limits = {.prove_ns = NS_PER_S};
     struct sw_pmem_error error;
     struct sw_pmem *pmem;
     begin("*:*:rw", &limits);
@@ -445,13 +445,13 @@ static void malformed__are_told_of_once_in_a_second(void **state)
 static void probes__disturb_nobody(void **state)
 {
     (void)state;
-    const struct pms_limits limits = {.prove_ns = 20 * NS_PER_MS, .probe_ns = NS_PER_MS};
+    const struct pms_limits limits = {.prove_ns = NS_PER_S, .probe_ns = NS_PER_MS};
     struct sw_pmem_error error;
     struct sw_pmem *pmem;
     begin("*:*:rw", &limits);
     if (open_region(&pmem, &error))
         fail_msg("%s", error.text);
-    for (uint32_t i = 0; i < 30; i++) {
+    for (uint32_t i = 0; i < 120; i++) { /* four looks */
         poll(NULL, 0, 10);
         sw_pmem_poll(pmem);
     }
