@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "common/serve/thread.h"
 #include "common/time/clock.h"
 #include "nvme/host/admin.h"
 #include "nvme/host/completion.h"
@@ -165,7 +166,7 @@ enum sw_nvme_status sw_nvme_start(const struct sw_nvme_options *options,
     }
     sw_nvme_poll(&host->controller);
     if (options->background)
-        host->has_thread = !pthread_create(&host->thread, NULL, keep_alive_thread, host);
+        host->has_thread = !mover_thread_start(&host->thread, keep_alive_thread, host);
     *out = &host->controller;
     return SW_NVME_OK;
 }

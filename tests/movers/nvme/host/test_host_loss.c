@@ -6,8 +6,12 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <dirent.h>
+#include <inttypes.h>
 #include <nvme/types.h>
 #include <poll.h>
+#include <signal.h>
+#include <stdio.h>
 
 #include "host_world.h"
 
@@ -189,15 +193,78 @@ static void keep_alive__background(void **state)
     world_check_moves(w);
 }
 
+enum { THREADS_MAX = 64 };
+
+/* Their numbers. */
+static unsigned list_threads(int threads[THREADS_MAX])
+{
+    const struct dirent *entry;
+    unsigned count = 0;
+    DIR *folder = opendir("/proc/self/task");
+    assert_non_null(folder);
+    while ((entry = readdir(folder)) && count < THREADS_MAX)
+        count += sscanf(entry->d_name, "%d", &threads[count]) == 1;
+    closedir(folder);
+    return count;
+}
+
+static bool is_among(int thread, const int threads[], unsigned count)
+{
+    for (unsigned i = 0; i < count; i++)
+        if (threads[i] == thread)
+            return true;
+    return false;
+}
+
+/* A bit for each signal that it has blocked. */
+static uint64_t blocked_by(int thread)
+{
+    char path[64], line[128];
+    uint64_t blocked = 0;
+    snprintf(path, sizeof(path), "/proc/self/task/%d/status", thread);
+    FILE *file = fopen(path, "re");
+    assert_non_null(file);
+    while (fgets(line, sizeof(line), file) && sscanf(line, "SigBlk: %" SCNx64, &blocked) != 1)
+        ;
+    fclose(file);
+    return blocked;
+}
+
+/* Signals are for the program's threads. */
+static void keep_alive__background_is_deaf_to_signals(void **state)
+{
+    struct world *w = *state;
+    int before[THREADS_MAX], now[THREADS_MAX];
+    const unsigned before_count = list_threads(before);
+    w->options.background = true;
+    world_bring_up(w);
+    const unsigned now_count = list_threads(now);
+    assert_true(now_count > before_count);
+    for (unsigned i = 0; i < now_count; i++)
+        if (!is_among(now[i], before, before_count))
+            assert_true(blocked_by(now[i]) >> (SIGTERM - 1) & 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(hostile__wrong_cid),      CASE(hostile__stale_cid), CASE(hostile__short),
-        CASE(hostile__long),           CASE(hostile__too_long),  CASE(hostile__head_huge),
-        CASE(hostile__answers_twice),  CASE(loss__cut),          CASE(loss__silence),
-        CASE(loss__status_is_no_loss), CASE(loss__under_load),   CASE(loss__no_way_back),
-        CASE(loss__given_up),          CASE(loss__fast_fail),    CASE(loss__keep_alive),
+        CASE(hostile__wrong_cid),
+        CASE(hostile__stale_cid),
+        CASE(hostile__short),
+        CASE(hostile__long),
+        CASE(hostile__too_long),
+        CASE(hostile__head_huge),
+        CASE(hostile__answers_twice),
+        CASE(loss__cut),
+        CASE(loss__silence),
+        CASE(loss__status_is_no_loss),
+        CASE(loss__under_load),
+        CASE(loss__no_way_back),
+        CASE(loss__given_up),
+        CASE(loss__fast_fail),
+        CASE(loss__keep_alive),
         CASE(keep_alive__background),
+        CASE(keep_alive__background_is_deaf_to_signals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
