@@ -114,17 +114,31 @@ static _Noreturn void run_rank(int (*run)(void *context, uint32_t rank), void *c
     exit(run(context, rank));
 }
 
+/* What ends the ranks, and what tells of their ends, which an ignored SIGCHLD does not. SIGHUP that
+ * is ignored, as nohup does it, stays so. */
+static sigset_t launch_signals(void)
+{
+    struct sigaction hangup;
+    sigset_t signals;
+    signal(SIGCHLD, SIG_DFL);
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGCHLD);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGTERM);
+    if (!sigaction(SIGHUP, NULL, &hangup) && hangup.sa_handler != SIG_IGN)
+        sigaddset(&signals, SIGHUP);
+    return signals;
+}
+
 int co_launch(uint32_t size, int (*run)(void *context, uint32_t rank), void *context)
 {
     struct crew crew = {
         .pids = calloc(size, sizeof(*crew.pids)), .size = size, .kill_ns = UINT64_MAX};
     const pid_t parent = getpid();
-    sigset_t signals, before;
+    const sigset_t signals = launch_signals();
+    sigset_t before;
     if (!crew.pids)
         return mover_fail("out of memory");
-    sigemptyset(&signals);
-    for (size_t i = 0; i < 4; i++)
-        sigaddset(&signals, (const int[]){SIGCHLD, SIGINT, SIGTERM, SIGHUP}[i]);
     sigprocmask(SIG_BLOCK, &signals, &before);
     fflush(NULL); /* or each child would print it, too */
     for (uint32_t rank = 0; rank < size && !crew.code; rank++) {
