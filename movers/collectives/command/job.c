@@ -42,6 +42,12 @@ static int fail_rank(const struct co_job *job, const struct sw_coll_error *error
 
 /* ---- what is printed ---- */
 
+/* Null: nobody has looked. */
+static json_t *json_of_wrong(const struct co_job *job, uint64_t wrong)
+{
+    return job->perf->is_checked ? json_integer((json_int_t)wrong) : json_null();
+}
+
 static json_t *json_of_row(const struct co_job *job, const struct co_row *row,
                            const struct co_figures figures[2], struct report *report)
 {
@@ -57,17 +63,17 @@ static json_t *json_of_row(const struct co_job *job, const struct co_row *row,
         }
     }
     json_t *json =
-        json_pack("{sI sI ss ss? sI sf sf sf sI}", "bytes", (json_int_t)row->bytes, "elements",
+        json_pack("{sI sI ss ss? sI sf sf sf so}", "bytes", (json_int_t)row->bytes, "elements",
                   (json_int_t)row->count, "type", sw_coll_type_name(row->type), "op",
                   co_kind_folds(row->kind) ? sw_coll_op_name(row->op) : NULL, "root",
                   co_kind_has_root(row->kind) ? (json_int_t)row->root : -1, "time_us",
                   figures[0].seconds * 1e6, "mb_per_s", rates[0], "bus_mb_per_s", buses[0], "wrong",
-                  (json_int_t)figures[0].wrong);
+                  json_of_wrong(job, figures[0].wrong));
     if (figures[1].is_there)
-        json_object_update_new(json, json_pack("{sf sf sf sI}", "in_place_time_us",
-                                               figures[1].seconds * 1e6, "in_place_mb_per_s",
-                                               rates[1], "in_place_bus_mb_per_s", buses[1],
-                                               "in_place_wrong", (json_int_t)figures[1].wrong));
+        json_object_update_new(
+            json, json_pack("{sf sf sf so}", "in_place_time_us", figures[1].seconds * 1e6,
+                            "in_place_mb_per_s", rates[1], "in_place_bus_mb_per_s", buses[1],
+                            "in_place_wrong", json_of_wrong(job, figures[1].wrong)));
     return json;
 }
 
@@ -103,14 +109,17 @@ static enum sw_coll_status begin_report(struct co_job *job, struct report *repor
 static int end_report(const struct co_job *job, struct report *report)
 {
     const double bus = report->bus_count ? report->bus_sum / report->bus_count : 0;
+    if (!job->perf->is_json && job->perf->is_checked)
+        printf("# wrong values: %llu\n", (unsigned long long)report->wrong);
+    else if (!job->perf->is_json)
+        printf("# results were not checked\n");
     if (!job->perf->is_json)
-        printf("# wrong values: %llu\n# average bus bandwidth: %.3f GB/s\n",
-               (unsigned long long)report->wrong, bus);
+        printf("# average bus bandwidth: %.3f GB/s\n", bus);
     const int code = mover_table_close(
         &report->table,
-        json_pack("{ss sI so sf sI}", "collective", sw_coll_kind_name(job->perf->kind), "ranks",
+        json_pack("{ss sI so sf so}", "collective", sw_coll_kind_name(job->perf->kind), "ranks",
                   (json_int_t)job->place.size, "rows", report->table.rows, "average_bus_mb_per_s",
-                  bus * 1e3, "wrong", (json_int_t)report->wrong));
+                  bus * 1e3, "wrong", json_of_wrong(job, report->wrong)));
     return report->wrong ? mover_fail("%llu values are wrong", (unsigned long long)report->wrong)
                          : code;
 }
@@ -127,6 +136,16 @@ static enum sw_coll_status run_row(struct co_job *job, struct report *report,
     return status;
 }
 
+/* The size after that; 0: it was the last one. */
+static uint64_t size_after(const struct co_perf *perf, uint64_t bytes)
+{
+    uint64_t next;
+    const bool is_over = perf->step_bytes
+                             ? __builtin_add_overflow(bytes, perf->step_bytes, &next)
+                             : __builtin_mul_overflow(bytes, (uint64_t)perf->factor, &next);
+    return is_over || next > perf->max_bytes ? 0 : next;
+}
+
 /* All sizes of a type and an operator. */
 static enum sw_coll_status run_sizes(struct co_job *job, struct report *report, uint32_t type,
                                      uint32_t op, struct sw_coll_error *error)
@@ -140,8 +159,8 @@ static enum sw_coll_status run_sizes(struct co_job *job, struct report *report, 
         status = run_row(job, report, &row, error);
         if (perf->kind == SW_COLL_BARRIER)
             break; /* it has one size */
-        bytes = perf->step_bytes ? bytes + perf->step_bytes : bytes * perf->factor;
-    } while (!status && bytes <= perf->max_bytes);
+        bytes = size_after(perf, bytes);
+    } while (!status && bytes);
     return status;
 }
 
