@@ -123,7 +123,8 @@ struct sw_coll_options {
     uint32_t spin_us;    /* waits poll for so long before they sleep */
     /* Results of up to so many bytes travel with the first message. */
     uint32_t eager_bytes;
-    const char *algorithm; /* NULL: the fastest; else as `sidewire coll trace` names them */
+    /* NULL: the fastest; else as `sidewire coll trace` names them: "eager" up to eager_bytes. */
+    const char *algorithm;
     /* A line for the log, without its newline: a rank that does not come, for one. NULL: to
      * standard error. */
     void (*log)(void *context, const char *line);

@@ -116,6 +116,21 @@ class Perf(unittest.TestCase):
         self.assertIn('# rank 1: process ', out)
         self.assertRegex(out.splitlines()[-1], r'^# average bus bandwidth: \d+\.\d+ GB/s$')
 
+    def test_check__unchecked_is_not_right(self):
+        words = '--ranks 2 -b 64 -e 64 -n 1 -w 0 -c 0'.split()
+        code, out, err = finish(start(*words))
+        self.assertEqual((code, err), (0, ''))
+        row = next(line.split() for line in out.splitlines() if not line.startswith('#'))
+        self.assertEqual((row[8], row[12]), ('-', '-'))
+        self.assertIn('# results were not checked\n', out)
+        self.assertNotIn('wrong values', out)
+        said = measure(*words)
+        self.assertEqual((said['wrong'], said['rows'][0]['in_place_wrong']), (None, None))
+
+    def test_sizes__end_where_numbers_do(self):
+        said = measure(*f'--ranks 2 -b 64 -e 64 -i {2**64 - 64}'.split())
+        self.assertEqual([row['bytes'] for row in said['rows']], [64])
+
     def test_status__a_root_that_is_no_rank(self):
         code, _, err = finish(start(*'--ranks 2 -r 2 broadcast'.split()))
         self.assertEqual(code, 2)
@@ -216,6 +231,21 @@ class Ranks(unittest.TestCase):
         self.assertIn('another token', err)
         second = start(*words, '--rank', 1, SIDEWIRE_COLL_TOKEN='a secret')
         self.assertEqual((finish(first)[0], finish(second)[0]), (0, 0))
+
+    def test_signals__as_they_were_inherited(self):
+        """The ends of ranks are told though SIGCHLD was ignored; nohup goes on."""
+        before = {
+            one: signal.signal(one, signal.SIG_IGN) for one in (signal.SIGCHLD, signal.SIGHUP)
+        }
+        process = start(*'--ranks 2 -e 8 -n 1000000000'.split())
+        for one, action in before.items():
+            signal.signal(one, action)
+        self.addCleanup(process.kill)
+        while 'rank 1' not in process.stdout.readline():
+            self.assertIsNone(process.poll())
+        process.send_signal(signal.SIGHUP)
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(finish(process)[0], 128 + signal.SIGTERM)
 
     def test_ranks__have_processors_of_their_own(self):
         if len(os.sched_getaffinity(0)) < 2:
