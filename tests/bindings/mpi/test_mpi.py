@@ -8,7 +8,10 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.append(os.path.join(HERE, '../../cli'))
+sys.path.append(os.path.join(HERE, '../../apps'))
 import harness  # noqa: E402
+import hosts  # noqa: E402
+import pair  # noqa: E402
 from harness import BUILD, CLI, Skip, expect, expect_status, run  # noqa: E402
 
 BUILT = {
@@ -153,6 +156,68 @@ def mpich__half_of_the_ranks():
 
 def openmpi__half_of_the_ranks():
     check_half('openmpi')
+
+
+# Launchers call this in the place of ssh: it goes to the host of that address, under a name of its
+# own, and runs the words there.
+AGENT = """#!/bin/sh
+[ "$1" = -x ] && shift
+host=$1
+shift
+case $host in
+{cases}
+*) echo "no host $host"; exit 1 ;;
+esac
+exec ip netns exec "$name" unshare --uts {run} sh -c 'hostname "$0"; exec sh -c "$*"' "$name" "$@"
+"""
+
+
+def words_between_hosts(kind, agent):
+    places = ','.join(f'{address}:2' for address in hosts.ADDRESSES)
+    if kind == 'mpich':
+        return [*LAUNCHERS[kind], '-launcher', 'ssh', '-launcher-exec', agent, '-hosts', places]
+    nets = [
+        '--mca',
+        'oob_tcp_if_include',
+        hosts.SUBNET,
+        '--mca',
+        'btl_tcp_if_include',
+        hosts.SUBNET,
+    ]
+    return [*LAUNCHERS[kind], '--mca', 'plm_rsh_agent', agent, '--host', places, *nets]
+
+
+def check_hosts(kind):
+    """Two ranks on each of two hosts: connections go over packets, MPI's own by TCP."""
+    need(kind)
+    try:
+        two = hosts.Hosts()
+    except pair.Skip as reason:
+        raise Skip(str(reason)) from None
+    under = [os.path.abspath(CLI), 'run', '--collectives=tell', '--']
+    try:
+        with harness.public_folder() as folder:
+            program = compile_for(kind, folder, 'drawn', 'drawn.c', 'draws.c')
+            agent = os.path.join(folder, 'agent')
+            with open(agent, 'w', encoding='ascii') as script:
+                cases = [f'{at}) name={name} ;;' for at, name in zip(hosts.ADDRESSES, two.names)]
+                script.write(AGENT.format(cases='\n'.join(cases), run=' '.join(under)))
+            os.chmod(agent, 0o755)
+            words = words_between_hosts(kind, agent)
+            done = run(*two.wrap[0], *under, *words, '-n', '4', program, '21', '60', env=AS_ROOT)
+        expect_status(done, 0)
+        expect(re.search(r'^4 ranks, [1-9]\d+ checks$', done.stdout, re.M), done.stdout)
+        check_share(done, 4)
+    finally:
+        two.close()
+
+
+def mpich__two_hosts():
+    check_hosts('mpich')
+
+
+def openmpi__two_hosts():
+    check_hosts('openmpi')
 
 
 def check_fortran(kind):
