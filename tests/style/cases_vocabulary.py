@@ -5,7 +5,7 @@ from kit import check
 HEAD = '| option | argument | meaning | commands |\n|---|---|---|---|\n'
 
 
-def words(options, rows, hosts='', old='', file='pmem/command/get.c', more=''):
+def words(options, rows, hosts='', old='', file='pmem/command/get.c', more='', colls=''):
     """A tree with one command's options, and with rows of the page's tables."""
     lines = ''.join(f'    {option},\n' for option in options)
     return check(
@@ -13,7 +13,7 @@ def words(options, rows, hosts='', old='', file='pmem/command/get.c', more=''):
         {
             f'movers/{file}': f'static const struct argp_option options[] = {{\n{lines}}};\n',
             'docs/vocabulary.md': f'## Options\n\n{HEAD}{rows}\n## Options of NVMe hosts\n\n{HEAD}'
-            f'{hosts}\n## Old spellings\n\n| old | now | commands |\n|---|---|---|\n{old}{more}',
+            f'{hosts}\n## Options of collectives\n\n{HEAD}{colls}\n## Old spellings\n\n| old | now | commands |\n|---|---|---|\n{old}{more}',
         },
     )
 
@@ -32,6 +32,10 @@ DELAY_ROW = '| `-c`, `--delay` | `S` | seconds | nvme |\n'
 
 def host(options, rows, hosts):
     return words(options, rows, hosts, file='nvme/command/bench.c')
+
+
+def coll(options, rows, colls):
+    return words(options, rows, colls=colls, file='collectives/command/perf.c')
 
 
 def keys(packed, rows, old=''):
@@ -121,6 +125,25 @@ def cases():
             '--count has two meanings',
         ),
         ('vocabulary__host_has_letters', host([DELAY], '', DELAY_ROW), None),
+        (
+            'vocabulary__collectives_have_letters',
+            coll([DELAY], '', DELAY_ROW.replace('nvme', 'coll')),
+            None,
+        ),
+        (
+            'vocabulary__collectives_have_our_names_without_letters',
+            coll(
+                ['{"card", 0, "PATH", 0, "The card", 1}'],
+                CARD_ROW.replace('pmem get', 'coll perf'),
+                '',
+            ),
+            None,
+        ),
+        (
+            'vocabulary__collectives_and_we',
+            coll([COUNT], COUNT_ROW, COUNT_ROW.replace('pmem get', 'coll')),
+            '--count has two meanings',
+        ),
         (
             'vocabulary__host_has_our_names',
             host([COUNT], COUNT_ROW.replace('pmem get', 'nvme bench'), ''),
