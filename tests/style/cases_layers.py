@@ -282,7 +282,11 @@ def cases():
             'movers see nothing of src/',
         ),
         ('movers__no_room', movers('pmem/other/a.c', 'common/b.h'), 'is in no room of movers/'),
-        ('movers__no_mover', movers('other/a.c', 'common/b.h'), '(common, nvme, pmem, transfer)'),
+        (
+            'movers__no_mover',
+            movers('other/a.c', 'common/b.h'),
+            '(common, nvme, pmem, collectives, transfer)',
+        ),
         (
             'bindings__own',
             check(

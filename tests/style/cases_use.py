@@ -6,7 +6,8 @@ import runpy
 from kit import HERE, check
 
 # A function that `unused` lets pass: any of its list, which shrinks.
-EXCEPTION = next(iter(runpy.run_path(os.path.join(HERE, 'unused'))['FOR_TESTS']))
+EXCEPTIONS = runpy.run_path(os.path.join(HERE, 'unused'))['FOR_TESTS']
+EXCEPTION = next(name for name in EXCEPTIONS if name.startswith('sw_'))  # as src/ has them
 
 
 def counted(name, row, page):
