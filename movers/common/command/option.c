@@ -120,6 +120,8 @@ void mover_take_bytes(struct argp_state *state, void *place, char *text)
     uint64_t value = 0;
     if (!mover_parse_size(text, &value))
         argp_error(state, "\"%s\" is no number; write 4096, 64K or 1G", text);
+    if (value == MOVER_NOT_GIVEN)
+        argp_error(state, "\"%s\" is too many", text);
     *(uint64_t *)place = value;
 }
 

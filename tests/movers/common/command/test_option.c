@@ -158,6 +158,7 @@ static void option__what_is_wrong_ends_the_program(void **state)
     } cases[] = {
         {"-a x --bs zork", "\"zork\" is no number"},
         {"-a x --bs 1Z", "\"1Z\" is no number"},
+        {"-a x --bs 18446744073709551615", "\"18446744073709551615\" is too many"},
         {"-a x --connect-timeout 4G", "\"4G\" is too many"},
         {"-a x -o xml", "\"xml\" is no format"},
         {"-a x --runtime -1", "\"-1\" is not a time"},
