@@ -129,6 +129,7 @@ struct sw_coll {
     uint64_t ended;  /* of the newest that has ended well */
     struct list posted, ended_requests, free_requests;
     uint64_t bells;                         /* that came */
+    uint32_t watched;                       /* the peer whose doorbell ends a sleep */
     uint64_t completions, completions_seen; /* that were taken; before operations last went on */
     struct sw_coll_request *current;        /* whose buffers the machine uses */
     /* Pulls and pushes, which the machine has posted in this order: which of the newest are done,

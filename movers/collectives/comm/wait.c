@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A sleeper may miss nothing that was written while it went to sleep. So each peer is told, then
- * asked what it has written; what is not there yet is under way. A peer that was asked, and has not
- * rung since, need not be told again.
+ * A sleeper may miss nothing that was written while it went to sleep. So a peer is told, then asked
+ * what it has written; what is not there yet is under way. A peer that was asked, and has not rung
+ * since, need not be told again.
  */
 #include "collectives/comm/wait.h"
 
@@ -101,25 +101,38 @@ static bool calm_peer(struct coll_peer *peer, int *longest_ms)
     return true;
 }
 
+/* The operation goes on only when all that are absent have come. So a doorbell of one of them is
+ * enough, and the next one is asked for when that has come. NULL: completions wake, or events. */
+static struct coll_peer *awaited_peer(struct sw_coll *coll)
+{
+    const uint32_t size = coll->site.size;
+    bool is_absent[SW_COLL_RANKS_MAX];
+    if (!coll->current || !coll_machine_absent(&coll->machine, is_absent))
+        return NULL;
+    for (uint32_t i = 0; i < size; i++) {
+        const uint32_t rank = (coll->watched + i) % size;
+        if (is_absent[rank] && coll_is_other(coll, rank) &&
+            coll->peers[rank].state == COLL_PEER_UP) {
+            coll->watched = rank;
+            return &coll->peers[rank];
+        }
+    }
+    return NULL;
+}
+
 /* The operations were looked at after the last completion has come: one of them may have told that
  * all is there. */
 static void wait_go_to_sleep(struct sw_coll *coll, uint64_t now_ns)
 {
     int longest_ms = SLEEP_MAX_MS;
-    bool is_calm = true;
     uint64_t wake_ns = coll_requests_wake_ns(coll);
-    if (!mover_queue_arm(&coll->queue))
+    struct coll_peer *peer = awaited_peer(coll);
+    if (!mover_queue_arm(&coll->queue) || (peer && !calm_peer(peer, &longest_ms)))
         return;
-    for (uint32_t rank = 0; rank < coll->site.size; rank++) {
-        struct coll_peer *peer = &coll->peers[rank];
-        if (!coll_is_other(coll, rank))
-            continue;
-        if (peer->state == COLL_PEER_UP)
-            is_calm &= calm_peer(peer, &longest_ms);
-        wake_ns = mover_min_u64(wake_ns, peer->retry_ns ? peer->retry_ns : UINT64_MAX);
-    }
-    if (is_calm)
-        coll_take_events(coll, mover_ms_until(wake_ns, now_ns, longest_ms));
+    for (uint32_t rank = 0; rank < coll->site.size; rank++)
+        if (coll->peers[rank].retry_ns)
+            wake_ns = mover_min_u64(wake_ns, coll->peers[rank].retry_ns);
+    coll_take_events(coll, mover_ms_until(wake_ns, now_ns, longest_ms));
 }
 
 void coll_wait_turn(struct sw_coll *coll, struct coll_waiting *waiting)

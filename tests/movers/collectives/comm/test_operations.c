@@ -329,7 +329,7 @@ static void post__several_at_once(void **state)
 static void add_up(struct rank *rank)
 {
     struct sw_coll_error error;
-    for (uint64_t i = 0; i < 20; i++) {
+    for (uint64_t i = 0; i < 8; i++) {
         const uint64_t mine = rank->rank + i;
         uint64_t sum = 0;
         need_ok(rank,
