@@ -70,7 +70,6 @@ struct coll_peer {
     uint64_t retry_ns; /* of a dial that has failed; 0: none is due */
     uint32_t refusals;
     uint8_t *inbox, *outbox; /* slices: what the peer writes, what this rank writes to it */
-    bool is_whole;           /* a WRITE becomes visible there from its first byte to its last */
     uint64_t posted, done;   /* requests */
     uint64_t signals_posted, signals_done;
     struct coll_sent signals[COLL_SENDS];

@@ -11,7 +11,10 @@
 #include "collectives/comm/wait.h"
 #include "common/time/clock.h"
 
-enum { FLUSH_MS = 500 };
+enum {
+    FLUSH_MS = 5000,       /* of a peer that is only short of processor time */
+    FLUSH_ABSENT_MS = 500, /* of one that has not come: it may be stopped */
+};
 
 enum sw_coll_status coll_say(struct sw_coll_error *error, enum sw_coll_status status,
                              const char *format, ...)
@@ -136,23 +139,32 @@ void coll_failure_look(struct sw_coll *coll)
 
 /* ---- the end ---- */
 
-static bool has_unconfirmed(const struct sw_coll *coll)
+static bool has_unconfirmed(const struct sw_coll *coll, const bool *is_left_out)
 {
     for (uint32_t rank = 0; rank < coll->site.size; rank++) {
         const struct coll_peer *peer = &coll->peers[rank];
-        if (coll_is_other(coll, rank) && peer->state == COLL_PEER_UP &&
+        if (coll_is_other(coll, rank) && peer->state == COLL_PEER_UP && !is_left_out[rank] &&
             peer->signals_done != peer->signals_posted)
             return true;
     }
     return false;
 }
 
-void coll_failure_flush(struct sw_coll *coll)
+static void flush_until(struct sw_coll *coll, const bool *is_left_out, uint64_t until_ns)
 {
-    const uint64_t until_ns = mover_now_ns() + FLUSH_MS * NS_PER_MS;
-    while (has_unconfirmed(coll) && mover_now_ns() < until_ns)
+    while (has_unconfirmed(coll, is_left_out) && mover_now_ns() < until_ns)
         if (!coll_send_poll(coll) && mover_queue_arm(&coll->queue))
             coll_take_events(coll, 1);
+}
+
+void coll_failure_flush(struct sw_coll *coll)
+{
+    bool is_absent[SW_COLL_RANKS_MAX] = {false};
+    const uint64_t now_ns = mover_now_ns();
+    flush_until(coll, is_absent, now_ns + FLUSH_ABSENT_MS * NS_PER_MS);
+    if (coll->failure.is_set && coll->current)
+        coll_machine_absent(&coll->machine, is_absent);
+    flush_until(coll, is_absent, now_ns + FLUSH_MS * NS_PER_MS);
 }
 
 static void write_abort(const struct sw_coll *coll, struct coll_peer *peer)

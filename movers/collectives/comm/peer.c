@@ -192,6 +192,13 @@ bool coll_peer_accept(struct coll_peer *peer, struct rdma_cm_id *id)
     return true;
 }
 
+/* Its last word did not come: it asks anew. */
+static void await_next_call(struct coll_peer *peer)
+{
+    mover_connection_destroy(&peer->connection);
+    peer->state = COLL_PEER_ABSENT;
+}
+
 /* ---- both ---- */
 
 static void take_peer_event(struct coll_peer *peer, enum mover_event event)
@@ -221,6 +228,8 @@ static void take_peer_event(struct coll_peer *peer, enum mover_event event)
     case MOVER_DEVICE_GONE:
         if (is_dialing && event == MOVER_NO_ANSWER)
             dial_again_later(peer);
+        else if (peer->state == COLL_PEER_ASKED && event == MOVER_NO_ANSWER)
+            await_next_call(peer);
         else
             coll_peer_lose(peer);
         break;

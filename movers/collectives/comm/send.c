@@ -103,12 +103,13 @@ static bool post_mail(struct coll_peer *peer, enum coll_slot slot, uint64_t numb
     const uint32_t record = coll_record_at(layout, number, slot);
     const uint32_t mark = record + (uint32_t)offsetof(struct coll_record, mark);
     const uint32_t begin = record - payload_bytes;
-    const uint32_t first_bytes = (peer->is_whole ? mark + 8 : mark) - begin;
+    const bool is_whole = coll_word_read(peer->inbox + COLL_AT_WHOLE);
+    const uint32_t first_bytes = (is_whole ? mark + 8 : mark) - begin;
     struct ibv_sge ranges[2] = {outbox_range(peer, begin, first_bytes),
                                 outbox_range(peer, mark, 8)};
     struct ibv_send_wr wrs[2] = {make_write(peer, &ranges[0]), make_write(peer, &ranges[1])};
-    const uint32_t count = peer->is_whole ? 1 : 2;
-    const bool is_read_later = !(wrs[0].send_flags & wrs[1].send_flags & IBV_SEND_INLINE);
+    const uint32_t count = is_whole ? 1 : 2;
+    const bool is_read_later = !(wrs[0].send_flags & IBV_SEND_INLINE);
     if (count == 2)
         wrs[0].next = &wrs[1];
     tell_word(peer, slot, number);

@@ -120,6 +120,15 @@ static struct coll_peer *awaited_peer(struct sw_coll *coll)
     return NULL;
 }
 
+/* Nothing has come for a second. A peer whose host has vanished is known by a request alone, so
+ * those that are absent are asked by turns. */
+static void probe_next(struct sw_coll *coll, struct coll_peer *peer)
+{
+    if (peer->stage == COLL_SURE)
+        peer->stage = COLL_AWAKE;
+    coll->watched = (peer->rank + 1) % coll->site.size;
+}
+
 /* The operations were looked at after the last completion has come: one of them may have told that
  * all is there. */
 static void wait_go_to_sleep(struct sw_coll *coll, uint64_t now_ns)
@@ -133,6 +142,8 @@ static void wait_go_to_sleep(struct sw_coll *coll, uint64_t now_ns)
         if (coll->peers[rank].retry_ns)
             wake_ns = mover_min_u64(wake_ns, coll->peers[rank].retry_ns);
     coll_take_events(coll, mover_ms_until(wake_ns, now_ns, longest_ms));
+    if (peer && coll->looked_ns - now_ns >= (SLEEP_MAX_MS - 1) * NS_PER_MS)
+        probe_next(coll, peer);
 }
 
 void coll_wait_turn(struct sw_coll *coll, struct coll_waiting *waiting)
