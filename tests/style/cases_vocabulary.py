@@ -13,7 +13,8 @@ def words(options, rows, hosts='', old='', file='pmem/command/get.c', more='', c
         {
             f'movers/{file}': f'static const struct argp_option options[] = {{\n{lines}}};\n',
             'docs/vocabulary.md': f'## Options\n\n{HEAD}{rows}\n## Options of NVMe hosts\n\n{HEAD}'
-            f'{hosts}\n## Options of collectives\n\n{HEAD}{colls}\n## Old spellings\n\n| old | now | commands |\n|---|---|---|\n{old}{more}',
+            f'{hosts}\n## Options of collectives\n\n{HEAD}{colls}\n## Old spellings\n\n'
+            f'| old | now | commands |\n|---|---|---|\n{old}{more}',
         },
     )
 

@@ -8,7 +8,6 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "collectives/command/command.h"
 #include "collectives/command/launch.h"
@@ -96,7 +95,8 @@ static const struct mover_option options[] = {
 
 /* ---- ranks ---- */
 
-/* "ADDR:PORT", with a port that is free now. */
+/* "ADDR:PORT", with a port that is free. The socket that has it stays open until this process ends,
+ * so nobody gets it by chance; rank 0 may listen there, as neither minds the other. */
 static const char *choose_meeting(const struct co_perf *perf)
 {
     static char text[MEET_BYTES];
@@ -108,12 +108,10 @@ static const char *choose_meeting(const struct co_perf *perf)
         mover_fail("%s: %s", host, wrong);
         return NULL;
     }
-    const int fd = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    const bool is_bound = fd >= 0 && !bind(fd, (struct sockaddr *)&address, len) &&
-                          !getsockname(fd, (struct sockaddr *)&address, &len);
-    if (fd >= 0)
-        close(fd);
-    if (!is_bound) {
+    const int fd = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
+    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) ||
+        bind(fd, (struct sockaddr *)&address, len) ||
+        getsockname(fd, (struct sockaddr *)&address, &len)) {
         mover_fail("%s is no address of this host", host);
         return NULL;
     }
