@@ -115,9 +115,9 @@ void xfe_lane_free(struct xfe_lane *lane)
         mover_connection_destroy(&lane->connection);
         if (lane->scratch_mr)
             ibv_dereg_mr(lane->scratch_mr);
-    }
+        free(lane->scratch);
+    } /* else the parent's device has these pages, which a child may lack */
     free(lane->peer->flow.lanes[lane->index].ring);
-    free(lane->scratch);
 }
 
 /* ---- its request, and the answer ---- */

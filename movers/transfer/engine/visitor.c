@@ -129,9 +129,9 @@ void xfe_visitor_end(struct xfe_visitor *visitor)
 
 void xfe_visitors_end(struct sw_xfer_agent *agent)
 {
+    if (xfe_is_forked(agent)) /* the parent's devices have their pages, which a child may lack */
+        return;
     for (uint32_t i = 0; i < agent->visitors_slots; i++)
-        if (agent->visitors[i] && xfe_is_forked(agent))
-            free(agent->visitors[i]);
-        else if (agent->visitors[i])
+        if (agent->visitors[i])
             xfe_visitor_end(agent->visitors[i]);
 }

@@ -1,10 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* How transfers end: cancelled, by their deadline, in a child of fork(), by sums, in turns. */
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "transfer/engine/agent.h"
+#include "transfer/engine/lane.h"
+#include "transfer/engine/peer.h"
+#include "transfer/engine/visitor.h"
 #include "world.h"
 
 static void cancel__is_quick_and_quiet(void **state)
@@ -88,6 +94,35 @@ static void fork__the_child_has_no_part_in_it(void **state)
         must(sw_xfer_notice_take(w->there.agent, &notice));
     }
     release(w, transfer);
+}
+
+/* ibv_fork_init() does so with what is registered, on hardware. */
+static void advise_registered(struct world *w, int advice)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    struct xfe_scratch *scratch = w->peer->lanes[0].scratch;
+    struct xfe_visitor *visitor = w->there.agent->visitors[0];
+    assert_non_null(scratch);
+    assert_non_null(visitor);
+    assert_int_equal(madvise(scratch, (sizeof(*scratch) + page - 1) / page * page, advice), 0);
+    assert_int_equal(madvise(visitor, (sizeof(*visitor) + page - 1) / page * page, advice), 0);
+}
+
+static void fork__the_child_closes_what_has_no_pages_there(void **state)
+{
+    struct world *w = *state;
+    int status;
+    advise_registered(w, MADV_DONTFORK);
+    const pid_t child = fork();
+    if (!child) {
+        signal(SIGSEGV, SIG_DFL); /* not that of cmocka, which would go on with the tests */
+        sw_xfer_agent_close(w->here.agent);
+        sw_xfer_agent_close(w->there.agent);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    advise_registered(w, MADV_DOFORK);
+    assert_int_equal(status, 0);
 }
 
 /* ---- sums ---- */
@@ -212,9 +247,13 @@ static void post__a_large_one_holds_up_no_small_one(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(cancel__is_quick_and_quiet),        CASE(deadline__ends_one_transfer),
-        CASE(fork__the_child_has_no_part_in_it), CASE(sums__a_block_that_changed_is_told),
-        CASE(sums__need_the_right_to_read),      CASE(post__a_large_one_holds_up_no_small_one),
+        CASE(cancel__is_quick_and_quiet),
+        CASE(deadline__ends_one_transfer),
+        CASE(fork__the_child_has_no_part_in_it),
+        CASE(fork__the_child_closes_what_has_no_pages_there),
+        CASE(sums__a_block_that_changed_is_told),
+        CASE(sums__need_the_right_to_read),
+        CASE(post__a_large_one_holds_up_no_small_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
