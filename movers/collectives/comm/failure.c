@@ -123,6 +123,20 @@ static uint32_t look_for_gone(struct sw_coll *coll, uint64_t number, bool *is_go
     return count;
 }
 
+/* A rank that has closed has ended the operation, and so has all that was sent to it. Its device
+ * may never confirm that. */
+static void let_leavers_go(struct sw_coll *coll)
+{
+    for (uint32_t rank = 0; rank < coll->site.size; rank++) {
+        struct coll_peer *peer = &coll->peers[rank];
+        if (!coll_is_other(coll, rank) || peer->signals_done == peer->signals_posted ||
+            !coll_peer_has_left(peer, coll->number))
+            continue;
+        coll_peer_tear_down(peer);
+        coll_send_settle(peer);
+    }
+}
+
 /* A rank that has failed ends its connections when the others have its words. So those come before
  * the end of a connection. */
 void coll_failure_look(struct sw_coll *coll)
@@ -131,6 +145,7 @@ void coll_failure_look(struct sw_coll *coll)
     char text[160];
     if (coll->failure.is_set || coll_failure_is_told(coll))
         return;
+    let_leavers_go(coll);
     if (!look_for_gone(coll, coll->number, is_gone) || coll_failure_is_told(coll))
         return;
     coll_ranks_text(is_gone, coll->site.size, text, sizeof(text));
@@ -144,7 +159,7 @@ static bool has_unconfirmed(const struct sw_coll *coll, const bool *is_left_out)
     for (uint32_t rank = 0; rank < coll->site.size; rank++) {
         const struct coll_peer *peer = &coll->peers[rank];
         if (coll_is_other(coll, rank) && peer->state == COLL_PEER_UP && !is_left_out[rank] &&
-            peer->signals_done != peer->signals_posted)
+            peer->signals_done != peer->signals_posted && !coll_peer_has_left(peer, coll->number))
             return true;
     }
     return false;

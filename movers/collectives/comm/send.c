@@ -13,6 +13,7 @@
 #include "collectives/comm/peer.h"
 
 enum {
+    WORD = 8,
     SPARE = 8, /* of a queue: doorbells, sleeps, words */
     SIGNAL_EVERY = 16,
     WCS = 16,
@@ -95,18 +96,18 @@ static void tell_word(struct coll_peer *peer, uint32_t word, uint64_t value)
 /* ---- messages ---- */
 
 /* One WRITE where that becomes visible from its first byte to its last, else the mark goes behind
- * all else. */
+ * all else. It begins at a whole word, or the mark might be seen in part. */
 static bool post_mail(struct coll_peer *peer, enum coll_slot slot, uint64_t number,
                       uint32_t payload_bytes)
 {
     const struct coll_layout *layout = &peer->coll->layout;
     const uint32_t record = coll_record_at(layout, number, slot);
     const uint32_t mark = record + (uint32_t)offsetof(struct coll_record, mark);
-    const uint32_t begin = record - payload_bytes;
+    const uint32_t begin = record - (payload_bytes + WORD - 1) / WORD * WORD;
     const bool is_whole = coll_word_read(peer->inbox + COLL_AT_WHOLE);
-    const uint32_t first_bytes = (is_whole ? mark + 8 : mark) - begin;
+    const uint32_t first_bytes = (is_whole ? mark + WORD : mark) - begin;
     struct ibv_sge ranges[2] = {outbox_range(peer, begin, first_bytes),
-                                outbox_range(peer, mark, 8)};
+                                outbox_range(peer, mark, WORD)};
     struct ibv_send_wr wrs[2] = {make_write(peer, &ranges[0]), make_write(peer, &ranges[1])};
     const uint32_t count = is_whole ? 1 : 2;
     const bool is_read_later = !(wrs[0].send_flags & IBV_SEND_INLINE);
@@ -338,6 +339,16 @@ static void send_note_sent(struct coll_peer *peer)
         ask_what_is_told(peer);
     else if (sent.kind == COLL_SENT_ASK && peer->stage == COLL_ASKING)
         peer->stage = coll_send_has_arrived(peer) ? COLL_SURE : COLL_UNDER_WAY;
+}
+
+void coll_send_settle(struct coll_peer *peer)
+{
+    while (peer->signals_done != peer->signals_posted) {
+        const struct coll_sent sent = peer->signals[peer->signals_done++ % COLL_SENDS];
+        peer->done = sent.posted;
+        if (sent.kind == COLL_SENT_MOVE)
+            note_move(peer->coll, sent.move);
+    }
 }
 
 static void note_completion(struct sw_coll *coll, const struct ibv_wc *wc)

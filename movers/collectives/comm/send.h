@@ -14,6 +14,8 @@ bool coll_send_move(struct coll_peer *peer, const struct coll_deferred *piece);
 /* What was kept, as far as there is room now. */
 void coll_send_deferred(struct coll_peer *peer);
 void coll_send_forget(struct coll_peer *peer);
+/* The connection has ended, and all that was posted has done its work: moves count as completed. */
+void coll_send_settle(struct coll_peer *peer);
 /* The places of this operation's messages are not read by the device any more. */
 bool coll_send_is_ready(const struct coll_peer *peer, uint64_t number);
 

@@ -171,6 +171,33 @@ static void end__closed_while_others_wait(void **state)
     ranks_end(&ranks, 0);
 }
 
+// The device of a rank that has closed confirms nothing any more.
+static void leave_unconfirmed(struct rank *rank)
+{
+    struct sw_coll *coll = rank->coll;
+    struct coll_peer *peer = &coll->peers[1];
+    struct sw_coll_error error = {.text = ""};
+    need_ok(rank, sum_up(rank, 1, 0, &error), &error);
+    if (rank->rank == 1)
+        return;
+    const uint32_t move = (uint32_t)(coll->moves_posted++ % COLL_MOVES);
+    coll->moves[move] = false;
+    peer->signals[peer->signals_posted++ % COLL_SENDS] =
+        (struct coll_sent){.kind = COLL_SENT_MOVE, .move = move, .posted = ++peer->posted};
+    const uint64_t until_ns = sw_coll_deadline_ms(PATIENCE_MS);
+    while (coll->moves_settled != coll->moves_posted) {
+        need(mover_now_ns() < until_ns);
+        sw_coll_poll(coll);
+        nap_ms(1);
+    }
+}
+
+static void end__closed_and_unconfirmed(void **state)
+{
+    (void)state;
+    ranks_run(2, leave_unconfirmed);
+}
+
 // ---- patience ----
 
 static void sum_fifty(struct rank *rank)
@@ -357,6 +384,7 @@ int main(void)
         cmocka_unit_test(end__killed_while_busy),
         cmocka_unit_test(end__killed_while_others_sleep),
         cmocka_unit_test(end__closed_while_others_wait),
+        cmocka_unit_test(end__closed_and_unconfirmed),
         cmocka_unit_test(stop__is_no_death),
         cmocka_unit_test(wait__costs_no_processor_time),
         cmocka_unit_test(deadline__names_the_absent),
