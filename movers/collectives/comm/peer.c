@@ -204,6 +204,8 @@ static void await_next_call(struct coll_peer *peer)
 static void take_peer_event(struct coll_peer *peer, enum mover_event event)
 {
     const bool is_dialing = peer->state == COLL_PEER_DIALING;
+    if (peer->state == COLL_PEER_ENDED) /* a completion has told it before */
+        return;
     switch (event) {
     case MOVER_NOTHING:
         break;
