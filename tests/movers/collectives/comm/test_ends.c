@@ -259,7 +259,7 @@ static void miss_deadline(struct rank *rank)
     need_ok(rank, sum_up(rank, 1, 0, &error), &error);
     if (rank->rank == 2)
         flag_await(rank->shared, READY, 2);
-    keep_result(rank, sum_up(rank, 2, 300, &error), &error);
+    keep_result(rank, sum_up(rank, 2, 1500, &error), &error);
     flag_raise(rank->shared, READY);
 }
 
