@@ -32,6 +32,7 @@ SW_XFER_PUBLIC enum sw_xfer_status sw_pipe_listen(const char *address, const cha
                                                   struct sw_xfer_error *error,
                                                   struct sw_pipe_listener **listener);
 SW_XFER_PUBLIC uint16_t sw_pipe_listener_port(const struct sw_pipe_listener *listener);
+/* In a child of fork() it leaves the parent's listener alone. */
 SW_XFER_PUBLIC void sw_pipe_listener_close(struct sw_pipe_listener *listener);
 /* The next pipe of a peer that says the same token, which both have agreed on. Others are
  * refused. */

@@ -20,6 +20,7 @@ enum { MAGIC = 0x50495753, VERSION = 1, ASK_BYTES = 40, ANSWER_BYTES = 24, BACKL
 enum { NAP_MAX_MS = 1000 };
 
 struct sw_pipe_listener {
+    struct mover_fork_guard guard;
     struct rdma_event_channel *events;
     int timer_fd;
     struct mover_listener at;
@@ -259,8 +260,9 @@ enum sw_xfer_status sw_pipe_listen(const char *address, const char *port,
     struct sw_pipe_listener *listener = calloc(1, sizeof(*listener));
     if (listener)
         listener->timer_fd = -1;
-    status = listener ? meet_start_listening(listener, (struct sockaddr *)&found, error)
-                      : xfe_fail(error, SW_XFER_NO_MEMORY, "out of memory");
+    status = listener && mover_fork_guard_open(&listener->guard)
+                 ? meet_start_listening(listener, (struct sockaddr *)&found, error)
+                 : xfe_fail(error, SW_XFER_NO_MEMORY, "out of memory");
     if (listener && status)
         sw_pipe_listener_close(listener);
     if (!status)
@@ -275,11 +277,14 @@ uint16_t sw_pipe_listener_port(const struct sw_pipe_listener *listener)
 
 void sw_pipe_listener_close(struct sw_pipe_listener *listener)
 {
-    mover_listener_close(&listener->at);
-    if (listener->events)
-        rdma_destroy_event_channel(listener->events);
+    if (!mover_is_forked(&listener->guard)) {
+        mover_listener_close(&listener->at);
+        if (listener->events)
+            rdma_destroy_event_channel(listener->events);
+    }
     if (listener->timer_fd >= 0)
         close(listener->timer_fd);
+    mover_fork_guard_close(&listener->guard);
     free(listener);
 }
 
@@ -326,6 +331,8 @@ enum sw_xfer_status sw_pipe_accept(struct sw_pipe_listener *listener,
 {
     struct mover_arrival arrival;
     struct rdma_cm_id *id;
+    if (mover_is_forked(&listener->guard))
+        return xfe_fail(error, SW_XFER_FORKED, "%s", sw_xfer_status_text(SW_XFER_FORKED));
     while (!(id = meet_next_request(listener, token, &arrival))) {
         struct pollfd ready[] = {{.fd = listener->events->fd, .events = POLLIN},
                                  {.fd = listener->timer_fd, .events = POLLIN}};

@@ -364,6 +364,46 @@ static void pipe__of_the_parent_in_a_child(void **state)
     end_child(&child, pipe, 0);
 }
 
+static void expect_end(pid_t pid)
+{
+    int how = -1;
+    assert_int_equal(waitpid(pid, &how, 0), pid);
+    assert_int_equal(how, 0);
+}
+
+static void listener__of_the_parent_in_a_child(void **state)
+{
+    (void)state;
+    struct sw_pipe_listener *listener;
+    struct sw_pipe *pipe;
+    char port[8];
+    assert_int_equal(sw_pipe_listen("127.0.0.1", NULL, NULL, &listener), SW_XFER_OK);
+    snprintf(port, sizeof(port), "%u", (unsigned)sw_pipe_listener_port(listener));
+    pid_t pid = fork();
+    if (!pid) {
+        const bool is_told = sw_pipe_accept(listener, token, soon(), NULL, &pipe) == SW_XFER_FORKED;
+        sw_pipe_listener_close(listener);
+        _exit(!is_told);
+    }
+    expect_end(pid);
+    pid = fork();
+    if (!pid) {
+        need_ok(sw_pipe_connect("127.0.0.1", port, token, soon(), NULL, &pipe));
+        need_ok(sw_pipe_send(pipe, NULL, 0, soon()));
+        need_ok(sw_pipe_flush(pipe, soon()));
+        sw_pipe_close(pipe);
+        _exit(0);
+    }
+    uint8_t data[8];
+    size_t got = 1;
+    assert_int_equal(sw_pipe_accept(listener, token, soon(), NULL, &pipe), SW_XFER_OK);
+    assert_int_equal(sw_pipe_receive(pipe, data, sizeof(data), soon(), &got), SW_XFER_OK);
+    assert_int_equal(got, 0);
+    expect_end(pid);
+    sw_pipe_close(pipe);
+    sw_pipe_listener_close(listener);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -377,6 +417,7 @@ int main(void)
         cmocka_unit_test(send__into_a_peer_that_is_killed),
         cmocka_unit_test(accept__who_says_another_token),
         cmocka_unit_test(pipe__of_the_parent_in_a_child),
+        cmocka_unit_test(listener__of_the_parent_in_a_child),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
