@@ -157,15 +157,12 @@ static void take_join(struct host *host, struct mover_guest *guest)
 
 static void lose_rank(struct host *host, struct mover_guest *guest)
 {
-    snprintf(host->text, sizeof(host->text), "rank %u at %s has ended before all were there",
-             guest->rank, guest->name);
     const bool is_handing_out = guest->out.body;
     mover_guest_close(guest);
-    if (is_handing_out) { /* the others get their cards, and find it out */
-        host->has_failed = true;
-        host->reason = MOVER_MEET_GONE;
+    if (is_handing_out) /* the others get their cards, as rank 0 does, and find it out */
         return;
-    }
+    snprintf(host->text, sizeof(host->text), "rank %u at %s has ended before all were there",
+             guest->rank, guest->name);
     fail_all(host, MOVER_MEET_GONE);
     host->told++; /* nobody is left there */
 }

@@ -54,12 +54,16 @@ static int fail_join(const struct joiner *joiner, int code, const char *what, co
     return code;
 }
 
-/* How long it waits for what comes next. A try has to come to something soon; a rank that was taken
- * waits for the others. */
+/* How long it waits for what comes next. A try has to come to something soon, until the join is
+ * sent: rank 0 may read that much later, and would take another one for a second process. A rank
+ * that was taken waits for the others. */
 static uint64_t end_of_wait(const struct joiner *joiner)
 {
-    return joiner->is_taken ? joiner->deadline_ns + GRACE_NS
-                            : mover_min_u64(joiner->try_until_ns, joiner->deadline_ns);
+    const bool has_joined = joiner->out.body;
+    if (joiner->is_taken)
+        return joiner->deadline_ns + GRACE_NS;
+    return has_joined ? joiner->deadline_ns
+                      : mover_min_u64(joiner->try_until_ns, joiner->deadline_ns);
 }
 
 /* Sleeps until the socket has something, or takes something. False: it is too late. */

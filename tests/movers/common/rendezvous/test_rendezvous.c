@@ -470,8 +470,32 @@ static void dead__is_named_to_all(void **state)
     expect_failure(4, 5, -ECONNRESET, "rank 3 at 127.0.0.1:");
 }
 
-/* A listener that says this to the first who connects, once it has read its join, and closes. */
-static void play_host(const void *says, size_t bytes)
+/* A rank ends just as the last one comes. Whether that is before all are there or after it, rank 0
+ * gets what the others get. */
+static void dead__is_the_same_to_rank_0(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 300; i++) {
+        uint8_t body[MOVER_MEET_REFUSAL_BYTES + MOVER_MEET_TEXT_MAX];
+        choose_port("127.0.0.1");
+        start_ranks(0, 1, 3);
+        const int dying = join_by_hand(2, 3), last = call_host();
+        wait_until_taken(dying);
+        const struct message message = make_join(last, 1, 3, NULL);
+        assert_int_equal(send(last, &message, sizeof(message), 0), sizeof(message));
+        close(dying);
+        uint16_t kind;
+        while ((kind = read_end(last, body, sizeof(body))) == MOVER_MEET_NOTE)
+            continue;
+        join_ranks(0, 1);
+        close(last);
+        assert_int_equal(ranks[0].code, kind == MOVER_MEET_CARDS ? 0 : -ECONNRESET);
+    }
+}
+
+/* A listener that says this to the first who connects, some time after it has read its join, and
+ * closes. */
+static void play_slow_host(const void *says, size_t bytes, uint32_t after_ms)
 {
     struct addrinfo *addresses;
     struct message message;
@@ -488,9 +512,28 @@ static void play_host(const void *says, size_t bytes)
     mover_meet_put_header(welcome, MOVER_MEET_WELCOME, MOVER_MEET_NONCE_BYTES);
     send(fd, welcome, sizeof(welcome), 0);
     read_all(fd, &message, sizeof(message));
+    usleep(after_ms * 1000);
     send(fd, says, bytes, MSG_NOSIGNAL);
     close(fd);
     join_ranks(1, 2);
+}
+
+static void play_host(const void *says, size_t bytes)
+{
+    play_slow_host(says, bytes, 0);
+}
+
+/* One that was stopped. Another try would be a second process of that rank. */
+static void rank_0__slow_is_waited_for(void **state)
+{
+    uint8_t bytes[2 * MOVER_MEET_HEADER_BYTES + 2 * CARD_BYTES];
+    (void)state;
+    choose_port("127.0.0.1");
+    mover_meet_put_header(bytes, MOVER_MEET_NOTE, 0);
+    mover_meet_put_header(bytes + MOVER_MEET_HEADER_BYTES, MOVER_MEET_CARDS, 2 * CARD_BYTES);
+    memset(bytes + 2 * MOVER_MEET_HEADER_BYTES, 7, 2 * CARD_BYTES);
+    play_slow_host(bytes, sizeof(bytes), 5200);
+    assert_int_equal(ranks[1].code, 0);
 }
 
 static void rank_0__dead_is_named(void **state)
@@ -568,6 +611,8 @@ int main(void)
         cmocka_unit_test(rank_0__absent_is_named),
         cmocka_unit_test(slow__is_waited_for),
         cmocka_unit_test(dead__is_named_to_all),
+        cmocka_unit_test(dead__is_the_same_to_rank_0),
+        cmocka_unit_test(rank_0__slow_is_waited_for),
         cmocka_unit_test(rank_0__dead_is_named),
         cmocka_unit_test(rank_0__may_be_something_else),
         cmocka_unit_test(arguments__are_checked),
