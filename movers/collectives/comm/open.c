@@ -241,12 +241,14 @@ static enum sw_coll_status meet_others(struct sw_coll *coll, uint64_t deadline_n
     return status;
 }
 
-/* Which ranks there is no connection with. */
+/* Which ranks there is no connection with, nor was: one may have opened and closed already. */
 static uint32_t missing_peers(const struct sw_coll *coll, bool *is_missing)
 {
     uint32_t count = 0;
     for (uint32_t rank = 0; rank < coll->site.size; rank++) {
-        is_missing[rank] = coll_is_other(coll, rank) && coll->peers[rank].state != COLL_PEER_UP;
+        const enum coll_peer_state state = coll->peers[rank].state;
+        is_missing[rank] =
+            coll_is_other(coll, rank) && state != COLL_PEER_UP && state != COLL_PEER_ENDED;
         count += is_missing[rank];
     }
     return count;

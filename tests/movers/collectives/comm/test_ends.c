@@ -174,6 +174,18 @@ static void end__closed_while_others_wait(void **state)
     ranks_end(&ranks, 0);
 }
 
+static void leave_at_once(struct rank *rank)
+{
+    (void)rank; // it was opened, and is closed
+}
+
+static void end__closed_while_others_open(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        ranks_run(4, leave_at_once);
+}
+
 // The device of a rank that has closed confirms nothing any more.
 static void leave_unconfirmed(struct rank *rank)
 {
@@ -445,6 +457,7 @@ int main(void)
         cmocka_unit_test(end__killed_while_busy),
         cmocka_unit_test(end__killed_while_others_sleep),
         cmocka_unit_test(end__closed_while_others_wait),
+        cmocka_unit_test(end__closed_while_others_open),
         cmocka_unit_test(end__closed_and_unconfirmed),
         cmocka_unit_test(stop__is_no_death),
         cmocka_unit_test(wait__costs_no_processor_time),
