@@ -121,7 +121,7 @@ struct sw_coll_options {
     const char *address;
     uint32_t timeout_ms; /* of an operation, and of opening, where no deadline is said */
     uint32_t spin_us;    /* waits poll for so long before they sleep */
-    /* Results of up to so many bytes travel with the first message. */
+    /* What one rank has for another travels with the first message if it has no more bytes. */
     uint32_t eager_bytes;
     /* NULL: the fastest; else as `sidewire coll trace` names them: "eager" up to eager_bytes. */
     const char *algorithm;

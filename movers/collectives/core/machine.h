@@ -33,7 +33,7 @@ struct coll_machine {
 
     struct sw_coll_call call; /* a plain one */
     struct coll_table table;
-    struct sw_coll_call asked; /* as it was given; no buffers, and no counts */
+    struct sw_coll_call asked; /* as it was given; its pointers may be gone */
     bool has_table;            /* of that call */
     uint8_t type_shift;        /* 2 to its power are the bytes of an element */
     uint64_t number;

@@ -1,0 +1,154 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""Whole operations against their definition in numpy, bit by bit: every kind, type and operator,
+leaves, unequal counts with zeros, in place, data that cancels, counts around the thresholds.
+
+usage: test_bits.py SIDEWIRE TEST_BITS CASES RANKS...
+"""
+import os
+import struct
+import subprocess
+import sys
+
+import numpy
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path += [os.path.join(HERE, '..'), os.path.join(HERE, '../core')]
+import test_fold  # noqa: E402
+import tree  # noqa: E402
+
+KINDS = 'barrier all_reduce reduce_scatter all_gather all_to_all broadcast reduce gather scatter'
+KINDS = KINDS.split()
+FOLDS = ('all_reduce', 'reduce_scatter', 'reduce')
+BLOCKS = ('reduce_scatter', 'all_gather', 'all_to_all', 'gather', 'scatter')
+TYPES = list(tree.TYPES)
+EAGER = 4096
+ROOM = 16  # ranks in a part, as RANKS of ranks.h
+INLINE = 24
+WORDS = ('kind', 'type', 'op', 'root', 'leaves', 'count', 'has_counts')
+
+
+class Case:
+    """What each rank sends, and has to receive. It may be like the last one but for a word."""
+
+    def __init__(self, draw, size, last):
+        self.draw, self.size = draw, size
+        changed = str(draw.choice(WORDS[1:])) if last and draw.integers(2) else None
+        for word in WORDS:
+            value = getattr(last, word) if changed not in (None, word) else None
+            setattr(self, word, getattr(self, f'drawn_{word}')() if value is None else value)
+        self.place = 0 if self.kind == 'all_to_all' else int(draw.integers(4))
+        self.counts = self.drawn_counts()
+        self.sends, self.wanted = self.folds() if self.kind in FOLDS else self.moves()
+
+    def drawn_kind(self):
+        return str(self.draw.choice(KINDS + 2 * list(FOLDS)))
+
+    def drawn_type(self):
+        return str(self.draw.choice(TYPES + 2 * [*filter(tree.is_float, TYPES)]))
+
+    def drawn_op(self):
+        return str(self.draw.choice(tree.OPS))
+
+    def drawn_root(self):
+        return int(self.draw.integers(self.size))
+
+    def drawn_leaves(self):
+        return int(self.draw.choice([0, 1, 2, 3, 4, 7])) if self.kind in FOLDS else 0
+
+    def drawn_has_counts(self):
+        return self.kind in BLOCKS and bool(self.draw.integers(2))
+
+    def drawn_count(self):
+        """Around the number of ranks, a record, a message, lines and pages."""
+        if self.kind == 'barrier':
+            return 0
+        one = numpy.dtype(tree.TYPES[self.type]).itemsize
+        each = one * max(self.leaves, 1)
+        edges = [0, self.size, INLINE // each, 64 // one * self.size, EAGER // each, 5000]
+        return max(0, int(self.draw.choice(edges)) + int(self.draw.integers(-1, 2)))
+
+    def drawn_counts(self):
+        """counts[a][b]: of the block of b, where a is asked; in all_to_all from a to b."""
+        if not self.has_counts:
+            return numpy.full((self.size, self.size), self.count, 'u8')
+        shape = (self.size, self.size) if self.kind == 'all_to_all' else self.size
+        drawn = self.draw.integers(0, self.count + 2, shape) * self.draw.integers(0, 2, shape)
+        return numpy.broadcast_to(drawn, (self.size, self.size)).astype('u8')
+
+    def data(self, count):
+        return test_fold.leaf_of(self.type, self.draw, count, self.draw.integers(0, 4, count))
+
+    def blocks(self, whole):
+        return numpy.split(whole, numpy.cumsum(self.counts[0]).astype(int)[:-1])
+
+    def at_root(self, array):
+        return [array if rank == self.root else array[:0] for rank in range(self.size)]
+
+    def folds(self):
+        """Each element has one style in all leaves: NaN in one would hide the others."""
+        total = int(self.counts[0].sum()) if self.kind == 'reduce_scatter' else self.count
+        style = self.draw.integers(0, 4, total)
+        leaves = [
+            test_fold.leaf_of(self.type, self.draw, total, style)
+            for _ in range(self.size * max(self.leaves, 1))
+        ]
+        folded = tree.fold(self.type, self.op, leaves).astype(leaves[0].dtype)
+        sends = numpy.split(numpy.concatenate(leaves), self.size)
+        if self.kind == 'all_reduce':
+            return sends, [folded] * self.size
+        return sends, self.at_root(folded) if self.kind == 'reduce' else self.blocks(folded)
+
+    def moves(self):
+        if self.kind in ('barrier', 'broadcast'):
+            data = self.data(self.count)
+            return self.at_root(data), [data] * self.size
+        if self.kind == 'scatter':
+            data = self.data(int(self.counts[0].sum()))
+            return self.at_root(data), self.blocks(data)
+        if self.kind == 'all_to_all':
+            parts = [[self.data(int(count)) for count in row] for row in self.counts]
+            columns = zip(*parts)
+            return [*map(numpy.concatenate, parts)], [*map(numpy.concatenate, columns)]
+        sends = [self.data(int(count)) for count in self.counts[0]]
+        whole = numpy.concatenate(sends)
+        return sends, self.at_root(whole) if self.kind == 'gather' else [whole] * self.size
+
+    def encoded(self):
+        words = (KINDS.index(self.kind), TYPES.index(self.type), tree.OPS.index(self.op))
+        text = struct.pack('=6I', *words, self.root, self.leaves, self.place)
+        text += struct.pack('=2Q', 77 if self.has_counts else self.count, self.has_counts)
+        for rank in range(self.size):
+            counts = numpy.zeros((2, ROOM), 'u8')
+            counts[0, : self.size], counts[1, : self.size] = self.counts[rank], self.counts[:, rank]
+            text += struct.pack('=2Q', self.sends[rank].nbytes, self.wanted[rank].nbytes)
+            text += counts.tobytes()
+        return text + b''.join(array.tobytes() for array in self.sends + self.wanted)
+
+
+def main():
+    if len(sys.argv) < 5:
+        sys.exit(__doc__)
+    sidewire, program, number = *sys.argv[1:3], int(sys.argv[3])
+    failed = False
+    for size in map(int, sys.argv[4:]):
+        draw = numpy.random.default_rng(size)
+        cases, case = b'', None
+        for _ in range(number):
+            case = Case(draw, size, case)
+            cases += case.encoded()
+        for words in [str(EAGER)], ['64', 'owners']:
+            done = subprocess.run(
+                [sidewire, 'run', '--', program, str(size), *words],
+                input=cases,
+                capture_output=True,
+            )
+            said = done.stdout.decode() + done.stderr.decode()
+            is_right = done.returncode == 0 and f'{number} cases' in said
+            print(f'{size} ranks, {words}: ' + ('right' if is_right else said))
+            failed |= not is_right
+    return 1 if failed else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
