@@ -18,13 +18,13 @@
 #include <cmocka.h>
 
 #include "../../../preload/namespace.h"
+#include "by_hand.h"
 #include "common/rendezvous/message.h"
-#include "common/rendezvous/proof.h"
 #include "common/rendezvous/rendezvous.h"
 #include "common/rendezvous/socket.h"
 #include "common/time/clock.h"
 
-enum { SIZE_MAX_HERE = 33, PATIENCE_MS = 60000, CARD_BYTES = 8 };
+enum { SIZE_MAX_HERE = 33 };
 
 struct rank {
     struct mover_rendezvous how;
@@ -123,81 +123,6 @@ static void expect_failure(uint32_t first, uint32_t end, int code, const char *w
     }
 }
 
-/* ---- ranks and strangers that are played by hand ---- */
-
-static int call_host(void)
-{
-    struct addrinfo *addresses;
-    char error[100], byte;
-    for (;;) {
-        assert_int_equal(mover_meet_resolve(at, &addresses, error, sizeof(error)), 0);
-        const int fd = socket(addresses->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        const bool is_there = !connect(fd, addresses->ai_addr, addresses->ai_addrlen) &&
-                              recv(fd, &byte, 1, MSG_PEEK) == 1;
-        freeaddrinfo(addresses);
-        if (is_there)
-            return fd;
-        close(fd);
-        usleep(5000);
-    }
-}
-
-static void read_all(int fd, void *to, size_t bytes)
-{
-    assert_int_equal(recv(fd, to, bytes, MSG_WAITALL), bytes);
-}
-
-struct message {
-    uint8_t bytes[MOVER_MEET_HEADER_BYTES + MOVER_MEET_JOIN_BYTES + CARD_BYTES];
-};
-
-/* The join of a rank, in answer to the welcome that it reads. */
-static struct message make_join(int fd, uint32_t rank, uint32_t size, const char *token)
-{
-    struct message message;
-    const struct mover_meet_join join = {
-        .rank = rank, .size = size, .card_bytes = CARD_BYTES, .patience_ms = PATIENCE_MS};
-    uint8_t welcome[MOVER_MEET_HEADER_BYTES + MOVER_MEET_NONCE_BYTES], sum[MOVER_MEET_SUM_BYTES];
-    uint8_t *body = message.bytes + MOVER_MEET_HEADER_BYTES;
-    const uint64_t card = 1000 + rank;
-    const uint32_t body_bytes = MOVER_MEET_JOIN_BYTES + CARD_BYTES;
-    read_all(fd, welcome, sizeof(welcome));
-    mover_meet_put_join(body, &join);
-    memcpy(body + MOVER_MEET_JOIN_BYTES, &card, sizeof(card));
-    mover_meet_put_header(message.bytes, MOVER_MEET_JOIN, body_bytes);
-    mover_meet_sum(body, body_bytes, sum);
-    mover_meet_prove(token, welcome + MOVER_MEET_HEADER_BYTES, NULL, sum, message.bytes);
-    return message;
-}
-
-static int join_by_hand(uint32_t rank, uint32_t size)
-{
-    const int fd = call_host();
-    const struct message message = make_join(fd, rank, size, NULL);
-    assert_int_equal(send(fd, &message, sizeof(message), 0), sizeof(message));
-    return fd;
-}
-
-static void wait_until_taken(int fd)
-{
-    uint8_t bytes[MOVER_MEET_HEADER_BYTES];
-    struct mover_meet_header header;
-    read_all(fd, bytes, sizeof(bytes));
-    assert_true(mover_meet_get_header(bytes, &header));
-    assert_int_equal(header.kind, MOVER_MEET_NOTE);
-}
-
-/* What follows the note: CARDS, or a REFUSAL. */
-static uint16_t read_end(int fd, uint8_t *body, size_t body_max)
-{
-    uint8_t bytes[MOVER_MEET_HEADER_BYTES];
-    struct mover_meet_header header;
-    read_all(fd, bytes, sizeof(bytes));
-    assert_true(mover_meet_get_header(bytes, &header) && header.body_bytes <= body_max);
-    read_all(fd, body, header.body_bytes);
-    return header.kind;
-}
-
 /* ---- all are there ---- */
 
 static void all__get_the_cards_of_all(void **state)
@@ -268,10 +193,10 @@ static void ranks__may_be_1024(void **state)
                                sizeof(error)) != 0);
     }
     for (uint32_t i = 1; i < ALL; i++)
-        fds[i] = join_by_hand(i, ALL);
+        fds[i] = hand_join(at, i, ALL);
     for (uint32_t i = 1; i < ALL; i++) {
-        wait_until_taken(fds[i]);
-        assert_int_equal(read_end(fds[i], cards, sizeof(cards)), MOVER_MEET_CARDS);
+        hand_await_taken(fds[i]);
+        assert_int_equal(hand_read_end(fds[i], cards, sizeof(cards)), MOVER_MEET_CARDS);
         for (uint32_t k = 0; k < ALL; k++)
             assert_int_equal(((uint64_t *)cards)[k], 1000 + k);
         close(fds[i]);
@@ -328,7 +253,7 @@ static void strangers__cost_a_place_for_a_time(void **state)
     choose_port("127.0.0.1");
     start_ranks(0, 1, 3);
     for (int i = 0; i < STRANGERS; i++) {
-        fds[i] = call_host();
+        fds[i] = hand_call(at);
         if (i % 2)
             send(fds[i], garbage, sizeof(garbage), MSG_NOSIGNAL);
     }
@@ -346,8 +271,8 @@ static void hostile_bytes__do_no_harm(void **state)
     choose_port("127.0.0.1");
     start_ranks(0, 1, 2);
     for (int i = 0; i < 300; i++) {
-        const int fd = call_host();
-        struct message message = make_join(fd, 1, 2, NULL);
+        const int fd = hand_call(at);
+        struct message message = hand_make_join(fd, 1, 2, NULL);
         random ^= random << 13, random ^= random >> 7, random ^= random << 17;
         if (i % 3 == 0) /* more than a join may have */
             memset(message.bytes + 8, 0xff, 4);
@@ -391,11 +316,11 @@ static void other_version__is_named_to_all(void **state)
     (void)state;
     choose_port("127.0.0.1");
     start_ranks(0, 2, 3);
-    const int fd = call_host();
-    struct message message = make_join(fd, 2, 3, NULL);
+    const int fd = hand_call(at);
+    struct message message = hand_make_join(fd, 2, 3, NULL);
     message.bytes[4] = 9;
     send(fd, &message, sizeof(message), 0);
-    assert_int_equal(read_end(fd, refusal, sizeof(refusal)), MOVER_MEET_REFUSAL);
+    assert_int_equal(hand_read_end(fd, refusal, sizeof(refusal)), MOVER_MEET_REFUSAL);
     close(fd);
     join_ranks(0, 2);
     expect_failure(0, 2, -EPROTONOSUPPORT, "speaks version 9");
@@ -441,15 +366,15 @@ static void slow__is_waited_for(void **state)
     (void)state;
     choose_port("127.0.0.1");
     start_ranks(0, 2, 3);
-    const int fd = call_host();
-    const struct message message = make_join(fd, 2, 3, NULL);
+    const int fd = hand_call(at);
+    const struct message message = hand_make_join(fd, 2, 3, NULL);
     for (size_t i = 0; i < sizeof(message); i++) {
         assert_int_equal(send(fd, message.bytes + i, 1, 0), 1);
         usleep(1000);
     }
     join_ranks(0, 2);
-    wait_until_taken(fd);
-    assert_int_equal(read_end(fd, cards, sizeof(cards)), MOVER_MEET_CARDS);
+    hand_await_taken(fd);
+    assert_int_equal(hand_read_end(fd, cards, sizeof(cards)), MOVER_MEET_CARDS);
     close(fd);
     ranks[2] = ranks[1];
     expect_cards(3);
@@ -460,8 +385,8 @@ static void dead__is_named_to_all(void **state)
     (void)state;
     choose_port("127.0.0.1");
     start_ranks(0, 3, 5);
-    const int fd = join_by_hand(3, 5);
-    wait_until_taken(fd);
+    const int fd = hand_join(at, 3, 5);
+    hand_await_taken(fd);
     close(fd);
     start_ranks(4, 5, 5); /* it may come late */
     join_ranks(0, 3);
@@ -479,13 +404,13 @@ static void dead__is_the_same_to_rank_0(void **state)
         uint8_t body[MOVER_MEET_REFUSAL_BYTES + MOVER_MEET_TEXT_MAX];
         choose_port("127.0.0.1");
         start_ranks(0, 1, 3);
-        const int dying = join_by_hand(2, 3), last = call_host();
-        wait_until_taken(dying);
-        const struct message message = make_join(last, 1, 3, NULL);
+        const int dying = hand_join(at, 2, 3), last = hand_call(at);
+        hand_await_taken(dying);
+        const struct message message = hand_make_join(last, 1, 3, NULL);
         assert_int_equal(send(last, &message, sizeof(message), 0), sizeof(message));
         close(dying);
         uint16_t kind;
-        while ((kind = read_end(last, body, sizeof(body))) == MOVER_MEET_NOTE)
+        while ((kind = hand_read_end(last, body, sizeof(body))) == MOVER_MEET_NOTE)
             continue;
         join_ranks(0, 1);
         close(last);
@@ -511,7 +436,7 @@ static void play_slow_host(const void *says, size_t bytes, uint32_t after_ms)
     close(listener);
     mover_meet_put_header(welcome, MOVER_MEET_WELCOME, MOVER_MEET_NONCE_BYTES);
     send(fd, welcome, sizeof(welcome), 0);
-    read_all(fd, &message, sizeof(message));
+    hand_read(fd, &message, sizeof(message));
     usleep(after_ms * 1000);
     send(fd, says, bytes, MSG_NOSIGNAL);
     close(fd);
