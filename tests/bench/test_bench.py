@@ -250,7 +250,8 @@ class Load(unittest.TestCase):
 
 
 FIGURES = '''median_s mean_s p99_s rate cpu_rate bandwidth jain requests_per_s bytes_per_s
-read write deep_read long_read long_write pss rss cpu_s move_s setup_s kill_s cancel_s memory'''
+read write deep_read long_read long_write pss rss cpu_s move_s setup_s kill_s cancel_s memory
+time_s'''
 
 
 class Rows(unittest.TestCase):
