@@ -170,17 +170,32 @@ void coll_requests_free(struct sw_coll *coll)
     free_all(&coll->free_requests);
 }
 
+/* What is awaited, and of whom: ranks whose message has not come, or that confirm nothing. */
 static void say_waits(const struct sw_coll *coll, char *text, size_t room)
 {
-    if (coll->current && !coll->current->is_over)
+    const bool is_in_machine = coll->current && !coll->current->is_over;
+    bool is_silent[SW_COLL_RANKS_MAX] = {false};
+    char silent[100];
+    uint32_t count = 0;
+    if (is_in_machine)
         coll_machine_waits_text(&coll->machine, text, room);
     else
-        snprintf(text, room, "the RDMA device of a rank confirms nothing");
+        snprintf(text, room, "it waits for its last messages");
+    if (is_in_machine && coll_machine_absent(&coll->machine, is_silent))
+        return;
+    for (uint32_t rank = 0; rank < coll->site.size; rank++)
+        if (coll_is_other(coll, rank) && coll_send_is_awaited(&coll->peers[rank]))
+            is_silent[rank] = ++count;
+    if (!count)
+        return;
+    const size_t used = strlen(text);
+    coll_ranks_text(is_silent, coll->site.size, silent, sizeof(silent));
+    snprintf(text + used, room - used, ", which %s did not confirm", silent);
 }
 
 static void log_absent(struct sw_coll *coll)
 {
-    char waits[160], line[256];
+    char waits[200], line[256];
     say_waits(coll, waits, sizeof(waits));
     snprintf(line, sizeof(line), "rank %u: %s, for %d s", coll->site.rank, waits,
              COLL_TELL_AFTER_MS / 1000);
@@ -202,7 +217,7 @@ static void start_clock(struct sw_coll_request *request, uint64_t now_ns)
 
 void coll_requests_tick(struct sw_coll *coll, uint64_t now_ns)
 {
-    char text[160];
+    char text[200];
     struct sw_coll_request *request = request_of(list_first(&coll->posted));
     if (!request || coll->failure.is_set)
         return;

@@ -341,6 +341,14 @@ static void send_note_sent(struct coll_peer *peer)
         peer->stage = coll_send_has_arrived(peer) ? COLL_SURE : COLL_UNDER_WAY;
 }
 
+bool coll_send_is_awaited(const struct coll_peer *peer)
+{
+    for (uint64_t at = peer->signals_done; at != peer->signals_posted; at++)
+        if (peer->signals[at % COLL_SENDS].kind <= COLL_SENT_MOVE)
+            return true;
+    return peer->first;
+}
+
 void coll_send_settle(struct coll_peer *peer)
 {
     while (peer->signals_done != peer->signals_posted) {

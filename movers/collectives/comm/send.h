@@ -16,6 +16,8 @@ void coll_send_deferred(struct coll_peer *peer);
 void coll_send_forget(struct coll_peer *peer);
 /* The connection has ended, and all that was posted has done its work: moves count as completed. */
 void coll_send_settle(struct coll_peer *peer);
+/* A message, a read or a write is not confirmed, or kept. */
+bool coll_send_is_awaited(const struct coll_peer *peer);
 /* The places of this operation's messages are not read by the device any more. */
 bool coll_send_is_ready(const struct coll_peer *peer, uint64_t number);
 

@@ -285,6 +285,55 @@ static void deadline__names_the_absent(void **state)
     ranks_end(&ranks, 0);
 }
 
+// It has begun, and then its device may not even let others read.
+static void stop_in_the_midst(struct rank *rank)
+{
+    static uint8_t data[1 << 20];
+    const struct sw_coll_call sum = {.kind = SW_COLL_ALL_REDUCE,
+                                     .type = SW_COLL_U8,
+                                     .send = data,
+                                     .recv = data,
+                                     .count = sizeof(data)};
+    const struct sw_coll *coll = rank->coll;
+    struct sw_coll_request *request;
+    struct sw_coll_error error = {.text = ""};
+    while (rank->rank != 1 &&
+           !coll_mail_is_there(&coll->layout, coll->peers[1].inbox, 1, COLL_OPEN))
+        nap_ms(1);
+    if (rank->rank != 1)
+        flag_raise(rank->shared, READY);
+    else
+        need_ok(rank, sw_coll_post(rank->coll, &sum, 0, &error, &request), &error);
+    flag_await(rank->shared, READY, 2);
+    if (rank->rank == 1)
+        raise(SIGSTOP);
+    nap_ms(50);
+    need_ok(rank, sw_coll_post(rank->coll, &sum, 0, &error, &request), &error);
+    while (!coll->moves_posted)
+        need(sw_coll_test(request, &error) == SW_COLL_AGAIN);
+    flag_raise(rank->shared, GO);
+    flag_await(rank->shared, GO, 2);
+    request->deadline_ns = sw_coll_deadline_ms(500);
+    keep_result(rank, sw_coll_wait(request, &error), &error);
+}
+
+static void deadline__names_who_stopped(void **state)
+{
+    struct ranks ranks;
+    (void)state;
+    ranks_start(&ranks, 3, stop_in_the_midst, NULL);
+    await_others(&ranks, 1u << 1);
+    for (uint32_t i = 0; i < 3; i += 2) {
+        const struct rank_result *result = &ranks.shared->results[i];
+        assert_int_equal(result->status, SW_COLL_TIMEOUT);
+        if (!strstr(result->text, "rank 1 ") && !strstr(result->text, "ranks 0 and 1 ") &&
+            !strstr(result->text, "ranks 1 and 2 "))
+            fail_msg("rank %u: %s", i, result->text);
+    }
+    kill(ranks.pids[1], SIGKILL);
+    ranks_end(&ranks, 1u << 1);
+}
+
 // ---- others ----
 
 // A communicator of so many ranks that each connects when it needs to. Two of them are here.
@@ -462,6 +511,7 @@ int main(void)
         cmocka_unit_test(stop__is_no_death),
         cmocka_unit_test(wait__costs_no_processor_time),
         cmocka_unit_test(deadline__names_the_absent),
+        cmocka_unit_test(deadline__names_who_stopped),
         cmocka_unit_test(peer__ends_before_it_is_up),
         cmocka_unit_test(door__strangers_are_refused),
         cmocka_unit_test(fork__the_child_is_told),
