@@ -356,6 +356,7 @@ void coll_send_settle(struct coll_peer *peer)
         peer->done = sent.posted;
         if (sent.kind == COLL_SENT_MOVE)
             note_move(peer->coll, sent.move);
+        peer->coll->completions++; /* or it might be slept before operations go on */
     }
 }
 

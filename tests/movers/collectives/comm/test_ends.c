@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "collectives/comm/comm.h"
+#include "collectives/comm/failure.h"
 #include "collectives/comm/peer.h"
 #include "collectives/comm/send.h"
 #include "collectives/comm/wait.h"
@@ -202,9 +203,12 @@ static void leave_unconfirmed(struct rank *rank)
     const uint64_t until_ns = sw_coll_deadline_ms(PATIENCE_MS);
     while (coll->moves_settled != coll->moves_posted) {
         need(mover_now_ns() < until_ns);
-        sw_coll_poll(coll);
-        nap_ms(1);
+        coll_go_on(coll);
+        coll_take_events(coll, 1);
+        coll_failure_look(coll);
     }
+    // It will not sleep before operations have seen that.
+    need(coll->completions != coll->completions_seen);
 }
 
 static void end__closed_and_unconfirmed(void **state)
