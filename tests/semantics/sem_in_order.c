@@ -5,7 +5,9 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "sem.h"
 
@@ -275,6 +277,95 @@ static void last_b(int sock, int param)
     rig_close(&rig);
 }
 
+/* What else goes to a queue pair that was asked. */
+static void messages_a(int sock, int param)
+{
+    struct rig rig;
+    struct vu_random random = {51};
+    rig_open(&rig, sock, NULL);
+    for (uint32_t i = 0; i < ROUNDS / 8; i++) {
+        const struct shape shape = next_shape(&random, i);
+        struct vu_send send =
+            rig_send(&rig, (enum ibv_wr_opcode)param, 1, SPAN + shape.at, shape.len_bytes);
+        send.remote = rig.peer.addr + shape.at;
+        memset(rig.buf + SPAN + shape.at, shape.stamp, shape.len_bytes);
+        vu_barrier(sock);
+        rig_post(&rig, &send);
+        vu_expect(rig.ep.scq, 1, IBV_WC_SUCCESS);
+    }
+    vu_barrier(sock);
+    rig_close(&rig);
+}
+
+static void messages_b(int sock, int param)
+{
+    struct rig rig;
+    struct vu_random random = {51};
+    const struct rig_attr attr = {0};
+    (void)param;
+    rig_prepare(&rig, sock, &attr);
+    VU_EQ(ask(&rig, IBV_WR_RDMA_WRITE), IS_POSSIBLE);
+    rig_connect(&rig, NULL);
+    for (uint32_t i = 0; i < ROUNDS / 8; i++) {
+        const struct shape shape = next_shape(&random, i);
+        rig_recv(&rig, 1, shape.at, shape.len_bytes);
+        vu_barrier(sock);
+        vu_expect(rig.ep.rcq, 1, IBV_WC_SUCCESS);
+        rig_bytes_now(&rig, shape.at, shape.len_bytes, shape.stamp);
+    }
+    vu_barrier(sock);
+    rig_close(&rig);
+}
+
+/* It has pages of its own and of its children, one after the other. */
+#define CHILDREN 12
+
+static void forking_a(int sock, int param)
+{
+    struct rig rig;
+    struct vu_random random = {41};
+    (void)param;
+    rig_open(&rig, sock, NULL);
+    for (uint32_t i = 0; i < ROUNDS / 4; i++) {
+        const struct shape shape = next_shape(&random, i);
+        vu_barrier(sock);
+        post_stamp(&rig, &shape);
+        struct vu_send read = rig_send(&rig, IBV_WR_RDMA_READ, 2, SPAN + shape.at, shape.len_bytes);
+        read.remote = rig.peer.addr + shape.at;
+        memset(rig.buf + SPAN + shape.at, 0, shape.len_bytes);
+        rig_post(&rig, &read);
+        vu_expect(rig.ep.scq, 2, IBV_WC_SUCCESS);
+        rig_bytes_now(&rig, SPAN + shape.at, shape.len_bytes, shape.stamp);
+        vu_barrier(sock);
+    }
+    rig_close(&rig);
+}
+
+static void forking_b(int sock, int param)
+{
+    struct rig rig;
+    struct vu_random random = {41};
+    const struct rig_attr attr = {0};
+    (void)param;
+    rig_prepare(&rig, sock, &attr);
+    VU_EQ(ask(&rig, IBV_WR_RDMA_WRITE), IS_POSSIBLE);
+    rig_connect(&rig, NULL);
+    for (uint32_t i = 0; i < ROUNDS / 4; i++) {
+        const struct shape shape = next_shape(&random, i);
+        memset(rig.buf, 3 - shape.stamp, SPAN);
+        vu_barrier(sock);
+        const pid_t child = i % (ROUNDS / 4 / CHILDREN) ? -1 : fork();
+        if (!child)
+            _exit(0);
+        await_byte(rig.buf + shape.at + shape.watched, shape.stamp);
+        check_below(rig.buf + shape.at, IS_POSSIBLE ? shape.watched : 0, shape.stamp);
+        if (child > 0)
+            VU_EQ(waitpid(child, NULL, 0), child);
+        vu_barrier(sock);
+    }
+    rig_close(&rig);
+}
+
 /* The answer belongs to a queue pair and an opcode, not to a moment. */
 static void answers(int sock, int param)
 {
@@ -301,6 +392,9 @@ const struct sem_case sem_in_order[] = {
     {"in_order__asked_amid_writes", asked_a, asked_b, ASKED_LATE},
     {"in_order__second_write_is_a_mark", mark_a, mark_b, 0},
     {"in_order__last_word_unasked", last_a, last_b, 0},
+    {"in_order__sends", messages_a, messages_b, IBV_WR_SEND},
+    {"in_order__write_imm", messages_a, messages_b, IBV_WR_RDMA_WRITE_WITH_IMM},
+    {"in_order__peer_forks", forking_a, forking_b, SEM_PROCESSES},
     {"in_order__answers", answers, answers, 0},
     {0},
 };

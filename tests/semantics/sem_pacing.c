@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #include "ud_side.h"
@@ -158,6 +159,53 @@ static void paced_srq_b(int sock, int param)
     free(rig.buf);
 }
 
+/* The receiver discards pages of its memory while a message is on its way to them: from there on
+ * they may be reached in another way. */
+#define DISCARDED_AT (48u * 4096) /* what lies from there to the end of the region */
+
+static void discard_a(int sock, int param)
+{
+    const enum ibv_wr_opcode opcode = (enum ibv_wr_opcode)param;
+    struct rig rig;
+    rig_open(&rig, sock, &(struct rig_attr){.fill = FILL});
+    vu_barrier(sock);
+    limit(rig.ep.qp, RATE_KBPS, BURST);
+    struct vu_send send = rig_send(&rig, opcode, 1, 0, TOTAL);
+    rig_post(&rig, &send);
+    vu_expect(rig.ep.scq, 1, IBV_WC_SUCCESS);
+    vu_barrier(sock); /* it looks at that */
+    vu_barrier(sock);
+    limit(rig.ep.qp, 0, 0);
+    send = rig_send(&rig, IBV_WR_RDMA_WRITE, 2, 0, TOTAL);
+    rig_post(&rig, &send);
+    vu_expect(rig.ep.scq, 2, IBV_WC_SUCCESS);
+    vu_barrier(sock);
+    rig_close(&rig);
+}
+
+static void discard_b(int sock, int param)
+{
+    struct rig rig;
+    rig_open(&rig, sock, &(struct rig_attr){0});
+    memset(rig.buf, 0, RIG_BYTES);
+    if (param == IBV_WR_SEND)
+        rig_recv(&rig, 1, 0, TOTAL);
+    vu_barrier(sock);
+    const volatile uint8_t *first = rig.buf;
+    for (int ms = 0; *first != FILL && ms < GENEROUS_MS; ms++)
+        vu_sleep_ms(1);
+    VU_EQ(madvise(rig.buf + DISCARDED_AT, RIG_BYTES - DISCARDED_AT, MADV_DONTNEED), 0);
+    if (param == IBV_WR_SEND)
+        vu_expect(rig.ep.rcq, 1, IBV_WC_SUCCESS);
+    vu_barrier(sock);
+    rig_bytes(&rig, 0, DISCARDED_AT, FILL); /* whatever came before the rest was discarded */
+    memset(rig.buf, 0, RIG_BYTES);
+    vu_barrier(sock);
+    vu_barrier(sock);
+    rig_bytes(&rig, 0, TOTAL, FILL);
+    rig_close(&rig);
+}
+
 static void datagrams_a(int sock, int param)
 {
     (void)param;
@@ -255,6 +303,8 @@ const struct sem_case sem_pacing[] = {
     {"pacing__shared_receives", paced_a, paced_srq_b, SRQ},
     {"pacing__uc_long_write", paced_a, paced_b, LONG_WRITE | OF_UC},
     {"pacing__uc_sends", paced_a, paced_b, SENDS | OF_UC},
+    {"pacing__discarded_amid_write", discard_a, discard_b, IBV_WR_RDMA_WRITE},
+    {"pacing__discarded_amid_send", discard_a, discard_b, IBV_WR_SEND},
     {"pacing__datagrams", datagrams_a, datagrams_b, 0},
     {"pacing__rules", rules, rules, 0},
     {0},

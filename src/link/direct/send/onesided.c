@@ -30,6 +30,23 @@ static enum sw_step finish_write(struct sw_direct_qp *d, const struct sw_wqe *wq
     return sw_send_announce(d, wqe, SW_REC_WRITE_IMM, SW_ACK);
 }
 
+static enum sw_move onesided_move_of(const struct sw_direct_qp *d, const struct sw_wqe *wqe)
+{
+    if (wqe->opcode == IBV_WR_RDMA_READ)
+        return SW_MOVE_IN;
+    return d->remote.in_order ? SW_MOVE_IN_ORDER : SW_MOVE_OUT;
+}
+
+/* The peer may have changed its memory since the first part of a long one was moved. */
+static enum sw_reach reach_of_rest(const struct sw_direct_qp *d, const struct sw_pub_mr *mr,
+                                   const struct sw_wqe *wqe, enum sw_move move)
+{
+    const uint64_t at = wqe->remote_addr + wqe->done_bytes;
+    const uint64_t rest = wqe->len_bytes - wqe->done_bytes;
+    return move == SW_MOVE_IN_ORDER ? sw_reach_probe_stores(d->peer, mr, at, rest)
+                                    : sw_reach_probe(d->peer, mr, at, rest);
+}
+
 static enum sw_step onesided_move_bytes(struct sw_qp *qp, struct sw_direct_qp *d,
                                         struct sw_wqe *wqe, uint32_t position)
 {
@@ -41,22 +58,19 @@ static enum sw_step onesided_move_bytes(struct sw_qp *qp, struct sw_direct_qp *d
                         sw_remote_side(&d->remote), &mr, &word);
     if (verdict != SW_ACK)
         return sw_step_refused_next(qp, d, verdict);
-    const bool to_local = wqe->opcode == IBV_WR_RDMA_READ;
-    if (wqe->done_bytes == 0) {
-        const enum sw_reach reach =
-            d->remote.in_order && !to_local
-                ? sw_reach_probe_stores(d->peer, mr, wqe->remote_addr, wqe->len_bytes)
-                : sw_reach_probe(d->peer, mr, wqe->remote_addr, wqe->len_bytes);
-        if (reach == SW_REACH_RING)
-            return sw_bounce_start(qp, d, wqe, position);
-        if (reach == SW_REACH_WAIT)
-            return SW_STEP_BLOCKED;
-    }
+    const enum sw_move move = onesided_move_of(d, wqe);
+    const enum sw_reach reach = reach_of_rest(d, mr, wqe, move);
+    if (reach == SW_REACH_RING && move == SW_MOVE_IN)
+        wqe->done_bytes = 0; /* it is asked for as a whole */
+    if (reach == SW_REACH_RING)
+        return sw_bounce_start(qp, d, wqe, position);
+    if (reach == SW_REACH_WAIT)
+        return SW_STEP_BLOCKED;
     if (d->send.answers_due)
         return SW_STEP_BLOCKED; /* must not overtake what the target still executes */
     struct sw_gather gather = sw_gather_of(qp, position);
-    enum sw_step step = sw_reach_move(d, &gather, 0, mr, wqe->remote_addr, wqe->len_bytes, to_local,
-                                      &wqe->done_bytes);
+    enum sw_step step =
+        sw_reach_move(d, &gather, 0, mr, wqe->remote_addr, wqe->len_bytes, move, &wqe->done_bytes);
     if (step != SW_STEP_DONE)
         return step;
     sw_reach_remember(d, wqe->rkey, mr, word, wqe->remote_addr);

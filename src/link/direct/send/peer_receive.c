@@ -105,7 +105,8 @@ static enum sw_step fill_element(struct sw_direct_qp *d, const struct sw_gather 
     *verdict = check_element(d, sge, &mr, &word) == SW_ACK ? SW_ACK : SW_NAK_OPERATIONAL;
     if (*verdict != SW_ACK)
         return SW_STEP_DONE;
-    enum sw_step step = sw_reach_move(d, gather, before, mr, sge->addr, len_bytes, false, &done);
+    enum sw_step step =
+        sw_reach_move(d, gather, before, mr, sge->addr, len_bytes, SW_MOVE_OUT, &done);
     wqe->done_bytes = (uint32_t)before + done;
     if (step == SW_STEP_DONE)
         sw_reach_remember(d, sge->lkey, mr, word, sge->addr);

@@ -63,7 +63,8 @@ enum sw_step sw_pull(struct sw_direct_qp *d, const struct ibv_sge *list, uint32_
             sw_reach_probe(d->peer, mr, list[i].addr, here) == SW_REACH_RING)
             return sw_step_refused(d, SW_NAK_OPERATIONAL); /* it said that it could be fetched */
         uint32_t done = (uint32_t)(d->serve.received_bytes - before);
-        enum sw_step step = sw_reach_move(d, &to, before, mr, list[i].addr, here, true, &done);
+        enum sw_step step =
+            sw_reach_move(d, &to, before, mr, list[i].addr, here, SW_MOVE_IN, &done);
         d->serve.received_bytes = (uint32_t)before + done;
         if (step != SW_STEP_DONE)
             return step;

@@ -287,8 +287,9 @@ static enum sw_step move_cma(struct sw_direct_qp *d, uint8_t *local, uint64_t re
 
 enum sw_step sw_reach_move(struct sw_direct_qp *d, const struct sw_gather *gather,
                            uint64_t gather_offset, const struct sw_pub_mr *mr, uint64_t addr,
-                           uint64_t len_bytes, bool to_local, uint32_t *done)
+                           uint64_t len_bytes, enum sw_move move, uint32_t *done)
 {
+    const bool to_local = move == SW_MOVE_IN;
     uint32_t need = to_local ? IBV_ACCESS_LOCAL_WRITE : 0;
     while (*done < len_bytes) {
         if (!d->send.budget_bytes)
@@ -297,7 +298,7 @@ enum sw_step sw_reach_move(struct sw_direct_qp *d, const struct sw_gather *gathe
         if (want > d->send.budget_bytes)
             want = d->send.budget_bytes;
         struct piece piece = piece_at(d->peer, mr, addr + *done, want);
-        const bool is_late = piece.kind == PIECE_CMA && d->remote.in_order && !to_local && !*done;
+        const bool is_late = piece.kind == PIECE_CMA && move == SW_MOVE_IN_ORDER;
         if (piece.kind == PIECE_WAIT || piece.kind == PIECE_RING || is_late)
             return SW_STEP_BLOCKED; /* was reachable at the probe; the next probe decides */
         if (piece.kind == PIECE_MAPPED && piece.is_readonly && !to_local)

@@ -29,10 +29,15 @@ struct sw_reach_run {
 /* The bytes at addr of a region (checked before), at most len_bytes. */
 struct sw_reach_run sw_reach_run_at(struct sw_peer *peer, const struct sw_pub_mr *mr, uint64_t addr,
                                     uint64_t len_bytes);
-/* Moves bytes [*done, len) of the gather from or to addr, at most the budget. */
+enum sw_move {
+    SW_MOVE_OUT,      /* to addr */
+    SW_MOVE_IN,       /* from addr */
+    SW_MOVE_IN_ORDER, /* to addr, by stores of this process alone: else BLOCKED */
+};
+/* Moves bytes [*done, len) of the gather, at most the budget. */
 enum sw_step sw_reach_move(struct sw_direct_qp *d, const struct sw_gather *gather,
                            uint64_t gather_offset, const struct sw_pub_mr *mr, uint64_t addr,
-                           uint64_t len_bytes, bool to_local, uint32_t *done);
+                           uint64_t len_bytes, enum sw_move move, uint32_t *done);
 /* Mapped address of a range, or NULL. */
 uint8_t *sw_reach_mapped(struct sw_peer *peer, const struct sw_pub_mr *mr, uint64_t addr,
                          uint64_t len_bytes, bool *wait);

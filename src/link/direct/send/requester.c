@@ -137,7 +137,8 @@ static enum sw_step start_paced(struct sw_qp *qp, struct sw_direct_qp *d, struct
         return SW_STEP_BLOCKED;
     enum sw_step step = start_request(qp, d, wqe, position);
     bool ended = step != SW_STEP_BLOCKED && step != SW_STEP_FAILED;
-    uint32_t moved = ended ? left : wqe->done_bytes - before;
+    const uint32_t more = wqe->done_bytes > before ? wqe->done_bytes - before : 0; /* not anew */
+    uint32_t moved = ended ? left : more;
     sw_pacer_charge(&qp->pacer, now_ns, moved);
     bool is_held = !ended && moved == allowed && allowed < left;
     d->send.budget_bytes = is_held || moved >= budget_bytes ? 0 : budget_bytes - moved;

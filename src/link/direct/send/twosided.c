@@ -106,8 +106,11 @@ enum sw_step sw_twosided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct 
                                    : sw_send_announce(d, wqe, SW_REC_SEND_PLACED, verdict);
     const bool at_once =
         !wqe->done_bytes && wqe->len_bytes <= d->send.budget_bytes && sw_placing_suits(d, &placing);
-    if (placing.reach == SW_REACH_RING && !at_once && wqe->done_bytes == 0)
+    if (placing.reach == SW_REACH_RING && !at_once) {
+        wqe->done_bytes =
+            0; /* the peer may have changed its memory since; it was told of nothing */
         return sw_bounce_start(qp, d, wqe, position);
+    }
     if (placing.reach == SW_REACH_WAIT && !at_once)
         return SW_STEP_BLOCKED;
     if (d->send.answers_due && wqe->done_bytes == 0)

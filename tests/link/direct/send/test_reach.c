@@ -405,8 +405,8 @@ static void sw_reach_move__in_steps_of_the_budget(void **state)
     p->d.send.budget_bytes = 3000;
     int steps = 0;
     enum sw_step step;
-    while ((step = sw_reach_move(&p->d, &gather, 0, p->mr, IOVA + PAGE, 2 * PAGE, false, &done)) ==
-           SW_STEP_BLOCKED) {
+    while ((step = sw_reach_move(&p->d, &gather, 0, p->mr, IOVA + PAGE, 2 * PAGE, SW_MOVE_OUT,
+                                 &done)) == SW_STEP_BLOCKED) {
         assert_int_equal(p->d.send.budget_bytes, 0);
         assert_int_equal(done, 3000 * ++steps);
         p->d.send.budget_bytes = 3000;
@@ -429,14 +429,14 @@ static void sw_reach_move__to_local_needs_the_right(void **state)
     struct sw_gather gather = {.sges = &sge, .sge_count = 1, .pd = rig->pd->id};
     uint32_t done = 0;
     memset(p->segment, 'r', 64);
-    assert_int_equal(sw_reach_move(&p->d, &gather, 0, p->mr, IOVA + PAGE, 64, true, &done),
+    assert_int_equal(sw_reach_move(&p->d, &gather, 0, p->mr, IOVA + PAGE, 64, SW_MOVE_IN, &done),
                      SW_STEP_FAILED);
     assert_int_equal(p->d.send.fail_status, IBV_WC_LOC_PROT_ERR);
     assert_int_equal(p->d.send.fail_verdict, SW_ACK);
     assert_int_equal(done, 0);
     assert_int_equal(rig->bytes[0], 0);
     sge.lkey = sw_mr_key(rig->mr);
-    assert_int_equal(sw_reach_move(&p->d, &gather, 0, p->mr, IOVA + PAGE, 64, true, &done),
+    assert_int_equal(sw_reach_move(&p->d, &gather, 0, p->mr, IOVA + PAGE, 64, SW_MOVE_IN, &done),
                      SW_STEP_DONE);
     assert_int_equal(rig->bytes[63], 'r');
     sw_lock_release(&rig->qp->lock);
@@ -480,8 +480,13 @@ static void sw_reach_move__by_cma_across_rungs(void **state)
         rig->bytes[i] = (uint8_t)(i % 253);
     struct ibv_sge sge = rig_sge(rig, 0, 6 * PAGE);
     struct sw_gather gather = {.sges = &sge, .sge_count = 1, .pd = rig->pd->id};
-    uint32_t done = 0;
-    assert_int_equal(sw_reach_move(&p->d, &gather, 0, p->mr, IOVA, 6 * PAGE, false, &done),
+    uint32_t done = PAGE; /* two more are mapped, and the kernel would write the next one */
+    assert_int_equal(
+        sw_reach_move(&p->d, &gather, 0, p->mr, IOVA, 6 * PAGE, SW_MOVE_IN_ORDER, &done),
+        SW_STEP_BLOCKED);
+    assert_int_equal(done, 3 * PAGE);
+    done = 0;
+    assert_int_equal(sw_reach_move(&p->d, &gather, 0, p->mr, IOVA, 6 * PAGE, SW_MOVE_OUT, &done),
                      SW_STEP_DONE);
     assert_memory_equal(p->segment, rig->bytes + PAGE, 2 * PAGE);
     assert_memory_equal(p->segment + 2 * PAGE, rig->bytes + 4 * PAGE, PAGE);
@@ -491,7 +496,7 @@ static void sw_reach_move__by_cma_across_rungs(void **state)
     done = 0;
     enum sw_step step = SW_STEP_BLOCKED; /* for a moment: it might just be being adopted */
     for (int i = 0; i < 5000 && step == SW_STEP_BLOCKED; i++) {
-        step = sw_reach_move(&p->d, &gather, 0, p->mr, IOVA, 8, false, &done);
+        step = sw_reach_move(&p->d, &gather, 0, p->mr, IOVA, 8, SW_MOVE_OUT, &done);
         usleep(1000);
     }
     assert_int_equal(step, SW_STEP_FAILED);
@@ -538,8 +543,9 @@ static void sw_reach_move__by_cma_to_a_page_that_was_lost(void **state)
     pthread_join(thread, NULL);
     assert_int_equal(ftruncate(fd, PAGE), 0);
     for (int i = 0; i < 2; i++)
-        assert_int_equal(sw_reach_move(&p->d, &gather, 0, p->mr, IOVA, sizeof(theirs), true, &done),
-                         i ? SW_STEP_DONE : SW_STEP_BLOCKED);
+        assert_int_equal(
+            sw_reach_move(&p->d, &gather, 0, p->mr, IOVA, sizeof(theirs), SW_MOVE_IN, &done),
+            i ? SW_STEP_DONE : SW_STEP_BLOCKED);
     assert_int_equal(pread(fd, came, sizeof(came), 0), sizeof(came));
     assert_memory_equal(came, theirs, sizeof(came));
     sw_lock_release(&rig->qp->lock);

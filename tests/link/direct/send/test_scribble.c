@@ -242,7 +242,8 @@ static void hostile__tables_change_while_they_are_read(void **state)
         uint32_t done = 0;
         t->d.send.budget_bytes = 1u << 20;
         if (sw_reach_probe(&t->peer, t->mr, addr, len) == SW_REACH_DIRECT)
-            sw_reach_move(&t->d, &gather, 0, t->mr, addr, len, i & 1, &done);
+            sw_reach_move(&t->d, &gather, 0, t->mr, addr, len, i & 1 ? SW_MOVE_IN : SW_MOVE_OUT,
+                          &done);
         moved += done;
         sw_reach_remember(&t->d, 5u << 8, t->mr, t->mr->key_word, addr);
         if (i % 256 == 0)
