@@ -58,8 +58,7 @@ static struct rdma_conn_param peer_param(const struct sw_coll *coll, const uint8
 
 /* The device is not asked for WRITEs in order (ibv_query_qp_data_in_order()), so marks are WRITEs
  * of their own. Sidewire gives that order to all that comes to the queue pair once it was asked,
- * long blocks too, and 8 bytes are no quicker by it: 0.41 us, and 0.42 without. After a fork of the
- * peer requests of such a queue pair were also seen to wait for ever. */
+ * long blocks too, and 8 bytes are no quicker by it: 0.41 us, and 0.42 without. */
 static void go_up(struct coll_peer *peer)
 {
     peer->state = COLL_PEER_UP;
