@@ -445,7 +445,9 @@ static void call_who_parts(void (*how)(int ready))
     if (count && is_over_tcp()) /* the server has received it, and nobody fails */
         VU_EQ(wc.status, IBV_WC_SUCCESS);
     else
-        VU_EQ(poll(&readable, 1, 0), 1); /* no later than the request's end */
+        VU_CHECK(poll(&readable, 1, 0) == 1, "%s: the request ended first, with %s",
+                 how == part_unheard ? "DREQ unheard" : "no line",
+                 count ? ibv_wc_status_str(wc.status) : "nothing");
     expect_event(events, RDMA_CM_EVENT_DISCONNECTED, NULL);
     VU_EQ(rdma_disconnect(end.id), 0);
     tear_down(&end);
