@@ -14,6 +14,7 @@
 enum {
     FLUSH_MS = 5000,       /* of a peer that is only short of processor time */
     FLUSH_ABSENT_MS = 500, /* of one that has not come: it may be stopped */
+    FLUSH_ENDED_MS = 50,   /* of one that ends, too: it wants this rank's confirmations */
 };
 
 enum sw_coll_status coll_say(struct sw_coll_error *error, enum sw_coll_status status,
@@ -107,15 +108,16 @@ bool coll_failure_is_told(struct sw_coll *coll)
     return false;
 }
 
-/* Ranks whose connection has ended, though the operation needs them. `number`: the newest that they
- * are needed for. */
+/* Ranks that have closed, or whose connection has ended, though the operation needs them. `number`:
+ * the newest that they are needed for. The end of a connection may be known long after a close. */
 static uint32_t look_for_gone(struct sw_coll *coll, uint64_t number, bool *is_gone)
 {
     uint32_t count = 0;
     for (uint32_t rank = 0; rank < coll->site.size; rank++) {
         struct coll_peer *peer = &coll->peers[rank];
-        is_gone[rank] = coll_is_other(coll, rank) && peer->state == COLL_PEER_ENDED &&
-                        !coll_peer_has_left(peer, number);
+        is_gone[rank] = coll_is_other(coll, rank) &&
+                        (coll_peer_has_quit(peer, number) ||
+                         (peer->state == COLL_PEER_ENDED && !coll_peer_has_left(peer, number)));
         if (is_gone[rank])
             peer->is_gone = true;
         count += is_gone[rank];
@@ -154,20 +156,28 @@ void coll_failure_look(struct sw_coll *coll)
 
 /* ---- the end ---- */
 
-static bool has_unconfirmed(const struct sw_coll *coll, const bool *is_left_out)
+/* It has closed or failed. So it wants no word any more, and may never confirm what it got. */
+static bool has_said_its_last(const struct coll_peer *peer)
+{
+    return coll_word_read(peer->inbox + COLL_AT_LEFT) ||
+           coll_word_read(peer->inbox + COLL_AT_ABORT);
+}
+
+static bool has_unconfirmed(const struct sw_coll *coll, const bool *is_left_out, bool is_late)
 {
     for (uint32_t rank = 0; rank < coll->site.size; rank++) {
         const struct coll_peer *peer = &coll->peers[rank];
         if (coll_is_other(coll, rank) && peer->state == COLL_PEER_UP && !is_left_out[rank] &&
-            peer->signals_done != peer->signals_posted && !coll_peer_has_left(peer, coll->number))
+            peer->signals_done != peer->signals_posted && !(is_late && has_said_its_last(peer)))
             return true;
     }
     return false;
 }
 
-static void flush_until(struct sw_coll *coll, const bool *is_left_out, uint64_t until_ns)
+static void flush_until(struct sw_coll *coll, const bool *is_left_out, bool is_late,
+                        uint64_t until_ns)
 {
-    while (has_unconfirmed(coll, is_left_out) && mover_now_ns() < until_ns)
+    while (has_unconfirmed(coll, is_left_out, is_late) && mover_now_ns() < until_ns)
         if (!coll_send_poll(coll) && mover_queue_arm(&coll->queue))
             coll_take_events(coll, 1);
 }
@@ -176,10 +186,11 @@ void coll_failure_flush(struct sw_coll *coll)
 {
     bool is_absent[SW_COLL_RANKS_MAX] = {false};
     const uint64_t now_ns = mover_now_ns();
-    flush_until(coll, is_absent, now_ns + FLUSH_ABSENT_MS * NS_PER_MS);
+    flush_until(coll, is_absent, false, now_ns + FLUSH_ENDED_MS * NS_PER_MS);
+    flush_until(coll, is_absent, true, now_ns + FLUSH_ABSENT_MS * NS_PER_MS);
     if (coll->failure.is_set && coll->current)
         coll_machine_absent(&coll->machine, is_absent);
-    flush_until(coll, is_absent, now_ns + FLUSH_MS * NS_PER_MS);
+    flush_until(coll, is_absent, true, now_ns + FLUSH_MS * NS_PER_MS);
 }
 
 static void write_abort(const struct sw_coll *coll, struct coll_peer *peer)

@@ -26,8 +26,8 @@ bool coll_failure_is_told(struct sw_coll *coll);
 void coll_failure_look(struct sw_coll *coll);
 /* Tells the others, and ends the connections. Once. */
 void coll_failure_end(struct sw_coll *coll);
-/* Waits until the peers have what was posted: 5 s at most, and half a second for those that are
- * absent when all ends. */
+/* Waits until the peers have what was posted: 5 s at most, half a second for those that are absent
+ * when all ends, and less for those that end, too. */
 void coll_failure_flush(struct sw_coll *coll);
 
 /* "rank 3", "ranks 3, 5 and 7" */

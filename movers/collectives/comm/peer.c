@@ -258,6 +258,12 @@ bool coll_peer_has_left(const struct coll_peer *peer, uint64_t number)
     return coll_word_read(peer->inbox + COLL_AT_LEFT) > number;
 }
 
+bool coll_peer_has_quit(const struct coll_peer *peer, uint64_t number)
+{
+    const uint64_t left = coll_word_read(peer->inbox + COLL_AT_LEFT);
+    return left && left <= number;
+}
+
 void coll_peer_tear_down(struct coll_peer *peer)
 {
     if (peer->connection.id || peer->connection.events)

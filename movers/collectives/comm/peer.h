@@ -21,6 +21,8 @@ bool coll_peer_accept(struct coll_peer *peer, struct rdma_cm_id *id);
 void coll_peer_lose(struct coll_peer *peer);
 /* It has closed its communicator, and before that ended operation `number`. */
 bool coll_peer_has_left(const struct coll_peer *peer, uint64_t number);
+/* It has closed, and does not do operation `number`. */
+bool coll_peer_has_quit(const struct coll_peer *peer, uint64_t number);
 /* Nothing touches memory any more. */
 void coll_peer_tear_down(struct coll_peer *peer);
 

@@ -242,7 +242,8 @@ void coll_send_word(struct coll_peer *peer, uint32_t at, uint64_t value)
     struct ibv_sge range = outbox_range(peer, at, 8);
     struct ibv_send_wr wr = make_write(peer, &range);
     coll_word_write(peer->outbox + at, value);
-    send_post_list(peer, &wr, &wr, 1, true, (struct coll_sent){.kind = COLL_SENT_MAIL});
+    if (send_post_list(peer, &wr, &wr, 1, true, (struct coll_sent){.kind = COLL_SENT_MAIL}))
+        ring_peer(peer);
 }
 
 void coll_send_abort(struct coll_peer *peer, enum sw_coll_status status)
@@ -252,11 +253,8 @@ void coll_send_abort(struct coll_peer *peer, enum sw_coll_status status)
     struct ibv_sge range = outbox_range(peer, COLL_AT_TEXT, COLL_TEXT_BYTES + COLL_GONE_BYTES);
     struct ibv_send_wr wr = make_write(peer, &range);
     tell_word(peer, COLL_TOLD_ABORT, (uint64_t)status);
-    if (!send_post_list(peer, &wr, &wr, 1, true, (struct coll_sent){.kind = COLL_SENT_MAIL}))
-        return;
-    coll_send_word(peer, COLL_AT_ABORT, (uint64_t)status);
-    if (peer->state == COLL_PEER_UP)
-        ring_peer(peer);
+    if (send_post_list(peer, &wr, &wr, 1, true, (struct coll_sent){.kind = COLL_SENT_MAIL}))
+        coll_send_word(peer, COLL_AT_ABORT, (uint64_t)status);
 }
 
 /* ---- sleep ---- */

@@ -21,7 +21,8 @@ bool coll_send_is_awaited(const struct coll_peer *peer);
 /* The places of this operation's messages are not read by the device any more. */
 bool coll_send_is_ready(const struct coll_peer *peer, uint64_t number);
 
-/* A word of the peer's slice; the last of what is posted, so it asks for a completion. */
+/* A word of the peer's slice, and its doorbell; the last of what is posted, so it asks for a
+ * completion. */
 void coll_send_word(struct coll_peer *peer, uint32_t at, uint64_t value);
 /* ABORT, whose text and bits are in the outbox. */
 void coll_send_abort(struct coll_peer *peer, enum sw_coll_status status);

@@ -187,6 +187,27 @@ static void end__closed_while_others_open(void **state)
         ranks_run(4, leave_at_once);
 }
 
+// The word that a rank has closed is enough; its connection may end later.
+static void quit_without_end(struct rank *rank)
+{
+    struct sw_coll_error error = {.text = ""};
+    need_ok(rank, sum_up(rank, 1, 0, &error), &error);
+    if (rank->rank == 1) {
+        coll_send_word(&rank->coll->peers[0], COLL_AT_LEFT, rank->coll->ended + 1);
+        flag_await(rank->shared, READY, 1);
+        return;
+    }
+    need(sw_coll_run(rank->coll, &barrier, 0, &error) == SW_COLL_RANK_GONE);
+    need(strstr(error.text, "rank 1 "));
+    flag_raise(rank->shared, READY);
+}
+
+static void end__closed_with_its_connection_there(void **state)
+{
+    (void)state;
+    ranks_run(2, quit_without_end);
+}
+
 // The device of a rank that has closed confirms nothing any more.
 static void leave_unconfirmed(struct rank *rank)
 {
@@ -511,6 +532,7 @@ int main(void)
         cmocka_unit_test(end__killed_while_others_sleep),
         cmocka_unit_test(end__closed_while_others_wait),
         cmocka_unit_test(end__closed_while_others_open),
+        cmocka_unit_test(end__closed_with_its_connection_there),
         cmocka_unit_test(end__closed_and_unconfirmed),
         cmocka_unit_test(stop__is_no_death),
         cmocka_unit_test(wait__costs_no_processor_time),
