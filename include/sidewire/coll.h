@@ -26,6 +26,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -190,7 +191,9 @@ SW_COLL_PUBLIC enum sw_coll_status sw_coll_run(struct sw_coll *coll,
 static inline enum sw_coll_status sw_coll_barrier(struct sw_coll *coll, uint64_t deadline_ns,
                                                   struct sw_coll_error *error)
 {
-    const struct sw_coll_call call = {.kind = SW_COLL_BARRIER};
+    struct sw_coll_call call;
+    memset(&call, 0, sizeof(call)); /* C++ before 2020 names no members */
+    call.kind = SW_COLL_BARRIER;
     return sw_coll_run(coll, &call, deadline_ns, error);
 }
 
@@ -200,12 +203,14 @@ static inline enum sw_coll_status sw_coll_all_reduce(struct sw_coll *coll, const
                                                      uint64_t deadline_ns,
                                                      struct sw_coll_error *error)
 {
-    const struct sw_coll_call call = {.kind = SW_COLL_ALL_REDUCE,
-                                      .type = type,
-                                      .op = op,
-                                      .send = send,
-                                      .recv = recv,
-                                      .count = count};
+    struct sw_coll_call call;
+    memset(&call, 0, sizeof(call));
+    call.kind = SW_COLL_ALL_REDUCE;
+    call.type = type;
+    call.op = op;
+    call.send = send;
+    call.recv = recv;
+    call.count = count;
     return sw_coll_run(coll, &call, deadline_ns, error);
 }
 

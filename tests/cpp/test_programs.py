@@ -126,6 +126,17 @@ class Programs(unittest.TestCase):
             jobs.append((*TURNS[number % len(TURNS)], path))
         self.expect_compiled(jobs)
 
+    def headers__of_c_compile_alone(self):
+        """Those of the movers. A function may have the name of its struct there."""
+        headers = sorted(glob.glob(f'{INCLUDE}/sidewire/*.h'))
+        self.assertGreater(len(headers), 5)
+        for number, header in enumerate(headers):
+            path = f'{self.folder}/c{number}.cc'
+            with open(path, 'w', encoding='utf-8') as source:
+                source.write(f'#include "{header}"\n#include "{header}"\n')
+            done = compile_with(*TURNS[0], path, '-fsyntax-only', '-Wno-shadow')
+            self.assertEqual(done.returncode, 0, f'{header}\n{done.stderr[:3000]}')
+
     def headers__link_twice(self):
         for name in ('one', 'two'):
             with open(f'{self.folder}/{name}.cc', 'w', encoding='utf-8') as source:
