@@ -35,9 +35,10 @@ static bool make_peer_queue_pair(struct coll_peer *peer)
                                             .max_recv_sge = 1,
                                             .max_inline_data = coll->inline_bytes}};
     if (!mover_queue_make_qp(&coll->queue, peer->connection.id, coll->pd, &attr)) {
-        coll->inline_bytes = attr.cap.max_inline_data = 0;
+        attr.cap.max_inline_data = 0;
         if (!mover_queue_make_qp(&coll->queue, peer->connection.id, coll->pd, &attr))
             return false;
+        coll->inline_bytes = 0;
     }
     for (int i = 0; i < COLL_RECEIVES; i++)
         if (!coll_send_expect_bell(peer))
@@ -172,6 +173,23 @@ static void peer_take_refusal(struct coll_peer *peer)
 
 /* ---- the rank that is asked ---- */
 
+/* Its last word did not come, or it gave the call up: it asks anew. */
+static void await_next_call(struct coll_peer *peer)
+{
+    mover_connection_destroy(&peer->connection);
+    peer->state = COLL_PEER_ABSENT;
+}
+
+/* A call that was given up takes no queue pair, and its end has been told. */
+static void peer_take_no_room(struct coll_peer *peer, int why)
+{
+    if (mover_connection_next(&peer->connection) != MOVER_NOTHING)
+        await_next_call(peer);
+    else
+        coll_fail_here(peer->coll, SW_COLL_NO_MEMORY, "the RDMA device has no room: %s",
+                       strerror(why));
+}
+
 bool coll_peer_accept(struct coll_peer *peer, struct rdma_cm_id *id)
 {
     struct sw_coll *coll = peer->coll;
@@ -186,17 +204,10 @@ bool coll_peer_accept(struct coll_peer *peer, struct rdma_cm_id *id)
     struct rdma_conn_param param = peer_param(coll, said, sizeof(said));
     peer->state = COLL_PEER_ASKED;
     if (!make_peer_queue_pair(peer))
-        coll_fail_here(coll, SW_COLL_NO_MEMORY, "the RDMA device has no room: %s", strerror(errno));
+        peer_take_no_room(peer, errno);
     else if (rdma_accept(peer->connection.id, &param))
         coll_peer_lose(peer);
     return true;
-}
-
-/* Its last word did not come: it asks anew. */
-static void await_next_call(struct coll_peer *peer)
-{
-    mover_connection_destroy(&peer->connection);
-    peer->state = COLL_PEER_ABSENT;
 }
 
 /* ---- both ---- */

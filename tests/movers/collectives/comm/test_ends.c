@@ -411,6 +411,34 @@ static void end_before_it_is_up(struct rank *rank)
     need(!coll->failure.is_set && other->state == COLL_PEER_ENDED);
 }
 
+// Rank 0 has closed when rank 1 looks at its call.
+static void call_and_close(struct rank *rank)
+{
+    struct sw_coll *coll = rank->coll;
+    struct coll_peer *other = &coll->peers[!rank->rank];
+    if (rank->rank) {
+        flag_await(rank->shared, READY, 1);
+        for (int i = 0; i < 20; i++)
+            coll_take_events(coll, 10);
+        need(!coll->failure.is_set);
+        return;
+    }
+    coll_peer_want(other);
+    while (!other->connection.id->qp)
+        coll_take_events(coll, 10);
+    sw_coll_close(coll);
+    rank->coll = NULL;
+    flag_raise(rank->shared, READY);
+}
+
+static void peer__closes_before_it_is_accepted(void **state)
+{
+    struct ranks ranks;
+    (void)state;
+    ranks_start(&ranks, 2, call_and_close, be_two_of_many);
+    ranks_end(&ranks, 0);
+}
+
 static void peer__ends_before_it_is_up(void **state)
 {
     struct ranks ranks;
@@ -538,6 +566,7 @@ int main(void)
         cmocka_unit_test(wait__costs_no_processor_time),
         cmocka_unit_test(deadline__names_the_absent),
         cmocka_unit_test(deadline__names_who_stopped),
+        cmocka_unit_test(peer__closes_before_it_is_accepted),
         cmocka_unit_test(peer__ends_before_it_is_up),
         cmocka_unit_test(door__strangers_are_refused),
         cmocka_unit_test(fork__the_child_is_told),
