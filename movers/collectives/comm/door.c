@@ -66,9 +66,20 @@ static struct coll_peer *caller_of(struct sw_coll *coll, const struct mover_arri
     return is_awaited && hello.instance == peer->card.instance ? peer : NULL;
 }
 
+/* As one that is gone. */
+static void turn_away(struct rdma_cm_id *id)
+{
+    rdma_reject(id, NULL, 0);
+    rdma_destroy_id(id);
+}
+
 static void take_request(struct sw_coll *coll, const struct mover_arrival *arrival)
 {
-    struct coll_peer *peer = coll->failure.is_set ? NULL : caller_of(coll, arrival);
+    if (coll->failure.is_set) {
+        turn_away(arrival->id);
+        return;
+    }
+    struct coll_peer *peer = caller_of(coll, arrival);
     if (peer && coll_peer_accept(peer, arrival->id))
         return;
     uint8_t answer[COLL_ANSWER_BYTES];

@@ -180,10 +180,10 @@ static void await_next_call(struct coll_peer *peer)
     peer->state = COLL_PEER_ABSENT;
 }
 
-/* A call that was given up takes no queue pair, and its end has been told. */
+/* A call that was given up takes no queue pair. */
 static void peer_take_no_room(struct coll_peer *peer, int why)
 {
-    if (mover_connection_next(&peer->connection) != MOVER_NOTHING)
+    if (why == EINVAL)
         await_next_call(peer);
     else
         coll_fail_here(peer->coll, SW_COLL_NO_MEMORY, "the RDMA device has no room: %s",

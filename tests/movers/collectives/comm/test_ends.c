@@ -161,6 +161,8 @@ static void close_early(struct rank *rank)
 {
     struct sw_coll_error error = {.text = ""};
     need_ok(rank, sum_up(rank, 1, 0, &error), &error);
+    flag_raise(rank->shared, READY); // else one may be told of it in its first operation
+    flag_await(rank->shared, READY, 3);
     if (rank->rank == 1)
         return;
     keep_result(rank, sw_coll_run(rank->coll, &barrier, 0, &error), &error);
@@ -396,6 +398,13 @@ static void be_two_of_many(struct rank *rank)
     rank->options.exchange = exchange_two_cards;
 }
 
+static void run_two_of_many(rank_main *run)
+{
+    struct ranks ranks;
+    ranks_start(&ranks, 2, run, be_two_of_many);
+    ranks_end(&ranks, 0);
+}
+
 // Rank 1 sees the end of a connection before it looks whether that was accepted.
 static void end_before_it_is_up(struct rank *rank)
 {
@@ -442,20 +451,31 @@ static void call_and_close(struct rank *rank)
     flag_raise(rank->shared, READY);
 }
 
-static void peer__closes_before_it_is_accepted(void **state)
+// Rank 1 has failed, and has not closed yet.
+static void call_one_that_has_failed(struct rank *rank)
 {
-    struct ranks ranks;
-    (void)state;
-    ranks_start(&ranks, 2, call_and_close, be_two_of_many);
-    ranks_end(&ranks, 0);
+    struct sw_coll *coll = rank->coll;
+    if (rank->rank) {
+        coll_fail(coll, SW_COLL_SYSTEM, "a failure");
+        while (!__atomic_load_n(&rank->shared->flags[READY], __ATOMIC_SEQ_CST))
+            coll_take_events(coll, 10);
+        return;
+    }
+    coll_peer_want(&coll->peers[1]);
+    while (!coll->failure.is_set) {
+        coll_take_events(coll, 10);
+        coll_failure_look(coll);
+    }
+    need(coll->failure.error.status == SW_COLL_RANK_GONE);
+    flag_raise(rank->shared, READY);
 }
 
-static void peer__ends_before_it_is_up(void **state)
+static void peer__ends_while_it_connects(void **state)
 {
-    struct ranks ranks;
     (void)state;
-    ranks_start(&ranks, 2, end_before_it_is_up, be_two_of_many);
-    ranks_end(&ranks, 0);
+    run_two_of_many(end_before_it_is_up);
+    run_two_of_many(call_and_close);
+    run_two_of_many(call_one_that_has_failed);
 }
 
 static bool make_queue(void *context, struct mover_connection *connection)
@@ -577,8 +597,7 @@ int main(void)
         cmocka_unit_test(wait__costs_no_processor_time),
         cmocka_unit_test(deadline__names_the_absent),
         cmocka_unit_test(deadline__names_who_stopped),
-        cmocka_unit_test(peer__closes_before_it_is_accepted),
-        cmocka_unit_test(peer__ends_before_it_is_up),
+        cmocka_unit_test(peer__ends_while_it_connects),
         cmocka_unit_test(door__strangers_are_refused),
         cmocka_unit_test(fork__the_child_is_told),
         cmocka_unit_test(open__options_that_differ),
