@@ -92,7 +92,6 @@ struct sw_coll_request {
     struct sw_coll *coll;
     struct sw_coll_call call;
     uint64_t *counts; /* copies, for the call */
-    size_t counts_room;
     uint64_t deadline_ns, started_ns;
     bool has_begun, is_over; /* of the machine: it is over, but not all is given to devices yet */
     bool was_logged;

@@ -9,6 +9,7 @@
 #include "collectives/comm/request.h"
 #include "collectives/comm/send.h"
 #include "collectives/comm/wait.h"
+#include "collectives/core/ranks.h"
 #include "common/time/clock.h"
 
 enum {
@@ -50,24 +51,6 @@ void coll_fail_here(struct sw_coll *coll, enum sw_coll_status status, const char
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
     coll_fail(coll, status, "rank %u: %s", coll->site.rank, text);
-}
-
-void coll_ranks_text(const bool *is_named, uint32_t size, char *text, size_t room)
-{
-    uint32_t count = 0, said = 0;
-    size_t used = 0;
-    for (uint32_t i = 0; i < size; i++)
-        count += is_named[i];
-    used += (size_t)snprintf(text, room, count == 1 ? "rank" : "ranks");
-    for (uint32_t i = 0; i < size && used + 40 < room; i++) {
-        if (!is_named[i])
-            continue;
-        const char *between = !said ? " " : said + 1 == count ? " and " : ", ";
-        used += (size_t)snprintf(text + used, room - used, "%s%u", between, i);
-        said++;
-    }
-    if (said < count)
-        snprintf(text + used, room - used, " and %u more", count - said);
 }
 
 /* ---- what others say ---- */
@@ -150,7 +133,7 @@ void coll_failure_look(struct sw_coll *coll)
     let_leavers_go(coll);
     if (!look_for_gone(coll, coll->number, is_gone) || coll_failure_is_told(coll))
         return;
-    coll_ranks_text(is_gone, coll->site.size, text, sizeof(text));
+    coll_ranks_text(is_gone, coll->site.size, UINT32_MAX, text, sizeof(text));
     coll_fail(coll, SW_COLL_RANK_GONE, "%s died or closed before the operation was done", text);
 }
 

@@ -30,7 +30,4 @@ void coll_failure_end(struct sw_coll *coll);
  * when all ends, and less for those that end, too. */
 void coll_failure_flush(struct sw_coll *coll);
 
-/* "rank 3", "ranks 3, 5 and 7" */
-void coll_ranks_text(const bool *is_named, uint32_t size, char *text, size_t room);
-
 #endif

@@ -19,6 +19,7 @@
 #include "collectives/comm/send.h"
 #include "collectives/comm/wait.h"
 #include "collectives/core/plan.h"
+#include "collectives/core/ranks.h"
 #include "common/base/minmax.h"
 #include "common/rdma/memory.h"
 #include "common/rdma/resolve.h"
@@ -264,7 +265,7 @@ static enum sw_coll_status open_connect_all(struct sw_coll *coll, uint64_t deadl
     while (!coll->failure.is_set && missing_peers(coll, is_missing)) {
         const uint64_t now_ns = mover_now_ns();
         if (now_ns >= deadline_ns) {
-            coll_ranks_text(is_missing, coll->site.size, text, sizeof(text));
+            coll_ranks_text(is_missing, coll->site.size, UINT32_MAX, text, sizeof(text));
             coll_fail(coll, SW_COLL_TIMEOUT, "%s did not connect with rank %u in time", text,
                       coll->site.rank);
             break;

@@ -10,6 +10,7 @@
 #include "collectives/comm/failure.h"
 #include "collectives/comm/send.h"
 #include "collectives/comm/wait.h"
+#include "collectives/core/ranks.h"
 #include "common/base/minmax.h"
 #include "common/time/clock.h"
 
@@ -189,7 +190,7 @@ static void say_waits(const struct sw_coll *coll, char *text, size_t room)
     if (!count)
         return;
     const size_t used = strlen(text);
-    coll_ranks_text(is_silent, coll->site.size, silent, sizeof(silent));
+    coll_ranks_text(is_silent, coll->site.size, UINT32_MAX, silent, sizeof(silent));
     snprintf(text + used, room - used, ", which %s did not confirm", silent);
 }
 

@@ -80,7 +80,7 @@ void coll_look(struct sw_coll *coll)
 /* ---- sleep ---- */
 
 /* Goes a step with that peer. True: it may be slept, as far as it is concerned. */
-static bool calm_peer(struct coll_peer *peer, int *longest_ms)
+static bool ask_before_sleep(struct coll_peer *peer, int *longest_ms)
 {
     switch (peer->stage) {
     case COLL_AWAKE:
@@ -136,7 +136,7 @@ static void wait_go_to_sleep(struct sw_coll *coll, uint64_t now_ns)
     int longest_ms = SLEEP_MAX_MS;
     uint64_t wake_ns = coll_requests_wake_ns(coll);
     struct coll_peer *peer = awaited_peer(coll);
-    if (!mover_queue_arm(&coll->queue) || (peer && !calm_peer(peer, &longest_ms)))
+    if (!mover_queue_arm(&coll->queue) || (peer && !ask_before_sleep(peer, &longest_ms)))
         return;
     for (uint32_t rank = 0; rank < coll->site.size; rank++)
         if (coll->peers[rank].retry_ns)

@@ -1,32 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What a machine waits for, in words. */
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "collectives/core/machine.h"
+#include "collectives/core/ranks.h"
 
 enum { NAMED_MAX = 16 };
-
-struct text_writer {
-    char *text;
-    size_t room, length;
-};
-
-static void write_words(struct text_writer *writer, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-static void write_words(struct text_writer *writer, const char *format, ...)
-{
-    if (writer->length >= writer->room)
-        return;
-    va_list arguments;
-    va_start(arguments, format);
-    const int length =
-        vsnprintf(writer->text + writer->length, writer->room - writer->length, format, arguments);
-    va_end(arguments);
-    writer->length += (size_t)length;
-}
 
 static const struct coll_step *awaiting_step(const struct coll_machine *machine)
 {
@@ -46,43 +27,33 @@ uint32_t coll_machine_absent(const struct coll_machine *machine, bool *is_absent
     return machine->missing_count;
 }
 
-/* "rank 3", "ranks 2, 3 and 5", "ranks 0, 1, ..., 15 and 48 more". */
-static void write_missing(struct text_writer *writer, const struct coll_machine *machine)
+/* "ranks 2 and 5 have not begun operation 17 (reduce)" */
+static void say_missing(const struct coll_machine *machine, enum coll_slot slot, char *text,
+                        size_t room)
 {
     bool is_absent[SW_COLL_RANKS_MAX];
-    const uint32_t count = coll_machine_absent(machine, is_absent);
-    uint32_t named = 0;
-    for (uint32_t i = 0; i < machine->site.size && named < NAMED_MAX; i++) {
-        if (!is_absent[i])
-            continue;
-        const bool is_last = named + 1 == count;
-        write_words(writer, "%s%u",
-                    named == 0 ? (is_last ? "rank " : "ranks ") : (is_last ? " and " : ", "), i);
-        named++;
-    }
-    if (named < count)
-        write_words(writer, " and %u more", count - named);
+    const bool is_one = coll_machine_absent(machine, is_absent) == 1;
+    const char *has = is_one ? "has" : "have", *kind = sw_coll_kind_name(machine->call.kind);
+    const size_t used = coll_ranks_text(is_absent, machine->site.size, NAMED_MAX, text, room);
+    if (slot == COLL_OPEN)
+        snprintf(text + used, room - used, " %s not begun operation %" PRIu64 " (%s)", has,
+                 machine->number, kind);
+    else
+        snprintf(text + used, room - used,
+                 " %s begun operation %" PRIu64 " (%s), and %s not finished", has, machine->number,
+                 kind, has);
 }
 
 void coll_machine_waits_text(const struct coll_machine *machine, char *text, size_t room)
 {
-    struct text_writer writer = {text, room, 0};
     const struct coll_step *step = awaiting_step(machine);
-    const char *kind = sw_coll_kind_name(machine->call.kind);
-    if (machine->status != SW_COLL_AGAIN) {
-        write_words(&writer, "no operation is under way");
-    } else if (step) {
-        const bool is_one = machine->missing_count == 1;
-        write_missing(&writer, machine);
-        if (step->slot == COLL_OPEN)
-            write_words(&writer, " %s not begun operation %" PRIu64 " (%s)",
-                        is_one ? "has" : "have", machine->number, kind);
-        else
-            write_words(&writer, " %s begun operation %" PRIu64 " (%s), and %s not finished",
-                        is_one ? "has" : "have", machine->number, kind, is_one ? "has" : "have");
-    } else {
-        write_words(&writer,
-                    "operation %" PRIu64 " (%s) waits for %" PRIu64 " of its reads and writes",
-                    machine->number, kind, machine->posted - machine->settled);
-    }
+    if (machine->status != SW_COLL_AGAIN)
+        snprintf(text, room, "no operation is under way");
+    else if (step)
+        say_missing(machine, step->slot, text, room);
+    else
+        snprintf(text, room,
+                 "operation %" PRIu64 " (%s) waits for %" PRIu64 " of its reads and writes",
+                 machine->number, sw_coll_kind_name(machine->call.kind),
+                 machine->posted - machine->settled);
 }
