@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """What is measured of collectives: sums of two ranks of one host, and of four on two processors,
-beside Open MPI, MPICH and what the sum itself costs.
+beside Open MPI, MPICH, gloo and what the sum itself costs. coll_gloo.py has more.
 
 Ranks are bound to processors on all sides. Each result is checked.
 """
@@ -9,11 +9,12 @@ import json
 import os
 import shutil
 
+import coll_gloo
 import procs
 from experiment import Experiment, Row
 
 LIMIT_S = 120
-KIB, MIB = 1 << 10, 1 << 20
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 WARMUPS = 20
 SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../src/coll_mpi.c')
 MPIS = {
@@ -28,11 +29,12 @@ UNBOUND = {'Open MPI': ('--bind-to', 'none'), 'MPICH': ('-bind-to', 'none')}
 class Sums:
     def __init__(self, bench):
         self.bench = bench
+        self.gloo = coll_gloo.Gloo(bench)
 
     def times(self, count):
         return max(count // self.bench.divide, 5)
 
-    def ours(self, size, count, *more, ranks=2):
+    def ours(self, size, count, *more, ranks=2, warmups=WARMUPS):
         """`size` 0: a barrier."""
         program = os.path.join(self.bench.sidewire.build, 'movers/collectives/sidewire-coll')
         kind = ['-b', str(size), '-e', str(size)] if size else ['barrier']
@@ -40,7 +42,7 @@ class Sums:
             [
                 *self.bench.sidewire.command,
                 program,
-                *f'perf --ranks {ranks} -w {WARMUPS} -n {self.times(count)}'.split(),
+                *f'perf --ranks {ranks} -w {warmups} -n {self.times(count)}'.split(),
                 *'--output-format json'.split(),
                 *more,
                 *kind,
@@ -77,15 +79,47 @@ class Sums:
         program = os.path.join(self.bench.source, 'bare_fold')
         return json.loads(procs.run([program, str(size), str(self.times(count))], LIMIT_S))
 
-    def beside_mpi(self, size, count, ranks=2):
+    def beside_mpi(self, size, count):
         """Ours and each MPI."""
         return {
-            'sidewire': lambda: self.ours(size, count, ranks=ranks),
+            'sidewire': lambda: self.ours(size, count),
+            **{f'MPI [{name}]': lambda name=name: self.mpi(name, size, count) for name in MPIS},
+        }
+
+    def beside_gloo(self, size, count):
+        return {
+            'sidewire': lambda: self.ours(size, count),
+            **self.gloo.settings(coll_gloo.LARGE, size, self.times(count)),
+        }
+
+    def four_ranks(self, size, count):
+        """More than this machine may have processors. Ours, each MPI, and gloo."""
+        return {
+            'sidewire': lambda: self.ours(size, count, ranks=4),
             **{
-                f'MPI [{name}]': lambda name=name: self.mpi(name, size, count, ranks)
+                f'MPI or gloo [{name}]': lambda name=name: self.mpi(name, size, count, 4)
                 for name in MPIS
             },
+            **{
+                f'MPI or gloo [gloo {name}]': lambda name=name: self.gloo.here(
+                    name, size, self.times(count), 4
+                )
+                for name in coll_gloo.SMALL
+            },
         }
+
+    def largest(self):
+        """Ours and the bare sum, of 1 GiB."""
+
+        def need_room():
+            if os.sysconf('SC_AVPHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') < 10 * GIB:
+                raise procs.Skipped('less than 10 GiB of memory are free')
+
+        def ours():
+            need_room()
+            return self.ours(GIB, 10, warmups=2)
+
+        return {'sidewire': ours, 'bare fold': lambda: self.bare(GIB, 10)}
 
 
 def experiments(bench):
@@ -111,7 +145,13 @@ def experiments(bench):
                 'bf16': lambda: sums.ours(64 * MIB, 20, '-d', 'bf16'),
             },
         ),
-        Experiment('coll_4_ranks', 'all-reduce of 8 B, four ranks', sums.beside_mpi(8, 1000, 4)),
+        Experiment('coll_1g', 'all-reduce of 1 GiB', sums.largest()),
+        Experiment('coll_gloo_4m', 'all-reduce of 4 MiB, and gloo', sums.beside_gloo(4 * MIB, 100)),
+        Experiment(
+            'coll_gloo_64m', 'all-reduce of 64 MiB, and gloo', sums.beside_gloo(64 * MIB, 10)
+        ),
+        Experiment('coll_4_ranks', 'all-reduce of 8 B, four ranks', sums.four_ranks(8, 1000)),
+        *coll_gloo.experiments(bench),
     ]
 
 
@@ -132,8 +172,16 @@ ROWS = (
     ('  and the bare sum by two threads', 'coll_64m', 'sidewire', 'bare fold', 'time_s', 'us',
      True, 1.333, 1.11),
     ('  bf16, and f32', 'coll_64m', 'bf16', 'sidewire', 'time_s', 'us', True, 1.15, 1.05),
-    ('coll: four ranks, 8 B, and the better MPI', 'coll_4_ranks', 'sidewire', 'MPI', 'time_s',
-     'us', True, 1.0, 0.5),
+    ('coll: all-reduce of 1 GiB, and the bare sum', 'coll_1g', 'sidewire', 'bare fold', 'time_s',
+     'us', True, 1.333, 1.11),
+    *(
+        (f'coll: all-reduce of {size} MiB, and gloo', f'coll_gloo_{size}m', 'sidewire', 'gloo',
+         'time_s', 'us', True, 0.167, 0.083)
+        for size in (4, 64)
+    ),
+    ('coll: four ranks, 8 B, and the best of MPI and gloo', 'coll_4_ranks', 'sidewire',
+     'MPI or gloo', 'time_s', 'us', True, 1.0, 0.5),
+    *coll_gloo.ROWS,
 )
 # fmt: on
 

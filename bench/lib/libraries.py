@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import tempfile
-import time
 
 import between
 import procs
@@ -21,7 +20,7 @@ MTU = 9000
 SHORT = 64
 BROADCAST = 4 << 20
 GLOO = '/usr/include/gloo/transport/ibverbs/device.h'
-SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../src/gloo_broadcast.cc')
+SOURCES = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../src')
 # How the requests of header_rate are posted, and its option.
 LISTS = {'lists of 32': '32', 'one by one': '1'}
 
@@ -80,17 +79,17 @@ def parse_pingpong(text):
     return float(found[1]) * 1e-6
 
 
-def gloo_program(bench):
-    """Its path; built when it is first asked for, or has changed."""
+def gloo_program(bench, name):
+    """The path of a program of bench/src; built when it is first asked for, or has changed."""
     if not shutil.which('g++') or not os.path.exists(GLOO):
         raise procs.Skipped('g++ or libgloo-dev is not installed')
-    path = os.path.join(bench.source, 'gloo_broadcast')
-    if not os.path.exists(path) or os.path.getmtime(path) < os.path.getmtime(SOURCE):
+    source, path = os.path.join(SOURCES, f'{name}.cc'), os.path.join(bench.source, name)
+    if not os.path.exists(path) or os.path.getmtime(path) < os.path.getmtime(source):
         procs.run(
             [
                 *'g++ -std=c++17 -O2 -Wall -Wextra'.split(),
                 '-Wno-sign-compare',
-                SOURCE,
+                source,
                 '-lgloo',
                 '-libverbs',
                 '-o',
@@ -104,43 +103,23 @@ def gloo_program(bench):
 def broadcast(bench, words_of, count):
     """One run of both ranks; words_of(side, rank's words) puts a rank on its core. Figures of the
     rank that receives."""
-    program, ranks = gloo_program(bench), []
+    program = gloo_program(bench, 'gloo_broadcast')
     with tempfile.TemporaryDirectory(prefix='bench-gloo-') as store:
-        try:
-            for rank, side in enumerate((SERVER, CLIENT)):
-                ranks.append(
-                    procs.Child(
-                        words_of(
-                            side,
-                            lambda *way, rank=rank: [
-                                program,
-                                str(rank),
-                                store,
-                                *way,
-                                str(BROADCAST),
-                                str(count),
-                            ],
-                        )
-                    )
-                )
-            limit = time.monotonic() + 60
-            for rank in ranks:
-                status = rank.wait(max(0.1, limit - time.monotonic()))
-                if status != 0:
-                    raise procs.RunFailed(
-                        '\n'.join(
-                            each.report(
-                                procs.describe_status(status)
-                                if each is rank
-                                else 'was the other rank'
-                            )
-                            for each in ranks
-                        )
-                    )
-            found = json.loads(ranks[1].text())
-        finally:
-            for rank in ranks:
-                rank.end()
+        commands = [
+            words_of(
+                side,
+                lambda *way, rank=rank: [
+                    program,
+                    str(rank),
+                    store,
+                    *way,
+                    str(BROADCAST),
+                    str(count),
+                ],
+            )
+            for rank, side in enumerate((SERVER, CLIENT))
+        ]
+        found = json.loads(procs.run_all(commands, 60)[1])
     return {name.replace('_us', '_s'): value * 1e-6 for name, value in found.items()}
 
 

@@ -168,6 +168,31 @@ def run(argv, timeout_s, env=None, accept=(0,)):
         child.end()
 
 
+def run_all(commands, timeout_s, begin=None):
+    """Runs commands beside each other to their ends; returns what each printed. begin() is called
+    once they have started, with the children."""
+    children = []
+    try:
+        for argv in commands:
+            children.append(Child(argv))
+        if begin:
+            begin(children)
+        limit = time.monotonic() + timeout_s
+        for child in children:
+            status = child.wait(max(0.1, limit - time.monotonic()))
+            if status != 0:
+                raise RunFailed(
+                    '\n'.join(
+                        each.report(describe_status(status) if each is child else 'was beside it')
+                        for each in children
+                    )
+                )
+        return [child.text() for child in children]
+    finally:
+        for child in children:
+            child.end()
+
+
 def listening_ports(pid='self'):
     """By TCP, and by RDMA's connection manager; of the network that this process is in."""
     ports = set()

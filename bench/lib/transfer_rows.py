@@ -160,24 +160,12 @@ def gloo(moves):
     need('numpy')
     need('torch')
     with tempfile.TemporaryDirectory(prefix='bench-gloo-') as folder:
-        ranks = []
-        try:
-            for rank, side in enumerate((CLIENT, SERVER)):
-                ranks.append(
-                    procs.Child(
-                        on_core(
-                            side, [PYTHON, MOVES, 'gloo', str(rank), os.path.join(folder, 'store')]
-                        )
-                    )
-                )
-            for rank in ranks:
-                status = rank.wait(LIMIT_S)
-                if status != 0:
-                    raise procs.RunFailed(rank.report(procs.describe_status(status)))
-            return json.loads(ranks[0].text().splitlines()[-1])
-        finally:
-            for rank in ranks:
-                rank.end()
+        store = os.path.join(folder, 'store')
+        ranks = [
+            on_core(side, [PYTHON, MOVES, 'gloo', str(rank), store])
+            for rank, side in enumerate((CLIENT, SERVER))
+        ]
+        return json.loads(procs.run_all(ranks, LIMIT_S)[0].splitlines()[-1])
 
 
 def mpi(_moves):

@@ -16,6 +16,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../bench/lib'))
 
 import between  # noqa: E402
+import coll_gloo  # noqa: E402
 import connections  # noqa: E402
 import experiment as experiments  # noqa: E402
 import libraries  # noqa: E402
@@ -191,9 +192,9 @@ class Programs(unittest.TestCase):
             with self.assertRaisesRegex(procs.Skipped, 'fi_pingpong is not installed'):
                 libraries.fi_pingpong(mock.Mock(), 'verbs', 1)
             with self.assertRaisesRegex(procs.Skipped, 'g\\+\\+ or libgloo-dev is not installed'):
-                libraries.gloo_program(mock.Mock())
+                libraries.gloo_program(mock.Mock(), 'gloo_broadcast')
         with mock.patch.object(libraries, 'GLOO', '/nowhere'), self.assertRaises(procs.Skipped):
-            libraries.gloo_program(mock.Mock())
+            libraries.gloo_program(mock.Mock(), 'gloo_broadcast')
 
 
 class Load(unittest.TestCase):
@@ -326,6 +327,28 @@ class Children(unittest.TestCase):
         with self.assertRaises(procs.RunFailed) as caught:
             procs.run_pair(['sh', '-c', 'echo no device; exit 1'], ['true'], 1, 5)
         self.assertIn('no device', str(caught.exception))
+
+    def test_run_all__one_that_fails_is_reported_and_ends_all(self):
+        self.assertEqual(procs.run_all([['echo', '1'], ['echo', '2']], 20), ['1\n', '2\n'])
+        before = time.monotonic()
+        with self.assertRaisesRegex(procs.RunFailed, 'no device'):
+            procs.run_all([['sh', '-c', 'echo no device; exit 1'], ['sleep', '100']], 200)
+        self.assertLess(time.monotonic() - before, 90)
+        self.assertEqual(procs.Child.live, {})
+
+    def test_ranks__begin_when_all_are_ready(self):
+        """None sees `go` before the last one is ready, and one that fails is told."""
+        line = (
+            'sleep 0.$0; : >$1/ready.$0; until [ -e $1/go ]; do sleep 0.01; done; '
+            'set -- $1/ready.*; echo "{\\"begun_s\\": $#, \\"first_s\\": 3$0}"'
+        )
+        found = coll_gloo.run_together(
+            lambda rank, folder: ['sh', '-c', line, str(rank), folder], 3
+        )
+        self.assertEqual([rank['begun_s'] for rank in found], [3, 3, 3])
+        self.assertEqual(coll_gloo.until_all_have_it(found), {'time_s': 32 - 3})
+        with self.assertRaisesRegex(procs.RunFailed, 'did not become ready'):
+            coll_gloo.run_together(lambda rank, folder: ['false'], 2)
 
     def test_run__missing_program(self):
         with self.assertRaises(procs.RunFailed):
