@@ -18,6 +18,9 @@
 #include "cli/refusal.h"
 #include "cli/report.h"
 #include "device/nic/netdev.h"
+#include "link/paired/socket.h"
+#include "link/roce/port/holder.h"
+#include "wire/packet.h"
 
 /* Each peer costs a handful of descriptors, and each shared region one more. */
 enum { OPEN_FILES_MIN = 1024 };
@@ -97,6 +100,58 @@ static void probe_interfaces(struct sw_report *report)
     }
 }
 
+/* One of the two address families alone may be held. */
+static void probe_port_family(struct sw_finding *finding, bool is_ipv4)
+{
+    struct sw_holder holder;
+    char who[160], text[224];
+    if (!sw_holder_keeps_out(SW_ROCE_PORT, is_ipv4))
+        return;
+    sw_holder_find(SW_ROCE_PORT, is_ipv4, &holder);
+    sw_holder_describe(&holder, who, sizeof(who));
+    snprintf(text, sizeof(text), "of IPv%c held by %s", is_ipv4 ? '4' : '6', who);
+    sw_finding_append(finding, text);
+    if (holder.pid)
+        sw_finding_mend(finding, "kill %ld", holder.pid);
+    else if (!*finding->mend)
+        sw_finding_mend(finding,
+                        "rmmod rdma_rxe, if it is the kernel's; ss -ulnp 'sport = :%u' "
+                        "tells (as root)",
+                        SW_ROCE_PORT);
+    finding->verdict = SW_VERDICT_NO;
+}
+
+static void probe_udp_port(struct sw_report *report)
+{
+    char name[24];
+    snprintf(name, sizeof(name), "UDP port %u", SW_ROCE_PORT);
+    struct sw_finding *finding = add_finding(report, SW_VERDICT_YES, name);
+    probe_port_family(finding, true);
+    probe_port_family(finding, false);
+    sw_finding_append(finding, finding->verdict == SW_VERDICT_NO
+                                   ? "so other hosts are out of reach by RoCE"
+                                   : "free for packets to other hosts");
+}
+
+static void probe_tcp_port(struct sw_report *report)
+{
+    char name[24];
+    sw_paired_read_settings();
+    snprintf(name, sizeof(name), "TCP port %u", sw_paired_port());
+    struct sw_finding *finding = add_finding(report, SW_VERDICT_YES, name);
+    sw_finding_detail(finding, "free for the calls of other hosts (--link tcp, or where UDP does "
+                               "not pass)");
+    if (!sw_paired_is_kept_out())
+        return;
+    finding->verdict = SW_VERDICT_NO;
+    sw_finding_detail(finding, "another program listens there, so other hosts cannot call by TCP "
+                               "(--link tcp, or where UDP does not pass)");
+    sw_finding_mend(finding,
+                    "ss -ltnp 'sport = :%u' names it; or SIDEWIRE_TCP_PORT=4792, on all "
+                    "hosts",
+                    sw_paired_port());
+}
+
 static void probe_limits(struct sw_report *report)
 {
     struct rlimit files, locked;
@@ -170,6 +225,8 @@ void sw_machine_probe(struct sw_report *report)
     probe_library(report);
     probe_stock(report);
     probe_interfaces(report);
+    probe_udp_port(report);
+    probe_tcp_port(report);
     probe_hardware(report);
     probe_limits(report);
     probe_user_namespace(report);

@@ -36,6 +36,7 @@
 #include "link/roce/datagram.h"
 #include "link/roce/group.h"
 #include "link/roce/liveness/lifeline.h"
+#include "link/roce/port/port.h"
 #include "link/roce/qp/qp.h"
 #include "link/roce/roce.h"
 
@@ -258,14 +259,29 @@ int sw_link_open_far(void)
     return open_far(true);
 }
 
+static bool link_is_loopback(const struct in6_addr *address)
+{
+    return IN6_IS_ADDR_LOOPBACK(address) ||
+           (IN6_IS_ADDR_V4MAPPED(address) && address->s6_addr[12] == 127);
+}
+
+/* One of this host, not all of them. */
+static bool is_one_address(const struct in6_addr *address)
+{
+    static const struct in6_addr any_v4 = {.s6_addr = {[10] = 0xff, [11] = 0xff}};
+    return !IN6_IS_ADDR_UNSPECIFIED(address) && !IN6_ARE_ADDR_EQUAL(address, &any_v4);
+}
+
 int sw_link_listen_far(const struct in6_addr *address)
 {
-    const bool is_loopback = IN6_IS_ADDR_LOOPBACK(address) ||
-                             (IN6_IS_ADDR_V4MAPPED(address) && address->s6_addr[12] == 127);
-    if (mode == LINK_DIRECT || (is_mixed() && is_loopback && !sw_direct.off))
+    if (mode == LINK_DIRECT || (is_mixed() && link_is_loopback(address) && !sw_direct.off))
         return 0;
     int rc = open_far(mode == LINK_ROCE);
-    if (rc && is_mixed())
+    if (!rc && is_one_address(address) && sw_port_is_kept_out(&sw_roce.port, address))
+        rc = -EADDRINUSE;
+    if (rc == -EADDRINUSE && is_one_address(address))
+        sw_port_tell_holder(SW_ROCE_PORT, IN6_IS_ADDR_V4MAPPED(address));
+    else if (rc && is_mixed())
         sw_info("UDP port %u cannot be had (%s): other hosts cannot connect to this one",
                 SW_ROCE_PORT, strerror(-rc));
     return is_mixed() ? 0 : rc;

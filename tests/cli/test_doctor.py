@@ -4,6 +4,7 @@ container would have."""
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 
@@ -109,6 +110,29 @@ def doctor__adoption_switched_off():
     expect(
         status == 0 and plain['works'] is False and plain['mend'] == 'unset SIDEWIRE_ADOPT', plain
     )
+
+
+def doctor__ports_that_others_hold():
+    """UDP's of one address family is enough to be told, by the PID of who has it."""
+    found, _ = examine()
+    expect(found['UDP port 4791']['works'] and found['TCP port 4791']['works'], found)
+    cases = (
+        (socket.AF_INET, socket.SOCK_DGRAM, '0.0.0.0', 'UDP port 4791', 'IPv4'),
+        (socket.AF_INET, socket.SOCK_DGRAM, '127.0.0.1', 'UDP port 4791', 'IPv4'),
+        (socket.AF_INET6, socket.SOCK_DGRAM, '::', 'UDP port 4791', 'IPv6'),
+        (socket.AF_INET, socket.SOCK_STREAM, '0.0.0.0', 'TCP port 4791', 'another program'),
+    )
+    for family, kind, address, name, told in cases:
+        with socket.socket(family, kind) as holder:
+            if family == socket.AF_INET6:
+                holder.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            holder.bind((address, 4791))
+            if kind == socket.SOCK_STREAM:
+                holder.listen()
+            found, status = examine()
+        item = found[name]
+        expect(status == 0 and item['works'] is False and told in item['detail'], address, item)
+        expect(kind == socket.SOCK_STREAM or f'kill {os.getpid()}' == item['mend'], address, item)
 
 
 def doctor__few_open_files():

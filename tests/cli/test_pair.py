@@ -272,5 +272,28 @@ def pair__in_a_network_namespace():
     both_in(['unshare', '--user', '--map-root-user', '--net'], CLI, set_up='ip link set lo up')
 
 
+HOLDER = """
+import os, socket, subprocess, sys
+
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as held:
+    held.bind(('0.0.0.0', 4791))
+    program = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    print(os.getpid(), program.stderr.readline().decode())
+    program.kill()
+"""
+
+
+def pair__a_server_is_told_who_holds_the_port():
+    """That of IPv4 alone: the port of IPv6 is there, so that of packets opens."""
+    own = ['unshare', '--net'] if not os.geteuid() else ['unshare', '-Urn']
+    if run(*own, 'true').returncode:
+        raise Skip('no network of its own')
+    script = 'ip link set lo up && ip address add 10.77.0.1/32 dev lo && exec "$0" "$@"'
+    serve = [CLI, 'run', '--', 'rping', '-s', '-a', '10.77.0.1']
+    done = run(*own, 'sh', '-c', script, sys.executable, '-c', HOLDER, *serve)
+    pid, _, told = done.stdout.partition(' ')
+    expect('UDP port 4791 of IPv4' in told and f'process {pid} ' in told, done)
+
+
 if __name__ == '__main__':
     sys.exit(harness.main(globals()))

@@ -111,7 +111,7 @@ static void set_stream_options(int fd)
         syscall(SYS_setsockopt, fd, IPPROTO_TCP, TCP_CONGESTION, name, strlen(name));
 }
 
-static int socket_listen_at(const struct in6_addr *any)
+static int socket_bind_at(const struct in6_addr *any)
 {
     struct sockaddr_in6 own;
     const unsigned int len = sw_roce_sockaddr(any, settings.port, 0, &own);
@@ -121,18 +121,31 @@ static int socket_listen_at(const struct in6_addr *any)
     if (own.sin6_family == AF_INET6)
         sw_socket_set(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0); /* and IPv4 */
     if (!sw_socket_set(fd, SOL_SOCKET, SO_REUSEPORT, 1) ||
-        !sw_socket_set(fd, SOL_SOCKET, SO_REUSEADDR, 1) || syscall(SYS_bind, fd, &own, len) ||
-        syscall(SYS_listen, fd, BACKLOG))
+        !sw_socket_set(fd, SOL_SOCKET, SO_REUSEADDR, 1) || syscall(SYS_bind, fd, &own, len))
         return sw_socket_fail(fd);
     return fd;
 }
 
-int sw_paired_listen(void)
+static int bind_everywhere(void)
 {
     const struct in6_addr any = IN6ADDR_ANY_INIT;
     const struct in6_addr any_ipv4 = {.s6_addr = {[10] = 0xff, [11] = 0xff}};
-    const int fd = socket_listen_at(&any);
-    return fd == -EAFNOSUPPORT || fd == -EADDRNOTAVAIL ? socket_listen_at(&any_ipv4) : fd;
+    const int fd = socket_bind_at(&any);
+    return fd == -EAFNOSUPPORT || fd == -EADDRNOTAVAIL ? socket_bind_at(&any_ipv4) : fd;
+}
+
+int sw_paired_listen(void)
+{
+    const int fd = bind_everywhere();
+    return fd >= 0 && syscall(SYS_listen, fd, BACKLOG) ? sw_socket_fail(fd) : fd;
+}
+
+bool sw_paired_is_kept_out(void)
+{
+    const int fd = bind_everywhere();
+    if (fd >= 0)
+        close(fd);
+    return fd == -EADDRINUSE;
 }
 
 int sw_paired_accept(int listener)

@@ -16,6 +16,8 @@ uint16_t sw_paired_port(void);
 
 /* At any address, beside other processes of this user. */
 int sw_paired_listen(void);
+/* Whether a program that does not share the port with this user listens there. */
+bool sw_paired_is_kept_out(void);
 int sw_paired_accept(int listener);
 /* Does not wait. `scope`: the interface of a link-local address. */
 int sw_paired_connect(const struct in6_addr *own, const struct in6_addr *peer, uint32_t scope);

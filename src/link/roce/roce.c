@@ -546,7 +546,7 @@ static int open_port(bool is_needed)
 {
     int rc = sw_port_open(&sw_roce.port, SW_ROCE_PORT, sw_nic.slot, sw_roce_deliver, NULL);
     if (rc == -EADDRINUSE && is_needed)
-        sw_port_tell_holder(SW_ROCE_PORT);
+        sw_port_tell_holder(SW_ROCE_PORT, true);
     if (rc)
         return rc;
     struct sw_roce_kept *kept =

@@ -85,13 +85,26 @@ static int open_family(struct sw_port *port, bool is_ipv4)
     return 0;
 }
 
-void sw_port_tell_holder(uint16_t udp_port)
+bool sw_port_is_kept_out(const struct sw_port *port, const struct in6_addr *address)
 {
-    char holder[160];
-    sw_holder_describe(udp_port, holder, sizeof(holder));
-    sw_error("UDP port %u, which RoCE needs, is held by %s: end it (`rmmod rdma_rxe`, if it is the "
-             "kernel's), run as the same user, or do without other hosts (SIDEWIRE_LINK=direct)",
-             udp_port, holder);
+    return port->family_error[sw_roce_is_ipv4(address)] == -EADDRINUSE;
+}
+
+void sw_port_tell_holder(uint16_t udp_port, bool is_ipv4)
+{
+    static _Atomic uint64_t told_ns[2];
+    const uint64_t now_ns = sw_clock_ns();
+    struct sw_holder holder;
+    char text[160];
+    if (now_ns < atomic_load(&told_ns[is_ipv4]) + SW_NS_PER_S)
+        return;
+    atomic_store(&told_ns[is_ipv4], now_ns);
+    sw_holder_find(udp_port, is_ipv4, &holder);
+    sw_holder_describe(&holder, text, sizeof(text));
+    sw_error("UDP port %u of IPv%c, which RoCE needs, is held by %s: end it (`rmmod rdma_rxe`, if "
+             "it is the kernel's), run as the same user, or do without other hosts "
+             "(SIDEWIRE_LINK=direct)",
+             udp_port, is_ipv4 ? '4' : '6', text);
 }
 
 bool sw_port_listen(struct sw_port *port, int fd)
@@ -189,6 +202,8 @@ void sw_port_close(struct sw_port *port)
 int sw_port_aim(struct sw_port *port, struct sw_roce_path *path)
 {
     int rc = port->family_error[path->is_ipv4];
+    if (rc == -EADDRINUSE)
+        sw_port_tell_holder(port->udp_port, path->is_ipv4);
     if (rc)
         return rc;
     path->dest_port = port->udp_port;

@@ -101,8 +101,11 @@ struct sw_port {
  * errno if no address family can be served. */
 int sw_port_open(struct sw_port *port, uint16_t udp_port, uint32_t slot, sw_port_deliver_fn deliver,
                  void *arg);
-/* Says who holds the port and what to do. */
-void sw_port_tell_holder(uint16_t udp_port);
+/* Whether another has the port for addresses of this family, so that packets to this one do not
+ * come here. */
+bool sw_port_is_kept_out(const struct sw_port *port, const struct in6_addr *address);
+/* Says who holds the port and what to do, once a second at most. */
+void sw_port_tell_holder(uint16_t udp_port, bool is_ipv4);
 /* In a forked child, too. */
 void sw_port_close(struct sw_port *port);
 
@@ -137,7 +140,7 @@ bool sw_port_tidy(struct sw_port *port, uint64_t now_ns);
 /* ---- sending ---- */
 
 /* Readies a path whose addresses, class and sender are set. -EAFNOSUPPORT, -EADDRINUSE and the like
- * where its address family cannot be served. */
+ * where its address family cannot be served; it says who holds the port. */
 int sw_port_aim(struct sw_port *port, struct sw_roce_path *path);
 /* The carrier of datagrams to some addresses by TCP (link/paired/datagrams.c). */
 struct sw_port_carrier {

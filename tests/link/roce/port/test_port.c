@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* In a network namespace of its own: the port is 4791, and the loopback's MTU changes. */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <net/if.h>
 #include <poll.h>
@@ -24,40 +25,101 @@
 static const uint8_t other_v4[16] = {[10] = 0xff, 0xff, 127, 0, 0, 2};
 static const uint8_t lo_v6[16] = {[15] = 1};
 
-static void sw_port_open__another_users_port_is_reported(void **state)
+/* A process of this user that has the port of IPv4 and does not share it: to the kernel that is as
+ * good as another user. */
+static pid_t hold_port(const char *address, int *done)
 {
-    (void)state;
-    char text[160];
-    int told[2], done[2];
-    assert_int_equal(pipe(told) | pipe(done), 0);
+    int told[2], ends[2];
+    assert_int_equal(pipe(told) | pipe(ends), 0);
     pid_t pid = fork();
-    if (pid == 0) { /* this user, but not sharing: to the kernel it is all one */
-        struct sockaddr_in any = {.sin_family = AF_INET, .sin_port = htons(SW_ROCE_PORT)};
+    if (pid == 0) {
+        struct sockaddr_in own = {.sin_family = AF_INET,
+                                  .sin_port = htons(SW_ROCE_PORT),
+                                  .sin_addr.s_addr = inet_addr(address)};
         int fd = socket(AF_INET, SOCK_DGRAM, 0);
-        char c = (char)bind(fd, (struct sockaddr *)&any, sizeof(any));
-        close(done[1]);
-        _exit(write(told[1], &c, 1) != 1 || read(done[0], &c, 1) != 0);
+        char c = (char)bind(fd, (struct sockaddr *)&own, sizeof(own));
+        close(ends[1]);
+        _exit(write(told[1], &c, 1) != 1 || read(ends[0], &c, 1) != 0);
     }
     char c = 1;
     assert_int_equal(read(told[0], &c, 1), 1);
     assert_int_equal(c, 0);
-    close(done[0]);
+    close(told[0]);
+    close(told[1]);
+    close(ends[0]);
+    *done = ends[1];
+    return pid;
+}
+
+static void let_go(pid_t pid, int done)
+{
+    close(done);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
+/* What the port says on standard error when it aims at an IPv4 peer. */
+static void aim_and_read(char *said, size_t room)
+{
     struct sw_port *port = calloc(1, sizeof(*port));
-    lo_set(IFF_UP, 65536);
-    int rc = sw_port_open(port, SW_ROCE_PORT, 5, keep, NULL);
     struct sw_roce_path path = {0};
+    FILE *file = tmpfile();
+    const int own = dup(2);
+    assert_non_null(file);
+    dup2(fileno(file), 2);
+    int rc = sw_port_open(port, SW_ROCE_PORT, 5, keep, NULL);
     assert_int_equal(sw_roce_path_set(&path, lo_v4, lo_v4, 0), 0);
-    assert_int_equal(rc ? rc : sw_port_aim(port, &path), -EADDRINUSE); /* IPv6 is there */
+    rc = rc ? rc : sw_port_aim(port, &path); /* IPv6 is there */
+    dup2(own, 2);
+    close(own);
+    assert_int_equal(rc, -EADDRINUSE);
+    rewind(file);
+    said[fread(said, 1, room - 1, file)] = '\0';
+    fclose(file);
     sw_port_close(port);
     free(port);
-    sw_holder_describe(SW_ROCE_PORT, text, sizeof(text));
-    char wanted[64];
+}
+
+static void sw_port_open__another_users_port_is_reported(void **state)
+{
+    (void)state;
+    char text[160], said[512], wanted[64];
+    struct sw_holder holder;
+    int done;
+    pid_t pid = hold_port("0.0.0.0", &done);
     snprintf(wanted, sizeof(wanted), "process %d (test_link_port) of user", (int)pid);
+    lo_set(IFF_UP, 65536);
+    aim_and_read(said, sizeof(said));
+    assert_non_null(strstr(said, "UDP port 4791 of IPv4"));
+    assert_non_null(strstr(said, wanted));
+    sw_holder_find(SW_ROCE_PORT, true, &holder);
+    assert_int_equal(holder.pid, pid);
+    sw_holder_describe(&holder, text, sizeof(text));
     assert_non_null(strstr(text, wanted));
-    close(done[1]);
-    assert_int_equal(waitpid(pid, NULL, 0), pid);
-    sw_holder_describe(SW_ROCE_PORT, text, sizeof(text));
+    assert_true(sw_holder_keeps_out(SW_ROCE_PORT, true));
+    assert_false(sw_holder_keeps_out(SW_ROCE_PORT, false));
+    let_go(pid, done);
+    sw_holder_find(SW_ROCE_PORT, true, &holder);
+    sw_holder_describe(&holder, text, sizeof(text));
     assert_string_equal(text, "nobody that can be seen");
+    assert_false(sw_holder_keeps_out(SW_ROCE_PORT, true));
+}
+
+/* A process that has one address of the host keeps out those who want all of them. */
+static void sw_holder__of_one_address_keeps_out(void **state)
+{
+    (void)state;
+    int done;
+    lo_set(IFF_UP, 65536);
+    pid_t pid = hold_port("127.0.0.1", &done);
+    assert_true(sw_holder_keeps_out(SW_ROCE_PORT, true));
+    let_go(pid, done);
+}
+
+static void sw_holder__who_shares_keeps_nobody_out(void **state)
+{
+    (void)state;
+    assert_false(sw_holder_keeps_out(SW_ROCE_PORT, true));
+    assert_false(sw_holder_keeps_out(SW_ROCE_PORT, false));
 }
 
 static void sw_port_aim__needs_two_addresses_of_one_family(void **state)
@@ -365,6 +427,8 @@ int main(void)
         WITH_PAIR(sw_port_receive__an_ack_behind_a_request_is_looked_at_first),
         WITH_PAIR(sw_port_receive__an_ack_behind_answers_keeps_its_place),
         cmocka_unit_test(sw_port_open__another_users_port_is_reported),
+        cmocka_unit_test(sw_holder__of_one_address_keeps_out),
+        WITH_PAIR(sw_holder__who_shares_keeps_nobody_out),
         WITH_PAIR(sw_port_aim__needs_two_addresses_of_one_family),
         WITH_PAIR(sw_batch_add__ipv4),
         WITH_PAIR(sw_batch_add__ipv6),
