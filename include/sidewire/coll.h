@@ -80,6 +80,7 @@ enum sw_coll_status {
     SW_COLL_PROTOCOL,      /* another rank broke the protocol */
     SW_COLL_FORKED,        /* the communicator belongs to the parent of this process */
     SW_COLL_SYSTEM,        /* the operating system or the RDMA device failed */
+    SW_COLL_REVOKED,       /* a rank has called sw_coll_revoke() */
 };
 
 /* A sentence without its full stop; never NULL. */

@@ -3,7 +3,8 @@
  * A communicator from the inside. Each file of this folder has a part of it: open.c makes and ends
  * it, door.c lets other ranks in, peer.c has the connection to one of them, send.c what is posted
  * there, port.c is the machine's door to all that, request.c has the operations in the order of
- * their posts, wait.c looks and sleeps, failure.c ends it all.
+ * their posts, wait.c looks and sleeps, failure.c ends it all; after a death agreement.c sees to
+ * it that all name the same ranks, by votes (vote.c). shrink.c and split.c make new ones of it.
  */
 #ifndef SW_COLLECTIVES_COMM_H
 #define SW_COLLECTIVES_COMM_H
@@ -11,6 +12,7 @@
 #include "collectives/comm/card.h"
 #include "collectives/comm/mailbox.h"
 #include "collectives/comm/regions.h"
+#include "collectives/core/agree.h"
 #include "collectives/core/machine.h"
 #include "common/base/list.h"
 #include "common/rdma/connection.h"
@@ -75,6 +77,9 @@ struct coll_peer {
     struct coll_sent signals[COLL_SENDS];
     struct coll_deferred *first, **last;
     uint64_t busy[2][COLL_SLOTS]; /* mails that are read from the outbox until `done` is there */
+    uint64_t votes;               /* that it was sent */
+    uint64_t votes_busy;          /* as `busy` */
+    uint64_t told_version;        /* of this rank's vote */
     enum coll_stage stage;
     uint64_t wanted; /* the sleep that the peer was told of */
     uint64_t bells;  /* that came */
@@ -84,6 +89,11 @@ struct coll_peer {
 struct coll_failure {
     /* Noted; the others were told; the caller was. */
     bool is_set, is_done, was_said;
+    /* Ranks agree on who is gone: `error` is not known yet. Then they tell what was decided. */
+    bool is_agreeing, is_telling;
+    bool is_outcast; /* the others count this rank as gone, and are told nothing */
+    bool is_over;    /* all connections have ended */
+    uint64_t began_ns, deadline_ns; /* of the agreement */
     struct sw_coll_error error;
 };
 
@@ -138,6 +148,9 @@ struct sw_coll {
     uint32_t deferred_count;
 
     struct coll_failure failure;
+    struct coll_agree agree;
+    struct coll_heard *heard;
+    uint8_t shown[COLL_CARD_BYTES]; /* with votes: this rank's card of the communicator to come */
     uint64_t looked_ns; /* at descriptors */
 };
 

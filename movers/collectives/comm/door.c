@@ -75,7 +75,7 @@ static void turn_away(struct rdma_cm_id *id)
 
 static void take_request(struct sw_coll *coll, const struct mover_arrival *arrival)
 {
-    if (coll->failure.is_set) {
+    if (coll->failure.is_over) {
         turn_away(arrival->id);
         return;
     }

@@ -5,11 +5,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "collectives/comm/agreement.h"
 #include "collectives/comm/peer.h"
 #include "collectives/comm/request.h"
 #include "collectives/comm/send.h"
 #include "collectives/comm/wait.h"
-#include "collectives/core/ranks.h"
 #include "common/time/clock.h"
 
 enum {
@@ -34,9 +34,10 @@ enum sw_coll_status coll_say(struct sw_coll_error *error, enum sw_coll_status st
 void coll_fail(struct sw_coll *coll, enum sw_coll_status status, const char *format, ...)
 {
     va_list args;
-    if (coll->failure.is_set)
+    if (coll->failure.is_set && !coll->failure.is_agreeing)
         return;
     coll->failure.is_set = true;
+    coll->failure.is_agreeing = coll->failure.is_telling = false;
     coll->failure.error.status = status;
     va_start(args, format);
     vsnprintf(coll->failure.error.text, sizeof(coll->failure.error.text), format, args);
@@ -58,7 +59,7 @@ void coll_fail_here(struct sw_coll *coll, enum sw_coll_status status, const char
 /* What an ABORT may be; a peer that says something else is broken. */
 static enum sw_coll_status abort_status(uint64_t said)
 {
-    return said > SW_COLL_AGAIN && said <= SW_COLL_SYSTEM && said != SW_COLL_FORKED
+    return said > SW_COLL_AGAIN && said <= SW_COLL_REVOKED && said != SW_COLL_FORKED
                ? (enum sw_coll_status)said
                : SW_COLL_PROTOCOL;
 }
@@ -77,35 +78,41 @@ static void take_abort(struct sw_coll *coll, const struct coll_peer *peer, uint6
     coll_fail(coll, abort_status(said), "%s", text);
 }
 
+bool coll_failure_is_told_by(struct coll_peer *peer)
+{
+    const uint64_t said = coll_word_read(peer->inbox + COLL_AT_ABORT);
+    if (said)
+        take_abort(peer->coll, peer, said);
+    return said;
+}
+
 bool coll_failure_is_told(struct sw_coll *coll)
 {
+    bool has_votes = false;
     for (uint32_t rank = 0; rank < coll->site.size; rank++) {
         if (!coll_is_other(coll, rank))
             continue;
-        const uint64_t said = coll_word_read(coll->peers[rank].inbox + COLL_AT_ABORT);
-        if (!said)
-            continue;
-        take_abort(coll, &coll->peers[rank], said);
-        return true;
+        if (coll_failure_is_told_by(&coll->peers[rank]))
+            return true;
+        has_votes = has_votes || coll_word_read(coll->peers[rank].inbox + COLL_AT_VOTE);
     }
-    return false;
+    if (has_votes)
+        coll_agreement_begin(coll, 0);
+    return has_votes;
 }
 
-/* Ranks that have closed, or whose connection has ended, though the operation needs them. `number`:
- * the newest that they are needed for. The end of a connection may be known long after a close. */
-static uint32_t look_for_gone(struct sw_coll *coll, uint64_t number, bool *is_gone)
+/* A rank has closed, or the connection with it has ended, though the operation needs it. `number`:
+ * the newest that it is needed for. The end of a connection may be known long after a close. */
+static bool has_lost_any(const struct sw_coll *coll, uint64_t number)
 {
-    uint32_t count = 0;
     for (uint32_t rank = 0; rank < coll->site.size; rank++) {
-        struct coll_peer *peer = &coll->peers[rank];
-        is_gone[rank] = coll_is_other(coll, rank) &&
-                        (coll_peer_has_quit(peer, number) ||
-                         (peer->state == COLL_PEER_ENDED && !coll_peer_has_left(peer, number)));
-        if (is_gone[rank])
-            peer->is_gone = true;
-        count += is_gone[rank];
+        const struct coll_peer *peer = &coll->peers[rank];
+        if (coll_is_other(coll, rank) &&
+            (coll_peer_has_quit(peer, number) ||
+             (peer->state == COLL_PEER_ENDED && !coll_peer_has_left(peer, number))))
+            return true;
     }
-    return count;
+    return false;
 }
 
 /* A rank that has closed has ended the operation, and so has all that was sent to it. Its device
@@ -126,15 +133,11 @@ static void let_leavers_go(struct sw_coll *coll)
  * the end of a connection. */
 void coll_failure_look(struct sw_coll *coll)
 {
-    bool is_gone[SW_COLL_RANKS_MAX];
-    char text[160];
     if (coll->failure.is_set || coll_failure_is_told(coll))
         return;
     let_leavers_go(coll);
-    if (!look_for_gone(coll, coll->number, is_gone) || coll_failure_is_told(coll))
-        return;
-    coll_ranks_text(is_gone, coll->site.size, UINT32_MAX, text, sizeof(text));
-    coll_fail(coll, SW_COLL_RANK_GONE, "%s died or closed before the operation was done", text);
+    if (has_lost_any(coll, coll->number) && !coll_failure_is_told(coll))
+        coll_agreement_begin(coll, 0);
 }
 
 /* ---- the end ---- */
@@ -186,17 +189,36 @@ static void write_abort(const struct sw_coll *coll, struct coll_peer *peer)
     coll_send_abort(peer, coll->failure.error.status);
 }
 
-void coll_failure_end(struct sw_coll *coll)
+static void tell_all_of_abort(struct sw_coll *coll)
 {
-    if (!coll->failure.is_set || coll->failure.is_done)
-        return;
-    coll->failure.is_done = true;
     for (uint32_t rank = 0; rank < coll->site.size; rank++)
         if (coll_is_other(coll, rank)) {
             coll_send_forget(&coll->peers[rank]);
             write_abort(coll, &coll->peers[rank]);
         }
     coll_failure_flush(coll);
+}
+
+void coll_failure_await(struct sw_coll *coll)
+{
+    while (coll->failure.is_set && !coll->failure.is_done) {
+        coll_failure_end(coll);
+        if (!coll->failure.is_done)
+            coll_agreement_nap(coll);
+    }
+}
+
+void coll_failure_end(struct sw_coll *coll)
+{
+    if (!coll->failure.is_set || coll->failure.is_done)
+        return;
+    if (coll->failure.is_agreeing && coll_agreement_step(coll, true))
+        coll_agreement_finish(coll);
+    if (coll->failure.is_agreeing || coll->failure.is_done)
+        return;
+    coll->failure.is_done = coll->failure.is_over = true;
+    if (!coll->failure.is_outcast)
+        tell_all_of_abort(coll);
     for (uint32_t rank = 0; rank < coll->site.size; rank++)
         if (coll_is_other(coll, rank))
             coll_peer_tear_down(&coll->peers[rank]);

@@ -2,7 +2,7 @@
 /*
  * How a communicator ends. The first failure counts: this rank tells all others that it is
  * connected to, waits until they have it, and ends the connections, so that nothing touches buffers
- * any more. The others return the same words.
+ * any more. The others return the same words. After a death it is done otherwise: agreement.h.
  */
 #ifndef SW_COLLECTIVES_FAILURE_H
 #define SW_COLLECTIVES_FAILURE_H
@@ -20,12 +20,17 @@ void coll_fail(struct sw_coll *coll, enum sw_coll_status status, const char *for
 /* The same, of what only this rank has met: the text says which one. */
 void coll_fail_here(struct sw_coll *coll, enum sw_coll_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Looks whether another rank has ended it all. */
+/* Looks whether another rank has ended it all, or agrees with others on who is gone. */
 bool coll_failure_is_told(struct sw_coll *coll);
+/* Whether that one has ended it all. */
+bool coll_failure_is_told_by(struct coll_peer *peer);
 /* The same, or has died. */
 void coll_failure_look(struct sw_coll *coll);
-/* Tells the others, and ends the connections. Once. */
+/* Tells the others, and ends the connections. Once. After a death it goes on with the agreement, as
+ * far as it can now; then connections stay. */
 void coll_failure_end(struct sw_coll *coll);
+/* Waits until that is done. */
+void coll_failure_await(struct sw_coll *coll);
 /* Waits until the peers have what was posted: 5 s at most, half a second for those that are absent
  * when all ends, and less for those that end, too. */
 void coll_failure_flush(struct sw_coll *coll);

@@ -18,18 +18,23 @@ enum {
     COLL_AT_ABORT = 8,  /* the status that it has ended all with */
     COLL_AT_LEFT = 16,  /* it has closed: the number of the operation that it does not begin */
     COLL_AT_WHOLE = 24, /* 1: a WRITE becomes visible there from its first byte to its last */
+    COLL_AT_VOTE = 32,  /* the number of its newest vote */
     /* Words that the mailbox's owner writes, and the peer reads: the newest marks that it was sent,
      * and whether ABORT was. */
     COLL_AT_TOLD = 64,
-    COLL_TOLD_WORDS = COLL_SLOTS + 1,
+    COLL_TOLD_WORDS = COLL_SLOTS + 2,
     COLL_TOLD_ABORT = COLL_SLOTS,
+    COLL_TOLD_VOTE,
     /* The peer's text of ABORT. */
     COLL_AT_TEXT = 128,
     COLL_TEXT_BYTES = 256,
     /* Which ranks it knows to be gone: a bit for each. Part of ABORT, too. */
     COLL_AT_GONE = COLL_AT_TEXT + COLL_TEXT_BYTES,
     COLL_GONE_BYTES = 128,
-    COLL_AT_SIDES = COLL_AT_GONE + COLL_GONE_BYTES,
+    /* Its votes on who is gone, those of even numbers and of odd ones. */
+    COLL_AT_VOTES = COLL_AT_GONE + COLL_GONE_BYTES,
+    COLL_VOTE_BYTES = 384,
+    COLL_AT_SIDES = COLL_AT_VOTES + 2 * COLL_VOTE_BYTES,
 };
 
 struct coll_layout {
@@ -50,6 +55,11 @@ static inline uint32_t coll_record_at(const struct coll_layout *layout, uint64_t
     const uint32_t behind = slot == COLL_DONE ? (uint32_t)sizeof(struct coll_record) : 0;
     return COLL_AT_SIDES + (uint32_t)(number % 2) * layout->side_bytes + layout->eager_bytes +
            behind;
+}
+
+static inline uint32_t coll_vote_at(uint64_t number)
+{
+    return COLL_AT_VOTES + (uint32_t)(number % 2) * COLL_VOTE_BYTES;
 }
 
 /* Words that two sides share are written and read whole, whoever writes them. */

@@ -104,14 +104,16 @@ static struct sw_coll *make_coll(const struct sw_coll_options *options, enum col
     coll->machine_memory =
         aligned_alloc(LINE, (coll_machine_bytes(options->size) + LINE - 1) / LINE * LINE);
     coll->peers = calloc(options->size, sizeof(*coll->peers));
+    coll->heard = calloc(options->size, sizeof(*coll->heard));
     coll->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (!mover_fork_guard_open(&coll->guard) || coll->epoll_fd < 0 || !coll->mailbox ||
-        !coll->outbox || !coll->scratch || !coll->machine_memory || !coll->peers) {
+        !coll->outbox || !coll->scratch || !coll->machine_memory || !coll->peers || !coll->heard) {
         sw_coll_close(coll);
         return NULL;
     }
     for (uint32_t rank = 0; rank < options->size; rank++)
         coll_peer_init(&coll->peers[rank], coll, rank);
+    coll_agree_init(&coll->agree, options->rank, options->size, coll->heard);
     coll_port_open(coll);
     coll_machine_init(&coll->machine, &coll->site, &coll->port, coll->machine_memory,
                       coll->scratch);
@@ -275,7 +277,7 @@ static enum sw_coll_status open_connect_all(struct sw_coll *coll, uint64_t deadl
     }
     if (!coll->failure.is_set)
         return SW_COLL_OK;
-    coll_failure_end(coll);
+    coll_failure_await(coll);
     return coll_say(error, coll->failure.error.status, "%s", coll->failure.error.text);
 }
 
@@ -351,6 +353,7 @@ static void free_coll(struct sw_coll *coll)
         close(coll->epoll_fd);
     mover_fork_guard_close(&coll->guard);
     free(coll->machine_memory);
+    free(coll->heard);
     free(coll->peers);
     free(coll);
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "collectives/comm/agreement.h"
 #include "collectives/comm/failure.h"
 #include "collectives/comm/send.h"
 #include "collectives/comm/wait.h"
@@ -105,9 +106,12 @@ static bool request_begin(struct sw_coll *coll, struct sw_coll_request *request)
 /* What the machine has found. A rank that it cannot reach may have said why. */
 static void take_verdict(struct sw_coll *coll, enum sw_coll_status status)
 {
-    if (status == SW_COLL_RANK_GONE)
+    if (status == SW_COLL_RANK_GONE) {
         coll_failure_look(coll);
-    coll_fail(coll, status, "%s", coll->machine.error.text);
+        coll_agreement_begin(coll, 0);
+    } else {
+        coll_fail(coll, status, "%s", coll->machine.error.text);
+    }
 }
 
 /* True: it has ended well. */
@@ -237,6 +241,12 @@ void coll_requests_tick(struct sw_coll *coll, uint64_t now_ns)
     }
 }
 
+uint64_t coll_requests_deadline_ns(const struct sw_coll *coll)
+{
+    const struct sw_coll_request *request = request_of(list_first(&coll->posted));
+    return request ? request->deadline_ns : 0;
+}
+
 uint64_t coll_requests_wake_ns(const struct sw_coll *coll)
 {
     const struct sw_coll_request *request = request_of(list_first(&coll->posted));
@@ -301,10 +311,9 @@ enum sw_coll_status sw_coll_post(struct sw_coll *coll, const struct sw_coll_call
 {
     if (mover_is_forked(&coll->guard))
         return coll_say(error, SW_COLL_FORKED, "%s", sw_coll_status_text(SW_COLL_FORKED));
-    if (coll->failure.is_set) {
-        coll_failure_end(coll);
+    coll_failure_end(coll);
+    if (coll->failure.is_done)
         return say_broken(coll, error);
-    }
     const enum sw_coll_status status = coll_call_check(call, &coll->site, error);
     if (status)
         return status;

@@ -14,6 +14,8 @@ void coll_requests_fail(struct sw_coll *coll);
 /* Nothing touches their buffers any more. */
 void coll_requests_release(struct sw_coll *coll);
 void coll_requests_free(struct sw_coll *coll);
+/* The first one's deadline; 0: there is none, or its clock has not started. */
+uint64_t coll_requests_deadline_ns(const struct sw_coll *coll);
 /* When the first one has to be looked at again, whatever comes: UINT64_MAX, or a time. */
 uint64_t coll_requests_wake_ns(const struct sw_coll *coll);
 

@@ -75,16 +75,20 @@ static bool send_post_list(struct coll_peer *peer, struct ibv_send_wr *first,
     return false;
 }
 
+static void post_bell(struct coll_peer *peer, uint64_t wanted)
+{
+    struct ibv_send_wr wr = {.opcode = IBV_WR_SEND};
+    peer->rung = wanted;
+    send_post_list(peer, &wr, &wr, 1, false, (struct coll_sent){.kind = COLL_SENT_MAIL});
+}
+
 /* The peer sleeps, and was not woken from this sleep yet. What it is woken for was told before. */
 static void ring_peer(struct coll_peer *peer)
 {
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
     const uint64_t wanted = coll_word_read(peer->inbox + COLL_AT_SLEEP);
-    if (wanted == peer->rung || !send_has_room(peer, 1))
-        return;
-    struct ibv_send_wr wr = {.opcode = IBV_WR_SEND};
-    peer->rung = wanted;
-    send_post_list(peer, &wr, &wr, 1, false, (struct coll_sent){.kind = COLL_SENT_MAIL});
+    if (wanted != peer->rung && send_has_room(peer, 1))
+        post_bell(peer, wanted);
 }
 
 /* Before the post: ring_peer() has the fence between this and the look at the peer's sleep. */
@@ -257,6 +261,35 @@ void coll_send_abort(struct coll_peer *peer, enum sw_coll_status status)
         coll_send_word(peer, COLL_AT_ABORT, (uint64_t)status);
 }
 
+/* Also a peer is woken that sleeps until another one rings. */
+bool coll_send_vote(struct coll_peer *peer, uint64_t number)
+{
+    if (peer->state != COLL_PEER_UP || !send_has_room(peer, 3))
+        return false;
+    struct ibv_sge ranges[2] = {outbox_range(peer, coll_vote_at(number), COLL_VOTE_BYTES),
+                                outbox_range(peer, COLL_AT_VOTE, 8)};
+    struct ibv_send_wr wrs[2] = {make_write(peer, &ranges[0]), make_write(peer, &ranges[1])};
+    wrs[0].next = &wrs[1];
+    coll_word_write(peer->outbox + COLL_AT_VOTE, number);
+    tell_word(peer, COLL_TOLD_VOTE, number);
+    if (!send_post_list(peer, &wrs[0], &wrs[1], 2, true, (struct coll_sent){.kind = COLL_SENT_MAIL}))
+        return false;
+    peer->votes_busy = peer->posted;
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    post_bell(peer, coll_word_read(peer->inbox + COLL_AT_SLEEP));
+    return true;
+}
+
+bool coll_send_has_moves(const struct coll_peer *peer)
+{
+    if (peer->state != COLL_PEER_UP)
+        return false;
+    for (uint64_t i = peer->signals_done; i != peer->signals_posted; i++)
+        if (peer->signals[i % COLL_SENDS].kind == COLL_SENT_MOVE)
+            return true;
+    return false;
+}
+
 /* ---- sleep ---- */
 
 static void ask_what_is_told(struct coll_peer *peer)
@@ -293,8 +326,10 @@ bool coll_send_has_arrived(const struct coll_peer *peer)
         if (number && !coll_mail_is_there(layout, peer->inbox, number, (enum coll_slot)slot))
             return false;
     }
-    return !coll_word_read(told + 8 * COLL_TOLD_ABORT) ||
-           coll_word_read(peer->inbox + COLL_AT_ABORT);
+    return (!coll_word_read(told + 8 * COLL_TOLD_ABORT) ||
+            coll_word_read(peer->inbox + COLL_AT_ABORT)) &&
+           coll_word_read(told + 8 * COLL_TOLD_VOTE) <=
+               coll_word_read(peer->inbox + COLL_AT_VOTE);
 }
 
 /* ---- completions ---- */

@@ -9,6 +9,7 @@
 #include <sched.h>
 #include <sys/epoll.h>
 
+#include "collectives/comm/agreement.h"
 #include "collectives/comm/door.h"
 #include "collectives/comm/failure.h"
 #include "collectives/comm/peer.h"
@@ -48,7 +49,7 @@ void coll_take_events(struct sw_coll *coll, int timeout_ms)
     for (int i = 0; i < count; i++)
         wait_take_event(coll, events[i].data.ptr);
     const uint64_t now_ns = mover_now_ns();
-    for (uint32_t rank = 0; !coll->failure.is_set && rank < coll->site.size; rank++)
+    for (uint32_t rank = 0; !coll->failure.is_over && rank < coll->site.size; rank++)
         if (coll_is_other(coll, rank))
             coll_peer_tick(&coll->peers[rank], now_ns);
     coll->looked_ns = now_ns;
@@ -161,6 +162,10 @@ void coll_wait_turn(struct sw_coll *coll, struct coll_waiting *waiting)
     waiting->bells = coll->bells;
     waiting->is_tired = now_ns >= waiting->spin_until_ns;
     look_around(coll, now_ns);
-    if (waiting->is_tired && coll->completions == coll->completions_seen && !coll->failure.is_set)
+    if (!waiting->is_tired || coll->completions != coll->completions_seen)
+        return;
+    if (coll->failure.is_agreeing)
+        coll_agreement_nap(coll);
+    else if (!coll->failure.is_set)
         wait_go_to_sleep(coll, now_ns);
 }

@@ -25,6 +25,7 @@ const char *sw_coll_status_text(enum sw_coll_status status)
         [SW_COLL_PROTOCOL] = "another rank broke the protocol",
         [SW_COLL_FORKED] = "the communicator belongs to the parent of this process",
         [SW_COLL_SYSTEM] = "the operating system or the RDMA device failed",
+        [SW_COLL_REVOKED] = "a rank has revoked the communicator",
     };
     const char *text = NAME_OF(texts, status);
     return text ? text : "unknown status";

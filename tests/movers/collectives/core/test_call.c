@@ -136,7 +136,7 @@ static void sw_coll_names__are_complete(void **state)
         assert_true(sw_coll_type_name(i) && sw_coll_type_bytes(i));
     for (unsigned i = COLL_PLAN_ANY + 1; i < COLL_PLANS; i++)
         assert_non_null(coll_plan_name(i));
-    for (unsigned i = SW_COLL_OK; i <= SW_COLL_SYSTEM; i++)
+    for (unsigned i = SW_COLL_OK; i <= SW_COLL_REVOKED; i++)
         assert_string_not_equal(sw_coll_status_text(i), "unknown status");
     assert_null(sw_coll_kind_name(SW_COLL_KINDS));
     assert_null(sw_coll_op_name(SW_COLL_OPS));
