@@ -71,8 +71,8 @@ enum sw_coll_status {
     SW_COLL_TIMEOUT,       /* the deadline has passed; the text names the ranks that are absent */
     SW_COLL_INVALID,       /* an argument is wrong */
     SW_COLL_MISMATCH,      /* a rank made another call; the text has rank, field and both values */
-    SW_COLL_RANK_GONE,     /* a rank has died or ended; the text names it */
-    SW_COLL_BROKEN,        /* an operation before has failed: close the communicator */
+    SW_COLL_RANK_GONE,     /* ranks have died or ended; the text names them, all ranks the same */
+    SW_COLL_BROKEN,        /* an operation before has failed: close the communicator, or shrink it */
     SW_COLL_NO_MEMORY,     /* memory, or room in the RDMA device */
     SW_COLL_NOT_SUPPORTED, /* this host, device or build cannot do it */
     SW_COLL_ADDRESS,       /* no such address, or no RDMA device leads there */
@@ -145,6 +145,28 @@ SW_COLL_PUBLIC uint32_t sw_coll_rank(const struct sw_coll *coll);
 SW_COLL_PUBLIC uint32_t sw_coll_size(const struct sw_coll *coll);
 /* Which ranks are known to be gone: one bool for each rank. How many. */
 SW_COLL_PUBLIC uint32_t sw_coll_gone(const struct sw_coll *coll, bool *is_gone);
+
+/* ---- after a failure, and out of one another ---- */
+
+/* How the communicator has failed, as all its ranks are told it: OK, it has not; AGAIN, it has, and
+ * the ranks still agree on who is gone. Goes on with all as sw_coll_poll() does. */
+SW_COLL_PUBLIC enum sw_coll_status sw_coll_error(struct sw_coll *coll, struct sw_coll_error *error);
+/* Ends all operations, on all ranks: they get SW_COLL_REVOKED, or SW_COLL_RANK_GONE. Waits for
+ * nothing. */
+SW_COLL_PUBLIC void sw_coll_revoke(struct sw_coll *coll);
+/* A new communicator of the ranks that are left, in the order of their ranks, with the same
+ * options. All of them call it, after SW_COLL_RANK_GONE or SW_COLL_REVOKED; it revokes one that has
+ * not failed. It needs no exchange and no address to meet. The old one can only be closed then, or
+ * shrunk again. */
+SW_COLL_PUBLIC enum sw_coll_status sw_coll_shrink(struct sw_coll *coll, uint64_t deadline_ns,
+                                                  struct sw_coll_error *error,
+                                                  struct sw_coll **shrunk);
+/* A new communicator for each color, of the ranks that call it with that color, in the order of
+ * their keys, then of their ranks. All ranks call it; those with a negative color get NULL. It ends
+ * well on all of them, or on none. */
+SW_COLL_PUBLIC enum sw_coll_status sw_coll_split(struct sw_coll *coll, int32_t color, int32_t key,
+                                                 uint64_t deadline_ns, struct sw_coll_error *error,
+                                                 struct sw_coll **part);
 
 /* ---- operations ---- */
 

@@ -18,7 +18,7 @@ static socklen_t address_bytes(const struct sockaddr_storage *address)
                                           : sizeof(struct sockaddr_in);
 }
 
-static void meet_clear_port(struct sockaddr_storage *address)
+void coll_meet_clear_port(struct sockaddr_storage *address)
 {
     if (address->ss_family == AF_INET6)
         ((struct sockaddr_in6 *)address)->sin6_port = 0;
@@ -68,7 +68,7 @@ enum sw_coll_status coll_meet_address(const struct sw_coll_options *options,
     }
     if (wrong)
         return coll_say(error, SW_COLL_ADDRESS, "%s: %s", where, wrong);
-    meet_clear_port(address);
+    coll_meet_clear_port(address);
     return SW_COLL_OK;
 }
 

@@ -12,6 +12,7 @@
 enum sw_coll_status coll_meet_address(const struct sw_coll_options *options,
                                       struct sockaddr_storage *address,
                                       struct sw_coll_error *error);
+void coll_meet_clear_port(struct sockaddr_storage *address);
 /* `cards` has room for one of each rank. */
 enum sw_coll_status coll_meet_exchange(const struct sw_coll_options *options, const void *card,
                                        size_t bytes, void *cards, uint64_t deadline_ns,

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* How a communicator comes about, and its end. */
+#include "collectives/comm/open.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -200,8 +202,8 @@ static enum sw_coll_status say_unlike(const struct coll_card *mine, const struct
     return SW_COLL_OK;
 }
 
-static enum sw_coll_status open_take_cards(struct sw_coll *coll, const uint8_t *cards,
-                                           struct sw_coll_error *error)
+enum sw_coll_status coll_open_cards(struct sw_coll *coll, const uint8_t *cards,
+                                    struct sw_coll_error *error)
 {
     const struct coll_card *first = &coll->peers[0].card;
     uint32_t here = 0;
@@ -239,13 +241,12 @@ static enum sw_coll_status meet_others(struct sw_coll *coll, uint64_t deadline_n
     enum sw_coll_status status =
         coll_meet_exchange(&coll->options, mine, sizeof(mine), cards, deadline_ns, error);
     if (!status)
-        status = open_take_cards(coll, cards, error);
+        status = coll_open_cards(coll, cards, error);
     free(cards);
     return status;
 }
 
-/* Which ranks there is no connection with, nor was: one may have opened and closed already. */
-static uint32_t missing_peers(const struct sw_coll *coll, bool *is_missing)
+uint32_t coll_open_missing(const struct sw_coll *coll, bool *is_missing)
 {
     uint32_t count = 0;
     for (uint32_t rank = 0; rank < coll->site.size; rank++) {
@@ -257,14 +258,19 @@ static uint32_t missing_peers(const struct sw_coll *coll, bool *is_missing)
     return count;
 }
 
+void coll_open_want(struct sw_coll *coll)
+{
+    for (uint32_t rank = 0; rank < coll->site.size; rank++)
+        coll_peer_want(&coll->peers[rank]);
+}
+
 static enum sw_coll_status open_connect_all(struct sw_coll *coll, uint64_t deadline_ns,
                                             struct sw_coll_error *error)
 {
     bool is_missing[SW_COLL_RANKS_MAX];
     char text[160];
-    for (uint32_t rank = 0; rank < coll->site.size; rank++)
-        coll_peer_want(&coll->peers[rank]);
-    while (!coll->failure.is_set && missing_peers(coll, is_missing)) {
+    coll_open_want(coll);
+    while (!coll->failure.is_set && coll_open_missing(coll, is_missing)) {
         const uint64_t now_ns = mover_now_ns();
         if (now_ns >= deadline_ns) {
             coll_ranks_text(is_missing, coll->site.size, UINT32_MAX, text, sizeof(text));
@@ -281,17 +287,22 @@ static enum sw_coll_status open_connect_all(struct sw_coll *coll, uint64_t deadl
     return coll_say(error, coll->failure.error.status, "%s", coll->failure.error.text);
 }
 
+/* The device is known. */
+static enum sw_coll_status open_this_side(struct sw_coll *coll, struct sw_coll_error *error)
+{
+    return open_device_objects(coll) ? make_card(coll, error)
+                                     : coll_say(error, SW_COLL_NO_MEMORY,
+                                                "the RDMA device has no room: %s", strerror(errno));
+}
+
 static enum sw_coll_status join_ranks(struct sw_coll *coll, struct sw_coll_error *error)
 {
     const uint64_t deadline_ns = sw_coll_deadline_ms(coll->options.timeout_ms);
     if (coll->site.size == 1)
         return SW_COLL_OK;
     enum sw_coll_status status = open_find_device(coll, error);
-    if (!status && !open_device_objects(coll))
-        status =
-            coll_say(error, SW_COLL_NO_MEMORY, "the RDMA device has no room: %s", strerror(errno));
     if (!status)
-        status = make_card(coll, error);
+        status = open_this_side(coll, error);
     if (!status)
         status = meet_others(coll, deadline_ns, error);
     if (!status && coll->site.size <= COLL_MESH_MAX)
@@ -314,6 +325,36 @@ enum sw_coll_status sw_coll_open(const struct sw_coll_options *options, struct s
         sw_coll_close(coll);
     else
         *out = coll;
+    return status;
+}
+
+/* ---- another one ---- */
+
+/* The texts of the options may be gone by now. The address is the parent's, at another port. */
+enum sw_coll_status coll_open_child(const struct sw_coll *parent, uint32_t rank, uint32_t size,
+                                    struct sw_coll_error *error, struct sw_coll **out)
+{
+    struct sw_coll_options options = parent->options;
+    struct sockaddr_storage address = parent->listener.address;
+    enum sw_coll_status status = SW_COLL_OK;
+    options.rank = rank;
+    options.size = size;
+    options.meet = options.address = options.algorithm = NULL;
+    options.exchange = NULL;
+    struct sw_coll *child = make_coll(&options, parent->site.wanted);
+    if (!child)
+        return coll_say(error, SW_COLL_NO_MEMORY, "out of memory or descriptors");
+    coll_meet_clear_port(&address);
+    if (size > 1) {
+        const int code = coll_door_open(child, (struct sockaddr *)&address);
+        child->verbs = parent->verbs;
+        status = code ? coll_say(error, SW_COLL_ADDRESS, "cannot listen: %s", strerror(-code))
+                      : open_this_side(child, error);
+    }
+    if (status)
+        sw_coll_close(child);
+    else
+        *out = child;
     return status;
 }
 

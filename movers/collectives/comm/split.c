@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Parts of a communicator. All that ranks tell each other goes by operations of the parent: colors
+ * and keys, then cards, and in the end whether each rank has all its connections. So a rank that
+ * dies amid it, in whichever part, ends it on all ranks.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "collectives/comm/failure.h"
+#include "collectives/comm/open.h"
+#include "collectives/comm/send.h"
+#include "collectives/comm/wait.h"
+#include "common/time/clock.h"
+
+struct place {
+    int32_t color, key;
+};
+
+struct split {
+    struct sw_coll *coll, *child;
+    uint64_t deadline_ns;
+    struct place *places;   /* of each rank */
+    uint8_t *cards, *group; /* of each rank; of those of this part, in their order */
+    uint32_t *statuses;     /* of each rank */
+    uint32_t rank, size;    /* in the part */
+    struct sw_coll_error own;
+};
+
+static enum sw_coll_status gather_from_all(struct split *split, const void *mine, void *all,
+                                           uint64_t bytes, struct sw_coll_error *error)
+{
+    const struct sw_coll_call call = {.kind = SW_COLL_ALL_GATHER,
+                                      .type = SW_COLL_U8,
+                                      .send = mine,
+                                      .recv = all,
+                                      .count = bytes};
+    return sw_coll_run(split->coll, &call, split->deadline_ns, error);
+}
+
+/* ---- the part ---- */
+
+static bool is_before(const struct split *split, uint32_t one, uint32_t other)
+{
+    const int32_t key = split->places[one].key, other_key = split->places[other].key;
+    return key != other_key ? key < other_key : one < other;
+}
+
+/* How many ranks of that one's color come before it. */
+static uint32_t count_before(const struct split *split, uint32_t rank)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < split->coll->site.size; i++)
+        count += i != rank && split->places[i].color == split->places[rank].color &&
+                 is_before(split, i, rank);
+    return count;
+}
+
+static bool is_in_part(const struct split *split, uint32_t rank)
+{
+    return split->places[rank].color == split->places[split->coll->site.rank].color;
+}
+
+static void find_part(struct split *split)
+{
+    for (uint32_t i = 0; i < split->coll->site.size; i++)
+        split->size += is_in_part(split, i);
+    split->rank = count_before(split, split->coll->site.rank);
+}
+
+static void open_part(struct split *split, uint8_t card[COLL_CARD_BYTES])
+{
+    memset(card, 0, COLL_CARD_BYTES);
+    if (split->places[split->coll->site.rank].color < 0)
+        return;
+    if (!coll_open_child(split->coll, split->rank, split->size, &split->own, &split->child))
+        coll_card_put(card, &split->child->card);
+}
+
+/* ---- connections ---- */
+
+static void note_end_of_connecting(struct split *split)
+{
+    const struct coll_failure *failure = &split->child->failure;
+    if (failure->is_set && !failure->is_agreeing)
+        split->own = failure->error;
+    else
+        coll_say(&split->own, SW_COLL_TIMEOUT, "the connections did not come about in time");
+}
+
+/* Those of the part are connected, or it has failed here, or the parent has. */
+static void connect_part(struct split *split)
+{
+    struct sw_coll *child = split->child;
+    bool is_missing[SW_COLL_RANKS_MAX];
+    coll_open_want(child);
+    while (coll_open_missing(child, is_missing)) {
+        if (split->coll->failure.is_set || child->failure.is_set ||
+            mover_now_ns() >= split->deadline_ns) {
+            note_end_of_connecting(split);
+            return;
+        }
+        coll_take_events(child, 1);
+        coll_look(child);
+        coll_look(split->coll);
+    }
+}
+
+/* False: a rank has none, and will say why. */
+static bool sort_cards(struct split *split)
+{
+    static const uint8_t none[COLL_CARD_BYTES];
+    for (uint32_t i = 0; i < split->coll->site.size; i++) {
+        const uint8_t *card = split->cards + (size_t)COLL_CARD_BYTES * i;
+        if (!is_in_part(split, i))
+            continue;
+        if (!memcmp(card, none, sizeof(none)))
+            return false;
+        memcpy(split->group + (size_t)COLL_CARD_BYTES * count_before(split, i), card,
+               COLL_CARD_BYTES);
+    }
+    return true;
+}
+
+static void join_part(struct split *split)
+{
+    struct sw_coll *child = split->child;
+    if (child->site.size > 1 && sort_cards(split) && !coll_open_cards(child, split->group, &split->own) &&
+        child->site.size <= COLL_MESH_MAX)
+        connect_part(split);
+}
+
+/* ---- all of it ---- */
+
+static enum sw_coll_status say_which_failed(const struct split *split, struct sw_coll_error *error)
+{
+    const struct sw_coll *coll = split->coll;
+    for (uint32_t i = 0; i < coll->site.size; i++) {
+        const enum sw_coll_status status = (enum sw_coll_status)split->statuses[i];
+        if (!status)
+            continue;
+        return i == coll->site.rank
+                   ? coll_say(error, status, "rank %u: %.200s", i, split->own.text)
+                   : coll_say(error, status, "rank %u: %s", i, sw_coll_status_text(status));
+    }
+    return SW_COLL_OK;
+}
+
+static enum sw_coll_status split_into_parts(struct split *split, const struct place *mine,
+                                            struct sw_coll_error *error)
+{
+    uint8_t card[COLL_CARD_BYTES];
+    enum sw_coll_status status =
+        gather_from_all(split, mine, split->places, sizeof(*mine), error);
+    if (status)
+        return status;
+    find_part(split);
+    open_part(split, card);
+    status = gather_from_all(split, card, split->cards, sizeof(card), error);
+    if (status)
+        return status;
+    if (split->child)
+        join_part(split);
+    const uint32_t own = split->own.status;
+    status = gather_from_all(split, &own, split->statuses, sizeof(own), error);
+    return status ? status : say_which_failed(split, error);
+}
+
+enum sw_coll_status sw_coll_split(struct sw_coll *coll, int32_t color, int32_t key,
+                                  uint64_t deadline_ns, struct sw_coll_error *error,
+                                  struct sw_coll **out)
+{
+    const struct place mine = {color < 0 ? -1 : color, key};
+    const uint32_t size = coll->site.size;
+    struct split split = {.coll = coll,
+                          .deadline_ns = deadline_ns ? deadline_ns
+                                                     : sw_coll_deadline_ms(coll->options.timeout_ms),
+                          .places = calloc(size, sizeof(*split.places)),
+                          .cards = calloc(size, COLL_CARD_BYTES),
+                          .group = calloc(size, COLL_CARD_BYTES),
+                          .statuses = calloc(size, sizeof(*split.statuses))};
+    enum sw_coll_status status =
+        split.places && split.cards && split.group && split.statuses
+            ? split_into_parts(&split, &mine, error)
+            : coll_say(error, SW_COLL_NO_MEMORY, "out of memory");
+    if (status && split.child)
+        sw_coll_close(split.child);
+    else
+        *out = split.child;
+    free(split.places);
+    free(split.cards);
+    free(split.group);
+    free(split.statuses);
+    return status;
+}
