@@ -67,13 +67,13 @@ enum sw_coll_kind {
 
 enum sw_coll_status {
     SW_COLL_OK = 0,
-    SW_COLL_AGAIN,         /* not done yet */
-    SW_COLL_TIMEOUT,       /* the deadline has passed; the text names the ranks that are absent */
-    SW_COLL_INVALID,       /* an argument is wrong */
-    SW_COLL_MISMATCH,      /* a rank made another call; the text has rank, field and both values */
-    SW_COLL_RANK_GONE,     /* ranks have died or ended; the text names them, all ranks the same */
-    SW_COLL_BROKEN,        /* an operation before has failed: close the communicator, or shrink it */
-    SW_COLL_NO_MEMORY,     /* memory, or room in the RDMA device */
+    SW_COLL_AGAIN,     /* not done yet */
+    SW_COLL_TIMEOUT,   /* the deadline has passed; the text names the ranks that are absent */
+    SW_COLL_INVALID,   /* an argument is wrong */
+    SW_COLL_MISMATCH,  /* a rank made another call; the text has rank, field and both values */
+    SW_COLL_RANK_GONE, /* ranks have died or ended; the text names them, all ranks the same */
+    SW_COLL_BROKEN,    /* an operation before has failed: close the communicator, or shrink it */
+    SW_COLL_NO_MEMORY, /* memory, or room in the RDMA device */
     SW_COLL_NOT_SUPPORTED, /* this host, device or build cannot do it */
     SW_COLL_ADDRESS,       /* no such address, or no RDMA device leads there */
     SW_COLL_VERSION,       /* another rank speaks another version of the protocol */

@@ -14,9 +14,9 @@
 #include "common/time/clock.h"
 
 enum {
-    AGREE_MS = 5000,    /* however near the deadline is */
-    PROMPT_MS = 1000,   /* so long it looks again after a millisecond */
-    NAP_LATER_MS = 10,  /* and then after ten */
+    AGREE_MS = 5000,   /* however near the deadline is */
+    PROMPT_MS = 1000,  /* so long it looks again after a millisecond */
+    NAP_LATER_MS = 10, /* and then after ten */
 };
 
 static uint64_t find_deadline(const struct sw_coll *coll, uint64_t now_ns)
@@ -46,9 +46,9 @@ void coll_agreement_begin(struct sw_coll *coll, uint64_t deadline_ns)
 
 static void leave_as_outcast(struct sw_coll *coll, uint32_t by)
 {
-    coll_fail_here(coll, SW_COLL_RANK_GONE,
-                   "rank %u has lost the connection with this rank, and the others go on without it",
-                   by);
+    coll_fail_here(
+        coll, SW_COLL_RANK_GONE,
+        "rank %u has lost the connection with this rank, and the others go on without it", by);
     coll->failure.is_outcast = true;
 }
 
@@ -75,7 +75,7 @@ static bool take_vote(struct coll_peer *peer)
     return false;
 }
 
-/* Of a connection that has ended all is heard first that came by it. True: a decision. */
+/* All that came by a connection is heard before its end counts. True: a decision. */
 static bool hear_peer(struct coll_peer *peer)
 {
     struct sw_coll *coll = peer->coll;

@@ -32,6 +32,7 @@ enum {
 enum coll_peer_state {
     COLL_PEER_ABSENT,  /* there is no connection yet */
     COLL_PEER_DIALING, /* this rank, the lower one, asks */
+    COLL_PEER_PROBING, /* this rank, the higher one, looks whether the other one is there */
     COLL_PEER_ASKED,   /* the other one has, and was accepted */
     COLL_PEER_UP,
     COLL_PEER_ENDED, /* for good */
@@ -91,8 +92,8 @@ struct coll_failure {
     bool is_set, is_done, was_said;
     /* Ranks agree on who is gone: `error` is not known yet. Then they tell what was decided. */
     bool is_agreeing, is_telling;
-    bool is_outcast; /* the others count this rank as gone, and are told nothing */
-    bool is_over;    /* all connections have ended */
+    bool is_outcast;                /* the others count this rank as gone, and are told nothing */
+    bool is_over;                   /* all connections have ended */
     uint64_t began_ns, deadline_ns; /* of the agreement */
     struct sw_coll_error error;
 };
@@ -151,7 +152,7 @@ struct sw_coll {
     struct coll_agree agree;
     struct coll_heard *heard;
     uint8_t shown[COLL_CARD_BYTES]; /* with votes: this rank's card of the communicator to come */
-    uint64_t looked_ns; /* at descriptors */
+    uint64_t looked_ns;             /* at descriptors */
 };
 
 static inline bool coll_is_other(const struct sw_coll *coll, uint32_t rank)

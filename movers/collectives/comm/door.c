@@ -62,7 +62,8 @@ static struct coll_peer *caller_of(struct sw_coll *coll, const struct mover_arri
         memcmp(hello.token, coll->token, COLL_TOKEN_BYTES) != 0)
         return NULL;
     struct coll_peer *peer = &coll->peers[hello.rank];
-    const bool is_awaited = peer->state == COLL_PEER_ABSENT || peer->state == COLL_PEER_ASKED;
+    const bool is_awaited = peer->state == COLL_PEER_ABSENT || peer->state == COLL_PEER_PROBING ||
+                            peer->state == COLL_PEER_ASKED;
     return is_awaited && hello.instance == peer->card.instance ? peer : NULL;
 }
 

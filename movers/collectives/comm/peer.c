@@ -12,6 +12,7 @@
 
 enum {
     RETRY_MS = 100,
+    PROBE_MS = 1000,  /* so long the higher one waits for the lower one to ask */
     REFUSALS_MAX = 3, /* where nobody listens: then nobody comes back */
 };
 
@@ -69,11 +70,22 @@ static void go_up(struct coll_peer *peer)
 
 /* ---- the rank that asks ---- */
 
+static void await_later_dial(struct coll_peer *peer, uint32_t ms)
+{
+    peer->state = COLL_PEER_ABSENT;
+    peer->retry_ns = mover_now_ns() + ms * NS_PER_MS;
+}
+
 static void dial_again_later(struct coll_peer *peer)
 {
     mover_connection_destroy(&peer->connection);
-    peer->state = COLL_PEER_ABSENT;
-    peer->retry_ns = mover_now_ns() + RETRY_MS * NS_PER_MS;
+    await_later_dial(peer, RETRY_MS);
+}
+
+/* The lower one dials. It may have died before it has: then nobody else would know. */
+static bool is_dialer(const struct coll_peer *peer)
+{
+    return peer->rank > peer->coll->site.rank;
 }
 
 static void say_no_connection(struct coll_peer *peer, enum mover_event event,
@@ -94,7 +106,7 @@ static void dial_peer(struct coll_peer *peer)
     else
         ((struct sockaddr_in *)&source)->sin_port = 0;
     peer->retry_ns = 0;
-    peer->state = COLL_PEER_DIALING;
+    peer->state = is_dialer(peer) ? COLL_PEER_DIALING : COLL_PEER_PROBING;
     const enum mover_event event =
         mover_connection_start(&peer->connection, coll->epoll_fd, peer, (struct sockaddr *)&source,
                                (struct sockaddr *)&peer->card.address);
@@ -104,8 +116,12 @@ static void dial_peer(struct coll_peer *peer)
 
 void coll_peer_want(struct coll_peer *peer)
 {
-    if (peer->state == COLL_PEER_ABSENT && !peer->retry_ns && peer->rank > peer->coll->site.rank)
+    if (peer->state != COLL_PEER_ABSENT || peer->retry_ns || peer->rank == peer->coll->site.rank)
+        return;
+    if (is_dialer(peer))
         dial_peer(peer);
+    else
+        await_later_dial(peer, PROBE_MS);
 }
 
 uint64_t coll_peer_tick(struct coll_peer *peer, uint64_t now_ns)
@@ -160,7 +176,10 @@ static void take_acceptance(struct coll_peer *peer)
 static void peer_take_refusal(struct coll_peer *peer)
 {
     enum coll_answer answer;
-    if (get_peer_answer(peer, &answer)) {
+    if (get_peer_answer(peer, &answer) && peer->state == COLL_PEER_PROBING) {
+        mover_connection_destroy(&peer->connection); /* it is there, and will dial */
+        await_later_dial(peer, PROBE_MS);
+    } else if (get_peer_answer(peer, &answer)) {
         coll_fail_here(peer->coll, SW_COLL_PROTOCOL, "rank %u takes this rank for a stranger",
                        peer->rank);
     } else if (++peer->refusals < REFUSALS_MAX) {
@@ -177,7 +196,7 @@ static void peer_take_refusal(struct coll_peer *peer)
 static void await_next_call(struct coll_peer *peer)
 {
     mover_connection_destroy(&peer->connection);
-    peer->state = COLL_PEER_ABSENT;
+    await_later_dial(peer, PROBE_MS);
 }
 
 /* A call that was given up takes no queue pair. */
@@ -194,9 +213,10 @@ bool coll_peer_accept(struct coll_peer *peer, struct rdma_cm_id *id)
 {
     struct sw_coll *coll = peer->coll;
     uint8_t said[COLL_ANSWER_BYTES];
-    if (peer->state == COLL_PEER_ASKED) /* it gave that call up, and asks anew */
+    if (peer->state != COLL_PEER_ABSENT) /* it gave that call up, and asks anew; or it was probed */
         mover_connection_destroy(&peer->connection);
     peer->state = COLL_PEER_ABSENT;
+    peer->retry_ns = 0;
     if (id->verbs != coll->verbs ||
         mover_connection_take(&peer->connection, coll->epoll_fd, peer, id))
         return false;
@@ -214,7 +234,7 @@ bool coll_peer_accept(struct coll_peer *peer, struct rdma_cm_id *id)
 
 static void take_peer_event(struct coll_peer *peer, enum mover_event event)
 {
-    const bool is_dialing = peer->state == COLL_PEER_DIALING;
+    const bool is_dialing = peer->state == COLL_PEER_DIALING || peer->state == COLL_PEER_PROBING;
     if (peer->state == COLL_PEER_ENDED) /* a completion has told it before */
         return;
     switch (event) {

@@ -272,7 +272,8 @@ bool coll_send_vote(struct coll_peer *peer, uint64_t number)
     wrs[0].next = &wrs[1];
     coll_word_write(peer->outbox + COLL_AT_VOTE, number);
     tell_word(peer, COLL_TOLD_VOTE, number);
-    if (!send_post_list(peer, &wrs[0], &wrs[1], 2, true, (struct coll_sent){.kind = COLL_SENT_MAIL}))
+    if (!send_post_list(peer, &wrs[0], &wrs[1], 2, true,
+                        (struct coll_sent){.kind = COLL_SENT_MAIL}))
         return false;
     peer->votes_busy = peer->posted;
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
@@ -328,8 +329,7 @@ bool coll_send_has_arrived(const struct coll_peer *peer)
     }
     return (!coll_word_read(told + 8 * COLL_TOLD_ABORT) ||
             coll_word_read(peer->inbox + COLL_AT_ABORT)) &&
-           coll_word_read(told + 8 * COLL_TOLD_VOTE) <=
-               coll_word_read(peer->inbox + COLL_AT_VOTE);
+           coll_word_read(told + 8 * COLL_TOLD_VOTE) <= coll_word_read(peer->inbox + COLL_AT_VOTE);
 }
 
 /* ---- completions ---- */

@@ -26,8 +26,8 @@ bool coll_send_is_ready(const struct coll_peer *peer, uint64_t number);
 void coll_send_word(struct coll_peer *peer, uint32_t at, uint64_t value);
 /* ABORT, whose text and bits are in the outbox. */
 void coll_send_abort(struct coll_peer *peer, enum sw_coll_status status);
-/* This rank's vote of that number, which is in the outbox. False: there is no connection, or no room
- * for now. */
+/* This rank's vote of that number, which is in the outbox. False: there is no connection, or no
+ * room for now. */
 bool coll_send_vote(struct coll_peer *peer, uint64_t number);
 /* Reads and writes of the peer's buffers are under way. */
 bool coll_send_has_moves(const struct coll_peer *peer);

@@ -2,8 +2,8 @@
 /*
  * A communicator of those that are left. Each attempt has two epochs of the agreement. In the first
  * one each rank shows its card for the ranks that were left before; if no more are gone by then,
- * they connect. The second one is about whether all have. A rank that dies amid it makes another
- * attempt of what is left.
+ * they connect. The second one is about whether all have. A death amid it leads to another
+ * attempt among the rest.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,8 +21,8 @@ struct shrink {
     struct sw_coll *coll, *child;
     struct coll_set gone; /* that this attempt leaves out */
     bool has_cards;
-    uint64_t epoch;       /* in which cards are shown */
-    uint8_t *cards;       /* of those that are left */
+    uint64_t epoch; /* in which cards are shown */
+    uint8_t *cards; /* of those that are left */
     struct sw_coll_error own;
 };
 
@@ -191,8 +191,7 @@ static enum sw_coll_status shrink_once(struct shrink *shrink, struct sw_coll_err
         make_child(shrink);
     bool is_decided = agree_on_epoch(coll);
     if (is_decided && is_as_before(shrink))
-        is_decided =
-            connect_child(shrink) || (coll->failure.is_agreeing && agree_on_epoch(coll));
+        is_decided = connect_child(shrink) || (coll->failure.is_agreeing && agree_on_epoch(coll));
     if (is_decided && is_as_before(shrink))
         return SW_COLL_OK;
     close_child(shrink);

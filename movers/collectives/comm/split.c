@@ -30,11 +30,8 @@ struct split {
 static enum sw_coll_status gather_from_all(struct split *split, const void *mine, void *all,
                                            uint64_t bytes, struct sw_coll_error *error)
 {
-    const struct sw_coll_call call = {.kind = SW_COLL_ALL_GATHER,
-                                      .type = SW_COLL_U8,
-                                      .send = mine,
-                                      .recv = all,
-                                      .count = bytes};
+    const struct sw_coll_call call = {
+        .kind = SW_COLL_ALL_GATHER, .type = SW_COLL_U8, .send = mine, .recv = all, .count = bytes};
     return sw_coll_run(split->coll, &call, split->deadline_ns, error);
 }
 
@@ -125,8 +122,8 @@ static bool sort_cards(struct split *split)
 static void join_part(struct split *split)
 {
     struct sw_coll *child = split->child;
-    if (child->site.size > 1 && sort_cards(split) && !coll_open_cards(child, split->group, &split->own) &&
-        child->site.size <= COLL_MESH_MAX)
+    if (child->site.size > 1 && sort_cards(split) &&
+        !coll_open_cards(child, split->group, &split->own) && child->site.size <= COLL_MESH_MAX)
         connect_part(split);
 }
 
@@ -150,8 +147,7 @@ static enum sw_coll_status split_into_parts(struct split *split, const struct pl
                                             struct sw_coll_error *error)
 {
     uint8_t card[COLL_CARD_BYTES];
-    enum sw_coll_status status =
-        gather_from_all(split, mine, split->places, sizeof(*mine), error);
+    enum sw_coll_status status = gather_from_all(split, mine, split->places, sizeof(*mine), error);
     if (status)
         return status;
     find_part(split);
@@ -172,17 +168,16 @@ enum sw_coll_status sw_coll_split(struct sw_coll *coll, int32_t color, int32_t k
 {
     const struct place mine = {color < 0 ? -1 : color, key};
     const uint32_t size = coll->site.size;
-    struct split split = {.coll = coll,
-                          .deadline_ns = deadline_ns ? deadline_ns
-                                                     : sw_coll_deadline_ms(coll->options.timeout_ms),
-                          .places = calloc(size, sizeof(*split.places)),
-                          .cards = calloc(size, COLL_CARD_BYTES),
-                          .group = calloc(size, COLL_CARD_BYTES),
-                          .statuses = calloc(size, sizeof(*split.statuses))};
-    enum sw_coll_status status =
-        split.places && split.cards && split.group && split.statuses
-            ? split_into_parts(&split, &mine, error)
-            : coll_say(error, SW_COLL_NO_MEMORY, "out of memory");
+    struct split split = {
+        .coll = coll,
+        .deadline_ns = deadline_ns ? deadline_ns : sw_coll_deadline_ms(coll->options.timeout_ms),
+        .places = calloc(size, sizeof(*split.places)),
+        .cards = calloc(size, COLL_CARD_BYTES),
+        .group = calloc(size, COLL_CARD_BYTES),
+        .statuses = calloc(size, sizeof(*split.statuses))};
+    enum sw_coll_status status = split.places && split.cards && split.group && split.statuses
+                                     ? split_into_parts(&split, &mine, error)
+                                     : coll_say(error, SW_COLL_NO_MEMORY, "out of memory");
     if (status && split.child)
         sw_coll_close(split.child);
     else

@@ -58,8 +58,7 @@ void coll_vote_send(struct coll_peer *peer)
 
 bool coll_vote_is_there(const struct coll_peer *peer)
 {
-    return peer->told_version == peer->coll->agree.version &&
-           peer->votes_busy <= peer->done;
+    return peer->told_version == peer->coll->agree.version && peer->votes_busy <= peer->done;
 }
 
 /* While the newest is read, the one after it may be on its way to the other place. */

@@ -98,8 +98,7 @@ static enum coll_agree_status hear_set(struct coll_agree *agree, uint32_t rank,
         return COLL_AGREE_OUTCAST;
     if (merge_sets(&agree->vote.set, set))
         note_growth(agree);
-    agree->heard[rank] =
-        (struct coll_heard){agree->vote.epoch, coll_set_count(set), set->marks};
+    agree->heard[rank] = (struct coll_heard){agree->vote.epoch, coll_set_count(set), set->marks};
     return COLL_AGREE_WAITS;
 }
 

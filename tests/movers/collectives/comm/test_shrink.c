@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// Ranks die at any instant: those that are left name the same ones, and go on without them.
+// Ranks die at any instant: those that are left name the same ones, and go on without them. With an
+// argument: so many times the deaths.
 #include "ranks.h"
 
 #include <signal.h>
@@ -9,14 +10,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "collectives/comm/comm.h"
-#include "common/time/clock.h"
-
-enum { READY, GO, CALLED, FEW = 3, MANY = 40000, ROUNDS = 5, CHAOS_RANKS = 5 };
+enum { READY, GO, CALLED, FEW = 3, MANY = 40000, CHAOS_RANKS = 5 };
 
 static const struct sw_coll_call barrier = {.kind = SW_COLL_BARRIER};
 
 static uint64_t random_state = 1;
+static unsigned long rounds = 5;
 
 static uint32_t draw(uint32_t below)
 {
@@ -98,7 +97,7 @@ static void shrink_after_death(struct rank *rank)
     enum sw_coll_status status;
     sum_both_ways(rank, rank->coll);
     flag_raise(rank->shared, READY);
-    while (!(status = sum_and_look(rank->coll, rank->rank ? FEW : FEW, &error)))
+    while (!(status = sum_and_look(rank->coll, FEW, &error)))
         continue;
     need(status == SW_COLL_RANK_GONE);
     need(sw_coll_error(rank->coll, NULL) == SW_COLL_RANK_GONE);
@@ -125,6 +124,22 @@ static void shrink__goes_on_with_those_that_are_left(void **state)
         expect_same(&ranks, 1u << 1, "rank 1 died");
         ranks_end(&ranks, 1u << 1);
     }
+}
+
+// Rank 2 is stopped while the others want its word.
+static void death__beside_a_rank_that_is_stopped(void **state)
+{
+    struct ranks ranks;
+    (void)state;
+    ranks_start(&ranks, 4, shrink_after_death, NULL);
+    flag_await(ranks.shared, READY, 4);
+    kill(ranks.pids[2], SIGSTOP);
+    kill(ranks.pids[1], SIGKILL);
+    nap_ms(1500);
+    kill(ranks.pids[2], SIGCONT);
+    await_others(&ranks, 1u << 1);
+    expect_same(&ranks, 1u << 1, "rank 1 died");
+    ranks_end(&ranks, 1u << 1);
 }
 
 // Rank 0 has ended the last operation well, and asks only now and then.
@@ -296,7 +311,7 @@ static uint32_t kill_two(const struct ranks *ranks, uint32_t between_us)
 static void shrink__two_deaths_at_any_instant(void **state)
 {
     (void)state;
-    for (int i = 0; i < ROUNDS; i++) {
+    for (unsigned long i = 0; i < rounds; i++) {
         struct ranks ranks;
         ranks_start(&ranks, CHAOS_RANKS, live_through_it, NULL);
         flag_await(ranks.shared, READY, CHAOS_RANKS);
@@ -331,7 +346,7 @@ static void open_or_not(struct rank *rank)
 static void open__two_deaths_at_any_instant(void **state)
 {
     (void)state;
-    for (int i = 0; i < ROUNDS; i++) {
+    for (unsigned long i = 0; i < rounds; i++) {
         struct ranks ranks;
         ranks_start(&ranks, CHAOS_RANKS, live_through_it, open_or_not);
         while (__atomic_load_n(&ranks.shared->arrived, __ATOMIC_SEQ_CST) < CHAOS_RANKS)
@@ -348,6 +363,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shrink__goes_on_with_those_that_are_left),
+        cmocka_unit_test(death__beside_a_rank_that_is_stopped),
         cmocka_unit_test(error__comes_without_a_call),
         cmocka_unit_test(revoke__reaches_all_that_wait),
         cmocka_unit_test(shrink__waits_for_a_rank_that_is_stopped),
@@ -356,6 +372,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(open__two_deaths_at_any_instant),
     };
     if (argc > 1)
-        random_state = strtoul(argv[1], NULL, 10);
+        rounds *= strtoul(argv[1], NULL, 10);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -258,8 +258,8 @@ static void open_world(uint64_t seed, enum agree_fault fault)
     world.size = 2 + (uint32_t)draw(seed % 16 ? 6 : SIZE_MAX_HERE - 1);
     world.deaths = (uint32_t)draw(world.size);
     for (uint32_t i = 0; i < world.deaths; i++)
-        world.die_at[i] = i && draw(2) ? world.die_at[i - 1] + draw(3)
-                                       : draw(world.size * world.size * 40);
+        world.die_at[i] =
+            i && draw(2) ? world.die_at[i - 1] + draw(3) : draw(world.size * world.size * 40);
     for (uint32_t i = 0; i < world.size; i++) {
         struct agree_rank *rank = &world.ranks[i];
         coll_agree_init(&rank->agree, i, world.size, rank->heard);

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: BSD-2-Clause
+// Parts of a communicator: of which ranks, in which order, and on all ranks or on none.
+#include "ranks.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct sw_coll_call barrier = {.kind = SW_COLL_BARRIER};
+
+static enum sw_coll_status sum_of(struct sw_coll *coll, uint32_t mine, uint32_t *sum,
+                                  struct sw_coll_error *error)
+{
+    return sw_coll_all_reduce(coll, &mine, sum, 1, SW_COLL_U32, SW_COLL_SUM, 0, error);
+}
+
+// Ranks 0, 2 and 4 in the order of their keys, the other way round; 1 and 3; 5 has no part.
+static void split_in_two(struct rank *rank)
+{
+    static const int32_t colors[] = {7, 0, 7, 0, 7, -3};
+    struct sw_coll_error error = {.text = ""};
+    struct sw_coll *part = NULL;
+    const uint32_t mine = rank->rank;
+    uint32_t sum = 0;
+    need_ok(rank, sw_coll_split(rank->coll, colors[mine], -(int32_t)mine, 0, &error, &part),
+            &error);
+    need(!part == (mine == 5));
+    if (part) {
+        need(sw_coll_size(part) == (mine % 2 ? 2 : 3));
+        need(sw_coll_rank(part) == (mine % 2 ? (3 - mine) / 2 : (4 - mine) / 2));
+        need_ok(rank, sum_of(part, mine, &sum, &error), &error);
+        need(sum == (mine % 2 ? 1 + 3 : 0 + 2 + 4));
+        sw_coll_close(part);
+    }
+    need_ok(rank, sum_of(rank->coll, mine, &sum, &error), &error); // it goes on
+    need(sum == 15);
+}
+
+static void split__by_color_and_key(void **state)
+{
+    (void)state;
+    ranks_run(6, split_in_two);
+}
+
+static void split_alone(struct rank *rank)
+{
+    struct sw_coll_error error = {.text = ""};
+    struct sw_coll *part = NULL, *again = NULL;
+    uint32_t sum = 0;
+    need_ok(rank, sw_coll_split(rank->coll, (int32_t)rank->rank, 0, 0, &error, &part), &error);
+    need(sw_coll_size(part) == 1);
+    need_ok(rank, sum_of(part, 5, &sum, &error), &error);
+    need(sum == 5);
+    need_ok(rank, sw_coll_split(part, 0, 0, 0, &error, &again), &error);
+    need_ok(rank, sum_of(again, 6, &sum, &error), &error);
+    need(sum == 6);
+    sw_coll_close(part);
+    need_ok(rank, sw_coll_shrink(again, 0, &error, &part), &error);
+    need(sw_coll_size(part) == 1 && sw_coll_error(again, NULL) == SW_COLL_REVOKED);
+    sw_coll_close(again);
+    sw_coll_close(part);
+}
+
+static void split__of_one_rank_each(void **state)
+{
+    (void)state;
+    ranks_run(2, split_alone);
+}
+
+static void split_or_not(struct rank *rank)
+{
+    struct sw_coll_error error = {.text = ""};
+    struct sw_coll *part = NULL;
+    const enum sw_coll_status status = rank->rank == 1
+                                           ? sw_coll_run(rank->coll, &barrier, 0, &error)
+                                           : sw_coll_split(rank->coll, 0, 0, 0, &error, &part);
+    need(status == SW_COLL_MISMATCH && strstr(error.text, "rank 1") && !part);
+}
+
+static void split__beside_another_call(void **state)
+{
+    (void)state;
+    ranks_run(3, split_or_not);
+}
+
+// A part fails by itself; the whole is told when it is used.
+static void lose_a_rank_of_a_part(struct rank *rank)
+{
+    struct sw_coll_error error = {.text = ""};
+    struct sw_coll *part = NULL, *rest = NULL;
+    uint32_t sum = 0;
+    need_ok(rank, sw_coll_split(rank->coll, rank->rank >= 2, 0, 0, &error, &part), &error);
+    if (rank->rank == 3)
+        raise(SIGKILL);
+    enum sw_coll_status status = sum_of(part, 1, &sum, &error);
+    need(rank->rank == 2 ? status == SW_COLL_RANK_GONE && strstr(error.text, "rank 1 died")
+                         : !status && sum == 2);
+    sw_coll_close(part);
+    status = sum_of(rank->coll, 1, &sum, &error);
+    need(status == SW_COLL_RANK_GONE && strstr(error.text, "rank 3 died"));
+    need_ok(rank, sw_coll_shrink(rank->coll, 0, &error, &rest), &error);
+    need_ok(rank, sw_coll_split(rest, 0, 0, 0, &error, &part), &error);
+    need_ok(rank, sum_of(part, rank->rank, &sum, &error), &error);
+    need(sum == 0 + 1 + 2);
+    sw_coll_close(part);
+    sw_coll_close(rest);
+}
+
+static void split__a_death_in_one_part(void **state)
+{
+    struct ranks ranks;
+    (void)state;
+    ranks_start(&ranks, 4, lose_a_rank_of_a_part, NULL);
+    ranks_end(&ranks, 1u << 3);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(split__by_color_and_key),
+        cmocka_unit_test(split__of_one_rank_each),
+        cmocka_unit_test(split__beside_another_call),
+        cmocka_unit_test(split__a_death_in_one_part),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
