@@ -81,7 +81,7 @@ static bool hear_peer(struct coll_peer *peer)
     struct sw_coll *coll = peer->coll;
     const bool is_lost = peer->state == COLL_PEER_ENDED;
     const bool is_gone = coll_set_has(&coll->agree.vote.set, peer->rank);
-    if ((is_lost || is_gone) && peer->connection.events)
+    if ((is_gone && !is_lost) || (is_lost && peer->connection.events))
         coll_peer_tear_down(peer);
     if (is_gone || coll_failure_is_told_by(peer))
         return false;

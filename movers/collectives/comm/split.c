@@ -81,6 +81,8 @@ static void note_end_of_connecting(struct split *split)
     const struct coll_failure *failure = &split->child->failure;
     if (failure->is_set && !failure->is_agreeing)
         split->own = failure->error;
+    else if (failure->is_set || split->coll->failure.is_set)
+        coll_say(&split->own, SW_COLL_RANK_GONE, "a rank has ended its connections");
     else
         coll_say(&split->own, SW_COLL_TIMEOUT, "the connections did not come about in time");
 }
@@ -129,18 +131,31 @@ static void join_part(struct split *split)
 
 /* ---- all of it ---- */
 
+/* The lowest rank that has failed by itself, else one that has lost its connections by that. `size`:
+ * none has. */
+static uint32_t find_which_failed(const struct split *split)
+{
+    const uint32_t size = split->coll->site.size;
+    uint32_t found = size;
+    for (uint32_t i = size; i-- > 0;)
+        if (split->statuses[i] == SW_COLL_RANK_GONE)
+            found = i;
+    for (uint32_t i = size; i-- > 0;)
+        if (split->statuses[i] && split->statuses[i] != SW_COLL_RANK_GONE)
+            found = i;
+    return found;
+}
+
 static enum sw_coll_status say_which_failed(const struct split *split, struct sw_coll_error *error)
 {
-    const struct sw_coll *coll = split->coll;
-    for (uint32_t i = 0; i < coll->site.size; i++) {
-        const enum sw_coll_status status = (enum sw_coll_status)split->statuses[i];
-        if (!status)
-            continue;
-        return i == coll->site.rank
-                   ? coll_say(error, status, "rank %u: %.200s", i, split->own.text)
-                   : coll_say(error, status, "rank %u: %s", i, sw_coll_status_text(status));
-    }
-    return SW_COLL_OK;
+    const struct coll_site *site = &split->coll->site;
+    const uint32_t rank = find_which_failed(split);
+    if (rank == site->size)
+        return SW_COLL_OK;
+    const enum sw_coll_status status = (enum sw_coll_status)split->statuses[rank];
+    return rank == site->rank
+               ? coll_say(error, status, "%s", split->own.text)
+               : coll_say(error, status, "rank %u: %s", rank, sw_coll_status_text(status));
 }
 
 static enum sw_coll_status split_into_parts(struct split *split, const struct place *mine,

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { SPLIT };
+
 static const struct sw_coll_call barrier = {.kind = SW_COLL_BARRIER};
 
 static enum sw_coll_status sum_of(struct sw_coll *coll, uint32_t mine, uint32_t *sum,
@@ -91,6 +93,8 @@ static void lose_a_rank_of_a_part(struct rank *rank)
     struct sw_coll *part = NULL, *rest = NULL;
     uint32_t sum = 0;
     need_ok(rank, sw_coll_split(rank->coll, rank->rank >= 2, 0, 0, &error, &part), &error);
+    flag_raise(rank->shared, SPLIT);
+    flag_await(rank->shared, SPLIT, rank->size);
     if (rank->rank == 3)
         raise(SIGKILL);
     enum sw_coll_status status = sum_of(part, 1, &sum, &error);
