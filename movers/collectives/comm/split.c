@@ -131,8 +131,8 @@ static void join_part(struct split *split)
 
 /* ---- all of it ---- */
 
-/* The lowest rank that has failed by itself, else one that has lost its connections by that. `size`:
- * none has. */
+/* The lowest rank that has failed by itself, else one that has lost its connections by that.
+ * `size`: none has. */
 static uint32_t find_which_failed(const struct split *split)
 {
     const uint32_t size = split->coll->site.size;

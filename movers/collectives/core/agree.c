@@ -109,12 +109,15 @@ enum coll_agree_status coll_agree_hear(struct coll_agree *agree, uint32_t rank,
     assert(rank < agree->size && rank != agree->rank);
     if (coll_set_has(&agree->vote.set, rank))
         return COLL_AGREE_WAITS;
-    if (vote->epoch > epoch + 1 || !vote->epoch || !is_set_sane(&vote->set, agree->size) ||
+    if (!vote->epoch || !is_set_sane(&vote->set, agree->size) ||
         !is_set_sane(&vote->decided, agree->size) || coll_set_has(&vote->set, rank))
         return COLL_AGREE_ABSURD;
+    if (vote->epoch > epoch && coll_set_has(&vote->decided, agree->rank))
+        return COLL_AGREE_OUTCAST;
+    if (vote->epoch > epoch + 1)
+        return COLL_AGREE_ABSURD;
     if (vote->epoch == epoch + 1)
-        return coll_set_has(&vote->decided, agree->rank) ? COLL_AGREE_OUTCAST
-                                                         : decide_set(agree, &vote->decided);
+        return decide_set(agree, &vote->decided);
     return vote->epoch == epoch && vote->has_said ? hear_set(agree, rank, &vote->set)
                                                   : COLL_AGREE_WAITS;
 }

@@ -389,6 +389,8 @@ static void hear__outcasts_are_told(void **state)
     vote = (struct coll_vote){.epoch = 2};
     coll_set_add(&vote.decided, 0);
     assert_int_equal(coll_agree_hear(&agree, 1, &vote), COLL_AGREE_OUTCAST);
+    vote.epoch = 3; /* they have gone on without it */
+    assert_int_equal(coll_agree_hear(&agree, 1, &vote), COLL_AGREE_OUTCAST);
     coll_agree_lose(&agree, 1); /* then it is none of this rank's business */
     assert_int_equal(coll_agree_hear(&agree, 1, &vote), COLL_AGREE_WAITS);
     assert_int_equal(agree.vote.epoch, 1);
