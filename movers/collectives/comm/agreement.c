@@ -76,7 +76,7 @@ static bool take_vote(struct coll_peer *peer)
 }
 
 /* A close is the last that is said, and may be there long before the end of the connection. */
-static bool has_ended(const struct coll_peer *peer)
+static bool peer_has_ended(const struct coll_peer *peer)
 {
     return peer->state == COLL_PEER_ENDED || coll_word_read(peer->inbox + COLL_AT_LEFT);
 }
@@ -85,7 +85,7 @@ static bool has_ended(const struct coll_peer *peer)
 static bool hear_peer(struct coll_peer *peer)
 {
     struct sw_coll *coll = peer->coll;
-    const bool is_lost = has_ended(peer);
+    const bool is_lost = peer_has_ended(peer);
     const bool is_gone = coll_set_has(&coll->agree.vote.set, peer->rank);
     if ((is_gone || is_lost) && (peer->state != COLL_PEER_ENDED || peer->connection.events))
         coll_peer_tear_down(peer);
@@ -129,7 +129,7 @@ static bool has_told_all(const struct sw_coll *coll)
 {
     for (uint32_t rank = 0; rank < coll->site.size; rank++)
         if (coll_is_other(coll, rank) && !coll_set_has(&coll->agree.vote.set, rank) &&
-            !has_ended(&coll->peers[rank]) && !coll_vote_is_there(&coll->peers[rank]))
+            !peer_has_ended(&coll->peers[rank]) && !coll_vote_is_there(&coll->peers[rank]))
             return false;
     return true;
 }
