@@ -76,7 +76,9 @@ static void turn_away(struct rdma_cm_id *id)
 
 static void take_request(struct sw_coll *coll, const struct mover_arrival *arrival)
 {
-    if (coll->failure.is_over) {
+    const struct coll_failure *failure = &coll->failure;
+    const bool is_agreed = failure->is_done && !failure->is_over;
+    if (failure->is_set && !failure->is_agreeing && !is_agreed) {
         turn_away(arrival->id);
         return;
     }

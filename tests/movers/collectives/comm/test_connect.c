@@ -104,7 +104,7 @@ static void call_one_that_has_failed(struct rank *rank)
         coll_take_events(coll, 10);
         coll_failure_look(coll);
     }
-    need(coll->failure.error.status == SW_COLL_RANK_GONE);
+    need(coll->failure.is_agreeing && coll->peers[1].state == COLL_PEER_ENDED);
     flag_raise(rank->shared, READY);
 }
 
