@@ -9,13 +9,12 @@ import subprocess
 import between
 import guests
 import procs
-from between import CLIENT, SERVER
+from between import CLIENT, SERVER, Skip
 from connections import Here
 from programs import CLIENT_CPU, SERVER_CPU, Sidewire, parse_perftest, pin
 
+LossyLink = between.hosts.LossyLink
 kernel_guest = guests.kernel_guest
-LOSSY_ADDRESSES = ('10.98.0.1', '10.98.0.2')
-LOSSY_DEVICE = 'lossy'
 SIW = (
     'rdma link del rxe0; modprobe siw && rdma link add siw0 type siw netdev eth0 && '
     'mdev -s && rdma link show siw0/1'
@@ -129,42 +128,32 @@ class WithCrc(Apart):
 class Lossy(Apart):
     """Joined by a link that loses one frame in a hundred, each time others."""
 
-    addresses = LOSSY_ADDRESSES
+    addresses = LossyLink.addresses
 
     def __init__(self, sidewire, mtu, source, per_mille=10):
         super().__init__(sidewire, mtu)
-        self.source = source
+        self.program = os.path.join(source, 'lossy_link')
         self.per_mille = per_mille
         self.link = None
 
     def __enter__(self):
         super().__enter__()
+        link = LossyLink(self.hosts, self.program, self.mtu, self.per_mille, os.getpid())
         try:
-            self.link = procs.Child(
-                [
-                    os.path.join(self.source, 'lossy_link'),
-                    *self.hosts.names,
-                    LOSSY_DEVICE,
-                    str(self.per_mille),
-                    str(os.getpid()),
-                ]
-            )
-            procs.await_text(self.link, 'ready')
-            for name, address in zip(self.hosts.names, self.addresses):
-                self.hosts.ip('-n', name, 'addr', 'add', f'{address}/24', 'dev', LOSSY_DEVICE)
-                self.hosts.ip('-n', name, 'link', 'set', LOSSY_DEVICE, 'mtu', str(self.mtu), 'up')
-        except BaseException:
-            self.__exit__()
+            self.link = link.__enter__()
+        except BaseException as failure:
+            super().__exit__()
+            if isinstance(failure, Skip):
+                raise procs.Skipped(str(failure)) from None
             raise
         return self
 
     def __exit__(self, *_):
-        if self.link:
-            self.link.end()
+        self.link.__exit__()
         super().__exit__()
 
     def device(self, side):
-        return f'iw_{LOSSY_DEVICE}'
+        return f'iw_{LossyLink.device}'
 
 
 class Emulated(guests.Guests):

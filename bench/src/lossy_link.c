@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A link between two network namespaces that loses frames: a TAP device in each, and this process
- * between them. Frames have no offloads, so each has one segment of TCP. Which ones are lost is
- * decided by a seed. Says "ready" once both devices are there, and ends by a signal.
+ * A link between two network namespaces that loses frames, sends them twice, or lets the next one
+ * pass: a TAP device in each, and this process between them. Frames have no offloads, so each has
+ * one segment of TCP. Which ones they are is decided by a seed. Says "ready" once both devices are
+ * there; SIGTERM ends it, and it says how many there were.
  *
- * usage: lossy_link NAMESPACE NAMESPACE DEVICE LOST_PER_MILLE SEED
+ * usage: lossy_link NAMESPACE NAMESPACE DEVICE LOST_PER_MILLE SEED [DOUBLED_PER_MILLE
+ *        SWAPPED_PER_MILLE]
  */
 #include "endpoint.h"
 
@@ -14,6 +16,7 @@
 #include <net/if.h>
 #include <poll.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +26,7 @@
 #define FRAME_BYTES 65536u
 #define FRAMES_IN_TURN 64 /* of one direction before the other has its turn */
 #define ETHERNET_BYTES 14u
+#define HELD_MS 2
 
 static uint64_t random_state;
 
@@ -57,34 +61,105 @@ static bool is_ip(const unsigned char *frame, ssize_t len)
     return len > (ssize_t)ETHERNET_BYTES && !(frame[12] == 0x08 && frame[13] == 0x06);
 }
 
-static void pass_frames(int from, int to, unsigned long lost_per_mille)
+static struct {
+    unsigned long per_mille, count;
+} lost, doubled, swapped;
+
+static volatile sig_atomic_t has_ended;
+
+static void lossy_note_end(int number)
+{
+    (void)number;
+    has_ended = 1;
+}
+
+static bool draw_one(unsigned long per_mille, unsigned long *count)
+{
+    const bool is_drawn = lossy_next_random() % 1000 < per_mille;
+    *count += is_drawn;
+    return is_drawn;
+}
+
+/* One direction, and the frame that the next one passes; of 0 bytes: none. */
+struct lossy_way {
+    int from, to;
+    size_t held_bytes;
+    unsigned char held[FRAME_BYTES];
+};
+
+static void put_frame(const struct lossy_way *way, const unsigned char *frame, size_t bytes)
+{
+    while (write(way->to, frame, bytes) < 0 && errno == EAGAIN)
+        ;
+}
+
+static void release_held(struct lossy_way *way)
+{
+    if (way->held_bytes)
+        put_frame(way, way->held, way->held_bytes);
+    way->held_bytes = 0;
+}
+
+static void pass_frame(struct lossy_way *way, const unsigned char *frame, size_t bytes)
+{
+    const bool is_subject = is_ip(frame, (ssize_t)bytes);
+    if (is_subject && draw_one(lost.per_mille, &lost.count))
+        return;
+    if (is_subject && !way->held_bytes && draw_one(swapped.per_mille, &swapped.count)) {
+        memcpy(way->held, frame, bytes);
+        way->held_bytes = bytes;
+        return;
+    }
+    put_frame(way, frame, bytes);
+    if (is_subject && draw_one(doubled.per_mille, &doubled.count))
+        put_frame(way, frame, bytes);
+    release_held(way);
+}
+
+static void pass_frames(struct lossy_way *way)
 {
     static unsigned char frame[FRAME_BYTES];
     for (int i = 0; i < FRAMES_IN_TURN; i++) {
-        const ssize_t len = read(from, frame, sizeof(frame));
+        const ssize_t len = read(way->from, frame, sizeof(frame));
         if (len <= 0)
             return;
-        if (is_ip(frame, len) && lossy_next_random() % 1000 < lost_per_mille)
-            continue;
-        while (write(to, frame, (size_t)len) < 0 && errno == EAGAIN)
-            ;
+        pass_frame(way, frame, (size_t)len);
+    }
+}
+
+/* Until the signal. A frame behind which none comes leaves after HELD_MS. */
+static void run_link(struct lossy_way ways[2])
+{
+    struct pollfd taps[2] = {{ways[0].from, POLLIN, 0}, {ways[1].from, POLLIN, 0}};
+    while (!has_ended) {
+        const bool has_held = ways[0].held_bytes || ways[1].held_bytes;
+        const int found = poll(taps, 2, has_held ? HELD_MS : -1);
+        if (found < 0 && errno != EINTR)
+            bench_die("poll: %s", strerror(errno));
+        for (int i = 0; i < 2; i++)
+            if (!found)
+                release_held(&ways[i]);
+            else if (found > 0 && taps[i].revents & POLLIN)
+                pass_frames(&ways[i]);
     }
 }
 
 int main(int argc, char **argv)
 {
-    if (argc != 6)
-        bench_die("usage: lossy_link NAMESPACE NAMESPACE DEVICE LOST_PER_MILLE SEED");
-    const unsigned long lost_per_mille = strtoul(argv[4], NULL, 10);
+    static struct lossy_way ways[2];
+    if (argc != 6 && argc != 8)
+        bench_die("usage: lossy_link NAMESPACE NAMESPACE DEVICE LOST_PER_MILLE SEED "
+                  "[DOUBLED_PER_MILLE SWAPPED_PER_MILLE]");
+    lost.per_mille = strtoul(argv[4], NULL, 10);
     random_state = strtoull(argv[5], NULL, 10);
-    struct pollfd taps[2];
+    doubled.per_mille = argc == 8 ? strtoul(argv[6], NULL, 10) : 0;
+    swapped.per_mille = argc == 8 ? strtoul(argv[7], NULL, 10) : 0;
     for (int i = 0; i < 2; i++)
-        taps[i] = (struct pollfd){open_tap(argv[1 + i], argv[3]), POLLIN, 0};
+        ways[i].from = ways[!i].to = open_tap(argv[1 + i], argv[3]);
+    signal(SIGTERM, lossy_note_end);
     printf("ready\n");
     fflush(stdout);
-    while (poll(taps, 2, -1) > 0 || errno == EINTR)
-        for (int i = 0; i < 2; i++)
-            if (taps[i].revents & POLLIN)
-                pass_frames(taps[i].fd, taps[!i].fd, lost_per_mille);
-    bench_die("poll: %s", strerror(errno));
+    run_link(ways);
+    printf("%lu lost, %lu doubled, %lu swapped\n", lost.count, doubled.count, swapped.count);
+    return 0;
 }

@@ -113,6 +113,45 @@ class Hosts:
             subprocess.run(['ip', 'netns', 'del', name], capture_output=True, timeout=20)
 
 
+class LossyLink:
+    """One more link between two hosts, by bench/src/lossy_link: so many frames of a thousand are
+    lost; `more`: sent twice, and passed by the next one. In a `with`; after it `told` says how many
+    there were."""
+
+    addresses = ('10.98.0.1', '10.98.0.2')
+    device = 'lossy'
+
+    def __init__(self, two, program, mtu, lost, seed, more=()):
+        numbers = map(str, (lost, seed, *more))
+        self.words = [program, *two.names, self.device, *numbers]
+        self.two, self.mtu, self.told = two, mtu, ''
+
+    def __enter__(self):
+        # A session of its own: Ctrl-C ends it when whoever uses it has ended.
+        self.process = subprocess.Popen(
+            self.words, stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
+        try:
+            if self.process.stdout.readline() != 'ready\n':
+                raise Skip('no TAP devices in network namespaces')
+            for name, address in zip(self.two.names, self.addresses):
+                here = ('-n', name)
+                self.two.ip(*here, 'addr', 'add', f'{address}/24', 'dev', self.device)
+                self.two.ip(*here, 'link', 'set', self.device, 'mtu', str(self.mtu), 'up')
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        try:
+            self.told = self.process.communicate(timeout=20)[0]
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.communicate()
+
+
 class Pool:
     """Pairs of hosts that cases use one after another: a new pair takes up to two seconds until its
     halves meet."""

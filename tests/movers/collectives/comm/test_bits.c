@@ -2,12 +2,17 @@
 // Whole operations on the cases that it reads, each of which brings the bits that have to come of
 // it (test_bits.py). Odd ranks have callers with flush-to-zero and another way of rounding.
 //
-// usage: test_bits RANKS EAGER_BYTES [ALGORITHM] <CASES
+// usage: test_bits RANKS EAGER_BYTES [ALGORITHM [NAMESPACE ADDRESS]...] <CASES
+//
+// An empty ALGORITHM is none. Ranks take turns in the network namespaces, if there are any.
 #include "ranks.h"
 
+#include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #if defined(__SSE2__)
 #include <xmmintrin.h>
 #endif
@@ -194,10 +199,28 @@ static void run_cases(struct rank *rank)
         printf("%u cases\n", number);
 }
 
+// Pairs of NAMESPACE ADDRESS.
+static char **hosts;
+static uint32_t hosts_count;
+
+static void enter_namespace(const char *name)
+{
+    char path[256];
+    snprintf(path, sizeof(path), "/run/netns/%s", name);
+    const int at = open(path, O_RDONLY | O_CLOEXEC);
+    need(at >= 0 && !setns(at, CLONE_NEWNET));
+    close(at);
+}
+
 static void set_bits_options(struct rank *rank)
 {
     rank->options.eager_bytes = eager_bytes;
-    rank->options.algorithm = algorithm;
+    rank->options.algorithm = algorithm && *algorithm ? algorithm : NULL;
+    if (!hosts_count)
+        return;
+    char **host = hosts + 2 * (size_t)(rank->rank % hosts_count);
+    enter_namespace(host[0]);
+    rank->options.address = host[1];
 }
 
 static uint32_t ranks_count;
@@ -217,6 +240,8 @@ int main(int argc, char **argv)
         return 2;
     eager_bytes = (uint32_t)atoi(argv[2]);
     algorithm = argv[3];
+    hosts_count = argc > 4 ? (uint32_t)(argc - 4) / 2 : 0;
+    hosts = argv + 4;
     read_cases();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

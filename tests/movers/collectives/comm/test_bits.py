@@ -3,9 +3,15 @@
 """Whole operations against their definition in numpy, bit by bit: every kind, type and operator,
 leaves, unequal counts with zeros, in place, data that cancels, counts around the thresholds.
 
-usage: test_bits.py SIDEWIRE TEST_BITS CASES RANKS...
+With --link roce or iwarp over a network that loses, doubles and reorders packets: RoCE's by
+--faults, that of iWARP, whose packets are the kernel's, by bench/src/lossy_link between two hosts.
+
+usage: test_bits.py SIDEWIRE TEST_BITS CASES RANKS... [--link LINK --seeds N] [--lossy LOSSY_LINK]
 """
+import argparse
+import contextlib
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -13,9 +19,11 @@ import sys
 import numpy
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path += [os.path.join(HERE, '..'), os.path.join(HERE, '../core')]
+sys.path += [os.path.join(HERE, folder) for folder in ('..', '../core', '../../../apps')]
 import test_fold  # noqa: E402
 import tree  # noqa: E402
+from hosts import Hosts, LossyLink  # noqa: E402
+from pair import Skip  # noqa: E402
 
 KINDS = 'barrier all_reduce reduce_scatter all_gather all_to_all broadcast reduce gather scatter'
 KINDS = KINDS.split()
@@ -126,28 +134,85 @@ class Case:
         return text + b''.join(array.tobytes() for array in self.sends + self.wanted)
 
 
-def main():
-    if len(sys.argv) < 5:
-        sys.exit(__doc__)
-    sidewire, program, number = *sys.argv[1:3], int(sys.argv[3])
-    failed = False
-    for size in map(int, sys.argv[4:]):
-        draw = numpy.random.default_rng(size)
-        cases, case = b'', None
-        for _ in range(number):
-            case = Case(draw, size, case)
-            cases += case.encoded()
-        for words in [str(EAGER)], ['64', 'owners']:
+def cases_of(size, number, seed=0):
+    """So many of them, as the program reads them."""
+    draw = numpy.random.default_rng([size, seed] if seed else size)
+    cases, case = b'', None
+    for _ in range(number):
+        case = Case(draw, size, case)
+        cases += case.encoded()
+    return cases
+
+
+class Runs:
+    """Runs of the program, and what has been wrong."""
+
+    def __init__(self, options):
+        self.options, self.failed, self.told = options, False, ''
+
+    def run(self, size, seed=0, link=(), hosts=()):
+        number = self.options.cases
+        cases = cases_of(size, number, seed)
+        for words in [str(EAGER), ''], ['64', 'owners']:
             done = subprocess.run(
-                [sidewire, 'run', '--', program, str(size), *words],
+                [self.options.sidewire, 'run', *link, '--']
+                + [self.options.program, str(size), *words, *hosts],
                 input=cases,
                 capture_output=True,
             )
             said = done.stdout.decode() + done.stderr.decode()
             is_right = done.returncode == 0 and f'{number} cases' in said
-            print(f'{size} ranks, {words}: ' + ('right' if is_right else said))
-            failed |= not is_right
-    return 1 if failed else 0
+            note = f', seed {seed}' if seed else ''
+            print(f'{size} ranks, {words}{note}: ' + ('right' if is_right else said), flush=True)
+            self.failed |= not is_right
+            self.told += said
+
+    def require(self, *words):
+        """That what was told has more than 0 of each. One that never happens tests nothing."""
+        for word in words:
+            if not sum(map(int, re.findall(rf'(\d+) {word}', self.told))):
+                print(f'no packet was {word}: {self.told[-400:]}')
+                self.failed = True
+
+    def on_bad_network(self):
+        if self.options.link == 'roce':
+            for size in self.options.ranks:
+                for seed in range(1, self.options.seeds + 1):
+                    faults = f'loss=2%,dup=2%,reorder=4%:200us,seed={seed}'
+                    self.run(size, seed, ('--link', 'roce', '--faults', faults))
+            return self.require('dropped', 'duplicated', 'reordered')
+        with contextlib.closing(Hosts(1500)) as two:
+            for seed in range(1, self.options.seeds + 1):
+                link = LossyLink(two, self.options.lossy, 1500, 10, seed, (20, 20))
+                pairs = zip(two.names, link.addresses)
+                hosts = [word for pair in pairs for word in pair]
+                with link:
+                    for size in self.options.ranks:
+                        self.run(size, seed, ('--link', 'iwarp'), hosts)
+                self.told += link.told
+        return self.require('lost', 'doubled', 'swapped')
+
+
+def main():
+    parser = argparse.ArgumentParser(usage=__doc__)
+    parser.add_argument('sidewire')
+    parser.add_argument('program')
+    parser.add_argument('cases', type=int)
+    parser.add_argument('ranks', type=int, nargs='+')
+    parser.add_argument('--link', choices=('roce', 'iwarp'))
+    parser.add_argument('--seeds', type=int, default=1)
+    parser.add_argument('--lossy')
+    runs = Runs(parser.parse_args())
+    if runs.options.link:
+        try:
+            runs.on_bad_network()
+        except Skip as reason:
+            print(f'SKIP: {reason}')
+            return 77
+    else:
+        for size in runs.options.ranks:
+            runs.run(size)
+    return 1 if runs.failed else 0
 
 
 if __name__ == '__main__':
