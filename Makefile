@@ -44,6 +44,7 @@ test: setup-test ## builds the release, and tests whether it works here
 check: setup-test ## tests with a kernel as the peer, under ASan + UBSan and TSan, builds by clang
 	@scripts/setup kernel || echo "the tests against the kernel will be skipped"
 	@scripts/librpma build-librpma || echo "the tests of librpma will be skipped"
+	@scripts/mpich-tests build-mpich-tests || echo "the tests of MPICH will be skipped"
 	@scripts/test --only kernel,asan,tsan,clang
 
 install: setup-build ## installs into PREFIX (/usr/local) below DESTDIR

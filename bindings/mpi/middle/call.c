@@ -38,7 +38,7 @@ static enum mpm_outcome run_sum(struct mpm_group *group, const struct mpm_call *
         call->recv.count < 0 || (call->has_counts && !sum.counts))
         return leave_call(MPM_LEFT_TYPE);
     if (!mpm_group_is_ours(group))
-        return leave_call(MPM_LEFT_COMMUNICATOR);
+        return leave_call(MPM_LEFT_UNOPENED);
     if (sum.send == binding->in_place)
         sum.send = sum.recv;
     return count_outcome(mpm_sum_run(group, &sum, error));
@@ -97,7 +97,7 @@ static enum mpm_outcome run_move(struct mpm_group *group, const struct mpm_call 
                                  struct sw_coll_error *error)
 {
     if (!mpm_group_is_ours(group))
-        return leave_call(MPM_LEFT_COMMUNICATOR);
+        return leave_call(MPM_LEFT_UNOPENED);
     struct mpm_move move = {.kind = call->kind, .root = (uint32_t)call->root};
     if (!choose_sides(group, call, &move))
         return leave_call(MPM_LEFT_TYPE);
@@ -107,15 +107,17 @@ static enum mpm_outcome run_move(struct mpm_group *group, const struct mpm_call 
 static enum mpm_outcome run_barrier(struct mpm_group *group, struct sw_coll_error *error)
 {
     if (!mpm_group_is_ours(group))
-        return leave_call(MPM_LEFT_COMMUNICATOR);
+        return leave_call(MPM_LEFT_UNOPENED);
     return count_outcome(mpm_wait(group, &(struct sw_coll_call){.kind = SW_COLL_BARRIER}, error));
 }
 
 enum mpm_outcome mpm_run(struct mpm_group *group, const struct mpm_call *call,
                          struct sw_coll_error *error)
 {
-    if (!group || group->state == MPM_MPI)
+    if (!group || group->state == MPM_UNFIT)
         return leave_call(MPM_LEFT_COMMUNICATOR);
+    if (group->state == MPM_MPI)
+        return leave_call(MPM_LEFT_UNOPENED);
     if (has_root(call->kind) && (call->root < 0 || (uint32_t)call->root >= group->size))
         return leave_call(MPM_LEFT_TYPE);
     switch (call->kind) {

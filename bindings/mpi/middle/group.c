@@ -144,5 +144,6 @@ void mpm_group_close(struct mpm_group *group)
     if (group->coll)
         sw_coll_close(group->coll);
     group->coll = NULL;
-    group->state = MPM_MPI;
+    if (group->state != MPM_UNFIT)
+        group->state = MPM_MPI;
 }

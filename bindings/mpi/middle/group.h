@@ -14,8 +14,9 @@
 
 enum mpm_state {
     MPM_NEW,
-    MPM_OPEN, /* its calls are ours, after a failure too */
-    MPM_MPI,  /* MPI's for good */
+    MPM_OPEN,  /* its calls are ours, after a failure too */
+    MPM_MPI,   /* not all could open it, or it is closed: MPI's for good */
+    MPM_UNFIT, /* MPI's from the beginning: of one rank, or between groups */
 };
 
 struct mpm_group {

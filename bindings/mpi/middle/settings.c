@@ -53,10 +53,15 @@ void mpm_tell_counts(int rank)
     static atomic_bool is_told;
     if (!is_telling() || atomic_exchange(&is_told, true))
         return;
-    uint64_t ours = calls_ours, kind = calls_left[MPM_LEFT_KIND], type = calls_left[MPM_LEFT_TYPE],
-             communicator = calls_left[MPM_LEFT_COMMUNICATOR];
+    uint64_t ours = calls_ours, all = ours;
+    for (int i = 0; i < MPM_LEFT_REASONS; i++)
+        all += calls_left[i];
     mpm_say("rank %d: %llu of %llu collective calls by Sidewire; left to MPI: %llu for their type "
-            "or operator, %llu for their communicator, %llu of a kind whose sizes one rank knows",
-            rank, (unsigned long long)ours, (unsigned long long)(ours + kind + type + communicator),
-            (unsigned long long)type, (unsigned long long)communicator, (unsigned long long)kind);
+            "or operator, %llu of one rank or between groups, %llu where not all ranks could open, "
+            "%llu of a kind whose sizes one rank knows",
+            rank, (unsigned long long)ours, (unsigned long long)all,
+            (unsigned long long)calls_left[MPM_LEFT_TYPE],
+            (unsigned long long)calls_left[MPM_LEFT_COMMUNICATOR],
+            (unsigned long long)calls_left[MPM_LEFT_UNOPENED],
+            (unsigned long long)calls_left[MPM_LEFT_KIND]);
 }

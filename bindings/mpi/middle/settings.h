@@ -17,7 +17,8 @@ void mpm_log(void *context, const char *line);
 enum mpm_left {
     MPM_LEFT_KIND,         /* sizes that the root alone knows */
     MPM_LEFT_TYPE,         /* no counterpart of its type or operator, or an argument is wrong */
-    MPM_LEFT_COMMUNICATOR, /* of one rank, between groups, or not opened by all */
+    MPM_LEFT_COMMUNICATOR, /* of one rank, or between groups */
+    MPM_LEFT_UNOPENED,     /* one that not all ranks could open */
     MPM_LEFT_REASONS
 };
 

@@ -109,7 +109,7 @@ static struct own_group *make_group(MPI_Comm communicator)
                                     .communicator = &own->communicator,
                                     .rank = (uint32_t)rank,
                                     .size = (uint32_t)size,
-                                    .state = is_inter || size < 2 ? MPM_MPI : MPM_NEW};
+                                    .state = is_inter || size < 2 ? MPM_UNFIT : MPM_NEW};
     make_keyval();
     if (MPP_REAL(Comm_set_attr)(communicator, keyval, own)) {
         free(own);
