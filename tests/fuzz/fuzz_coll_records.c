@@ -142,7 +142,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const struct coll_site site = {.rank = data[1] % ranks,
                                    .size = ranks,
                                    .eager_bytes = EAGER,
-                                   .wanted = data[8] & 2 ? COLL_PLAN_OWNERS : COLL_PLAN_ANY,
+                                   .wanted = data[8] & 2   ? COLL_PLAN_OWNERS
+                                             : data[8] & 4 ? COLL_PLAN_HALVING
+                                                           : COLL_PLAN_ANY,
                                    .scratch_bytes = scratch_bytes,
                                    .request_max = 128};
     const struct coll_port functions = {.context = &port,

@@ -26,7 +26,7 @@ enum {
     COLL_TOLD_ABORT = COLL_SLOTS,
     COLL_TOLD_VOTE,
     /* The peer's text of ABORT. */
-    COLL_AT_TEXT = 128,
+    COLL_AT_TEXT = 192,
     COLL_TEXT_BYTES = 256,
     /* Which ranks it knows to be gone: a bit for each. Part of ABORT, too. */
     COLL_AT_GONE = COLL_AT_TEXT + COLL_TEXT_BYTES,
@@ -37,6 +37,8 @@ enum {
     COLL_AT_SIDES = COLL_AT_VOTES + 2 * COLL_VOTE_BYTES,
 };
 
+static_assert(COLL_AT_TOLD + 8 * COLL_TOLD_WORDS <= COLL_AT_TEXT, "they have room");
+
 struct coll_layout {
     uint32_t eager_bytes; /* a multiple of 64 */
     uint32_t side_bytes, slice_bytes;
@@ -44,15 +46,15 @@ struct coll_layout {
 
 static inline struct coll_layout coll_layout_of(uint32_t eager_bytes)
 {
-    const uint32_t side = eager_bytes + 2 * (uint32_t)sizeof(struct coll_record);
+    const uint32_t side = eager_bytes + COLL_SLOTS * (uint32_t)sizeof(struct coll_record);
     return (struct coll_layout){eager_bytes, side, COLL_AT_SIDES + 2 * side};
 }
 
-/* Where in a slice the record of a message lies. */
+/* Where in a slice the record of the message of that number lies. */
 static inline uint32_t coll_record_at(const struct coll_layout *layout, uint64_t number,
                                       enum coll_slot slot)
 {
-    const uint32_t behind = slot == COLL_DONE ? (uint32_t)sizeof(struct coll_record) : 0;
+    const uint32_t behind = (uint32_t)slot * (uint32_t)sizeof(struct coll_record);
     return COLL_AT_SIDES + (uint32_t)(number % 2) * layout->side_bytes + layout->eager_bytes +
            behind;
 }

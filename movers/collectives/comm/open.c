@@ -163,7 +163,11 @@ static bool open_device_objects(struct sw_coll *coll)
     coll_regions_open(&coll->regions, coll->pd);
     coll->mailbox_mr = ibv_reg_mr(coll->pd, coll->mailbox, all, reached);
     coll->outbox_mr = ibv_reg_mr(coll->pd, coll->outbox, all, local);
-    coll->scratch_mr = ibv_reg_mr(coll->pd, coll->scratch, coll->site.scratch_bytes, local);
+    coll->scratch_mr = ibv_reg_mr(coll->pd, coll->scratch, coll->site.scratch_bytes,
+                                  local | IBV_ACCESS_REMOTE_WRITE);
+    if (coll->scratch_mr)
+        coll->machine.shared =
+            (struct coll_memory){(uintptr_t)coll->scratch, coll->scratch_mr->rkey};
     return coll->mailbox_mr && coll->outbox_mr && coll->scratch_mr &&
            mover_queue_open(&coll->queue, coll->verbs, entries, coll->epoll_fd, &coll->queue);
 }

@@ -131,10 +131,19 @@ uint64_t coll_call_mailed(const struct sw_coll_call *call, uint32_t from, uint32
     return 0;
 }
 
+/* The tree has partials of each rank where its leaves are a subtree. */
+static bool can_halve(const struct sw_coll_call *call, uint32_t size)
+{
+    const uint32_t leaves = call->leaves ? call->leaves : 1;
+    return size > 1 && call_kinds[call->kind].has_op && (leaves & (leaves - 1)) == 0;
+}
+
 enum coll_plan coll_call_plan(const struct sw_coll_call *call, const struct coll_site *site)
 {
     if (call->kind == SW_COLL_BARRIER)
         return COLL_PLAN_EAGER;
+    if (site->wanted == COLL_PLAN_HALVING && can_halve(call, site->size))
+        return COLL_PLAN_HALVING;
     if (site->wanted == COLL_PLAN_OWNERS || (call->kind == SW_COLL_ALL_TO_ALL && call->counts))
         return COLL_PLAN_OWNERS;
     const uint64_t leaves = call_kinds[call->kind].has_op && call->leaves ? call->leaves : 1;

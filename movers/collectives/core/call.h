@@ -11,8 +11,8 @@ struct coll_site {
     uint32_t rank, size;
     uint32_t eager_bytes;   /* alike on all ranks */
     enum coll_plan wanted;  /* alike on all ranks; ANY: the fastest */
-    uint64_t scratch_bytes; /* of this rank: coll_scratch_min() or more */
-    uint32_t request_max;   /* of this rank: bytes of a pull or a push; 0: as it is best */
+    uint64_t scratch_bytes; /* alike on all ranks: coll_scratch_min() or more */
+    uint32_t request_max;   /* alike: bytes of a pull or a push; 0: as it is best */
 };
 
 /* INVALID with a text, or OK. `error` may be NULL. All below is for calls that are OK. */
@@ -48,7 +48,7 @@ uint64_t coll_blocks_before(const uint64_t *counts, uint64_t count, uint32_t ran
 /* EAGER: how many bytes travel with OPEN, of a plain call. */
 uint64_t coll_call_mailed(const struct sw_coll_call *call, uint32_t from, uint32_t to);
 
-/* "eager", "owners"; NULL: there is none of that number. */
+/* "eager", "owners", "halving"; NULL: there is none of that number. */
 const char *coll_plan_name(enum coll_plan plan);
 /* False: no way has that name. */
 bool coll_plan_of_name(const char *name, enum coll_plan *plan);

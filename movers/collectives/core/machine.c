@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "collectives/core/compare.h"
+#include "collectives/core/fold.h"
 #include "collectives/core/messages.h"
 #include "collectives/core/moves.h"
 
@@ -28,6 +29,8 @@ static size_t lay_out(struct coll_machine *machine, uint32_t size, uint8_t *base
     machine->missing = machine_part(base, &used, size * sizeof(*machine->missing));
     machine->counts = machine_part(base, &used, size * sizeof(*machine->counts));
     machine->recv_counts = machine_part(base, &used, size * sizeof(*machine->recv_counts));
+    machine->steps_mailed = machine_part(base, &used, size * sizeof(*machine->steps_mailed));
+    machine->steps_heard = machine_part(base, &used, size * sizeof(*machine->steps_heard));
     machine->sources =
         machine_part(base, &used, (size_t)size * SW_COLL_LEAVES_MAX * sizeof(*machine->sources));
     machine->mailed = machine_part(base, &used, size * sizeof(*machine->mailed));
@@ -50,6 +53,8 @@ void coll_machine_init(struct coll_machine *machine, const struct coll_site *sit
     assert(site->scratch_bytes >= coll_scratch_min(site->size, site->eager_bytes));
     *machine = (struct coll_machine){.site = *site, .port = port, .scratch = scratch};
     lay_out(machine, site->size, memory);
+    memset(machine->steps_mailed, 0, site->size * sizeof(*machine->steps_mailed));
+    memset(machine->steps_heard, 0, site->size * sizeof(*machine->steps_heard));
 }
 
 /* ---- the machine ---- */
@@ -75,6 +80,15 @@ static bool do_step(struct coll_machine *machine, const struct coll_step *step)
     case COLL_COPY:
         coll_copy_step(machine, step);
         return true;
+    case COLL_FOLD_LEAVES:
+    case COLL_FOLD_PARTIALS:
+        coll_fold_pair_step(machine, step);
+        return true;
+    case COLL_FINISH:
+        coll_finish_step(machine, step);
+        return true;
+    case COLL_DELIVER:
+        return coll_deliver_step(machine, step);
     case COLL_ACTIONS:
         break;
     }
@@ -128,6 +142,8 @@ static void plan_operation(struct coll_machine *machine, const struct sw_coll_ca
     coll_plan_make(&machine->table, &machine->call, site);
     coll_record_of_call(&machine->records[site->rank], &machine->call, site, machine->table.plan);
     machine->type_shift = (uint8_t)__builtin_ctzl(sw_coll_type_bytes(machine->call.type));
+    machine->partial_shift =
+        (uint8_t)__builtin_ctzl(coll_partial_bytes(machine->call.type)) - machine->type_shift;
     const bool is_eager = machine->table.plan == COLL_PLAN_EAGER;
     for (uint32_t i = 0; i < site->size; i++)
         machine->mailed[i] =

@@ -20,15 +20,17 @@
 struct coll_machine {
     struct coll_site site;
     const struct coll_port *port;
-    uint8_t *scratch; /* `site.scratch_bytes`, which the port can pull to and push from */
+    uint8_t *scratch;          /* `site.scratch_bytes`, which the port can pull to and push from */
+    struct coll_memory shared; /* how others reach that, in algorithms of several rounds */
 
     /* For each rank. */
     struct coll_record *records; /* of OPEN, copied; this rank's own, too */
     struct coll_mail *mails;
     uint32_t *missing; /* the ranks whose message is awaited, `missing_count` of them */
     uint64_t *counts, *recv_counts;
-    const void **sources; /* for each leaf of each rank */
-    uint32_t *mailed;     /* bytes of the payload that each mails this one */
+    uint64_t *steps_mailed, *steps_heard; /* STEPs to that rank and from it, of all operations */
+    const void **sources;                 /* for each leaf of each rank */
+    uint32_t *mailed;                     /* bytes of the payload that each mails this one */
     uint32_t missing_count;
 
     struct sw_coll_call call; /* a plain one */
@@ -36,6 +38,7 @@ struct coll_machine {
     struct sw_coll_call asked; /* as it was given; its pointers may be gone */
     bool has_table;            /* of that call */
     uint8_t type_shift;        /* 2 to its power are the bytes of an element */
+    uint8_t partial_shift;     /* and the bytes of a partial for one of an element */
     uint64_t number;
     struct coll_memory send, recv;
     enum sw_coll_status status; /* AGAIN: an operation is under way */

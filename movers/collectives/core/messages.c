@@ -60,6 +60,13 @@ static const void *join_payload(struct coll_machine *machine, const struct coll_
 static const void *fill_open(struct coll_machine *machine, const struct coll_step *step,
                              uint32_t peer, struct coll_record *record)
 {
+    if (machine->table.plan == COLL_PLAN_HALVING) {
+        record->send_address = machine->shared.address;
+        record->send_key = machine->shared.key;
+        record->recv_address = machine->recv.address;
+        record->recv_key = machine->recv.key;
+        return NULL;
+    }
     if (machine->table.plan != COLL_PLAN_EAGER) {
         record->send_address = machine->send.address +
                                (step->from.place ? coll_offset_in(&step->from, peer, 0, 0) : 0);
@@ -98,8 +105,10 @@ bool coll_mail_step(struct coll_machine *machine, const struct coll_step *step)
         const void *payload = NULL;
         if (step->slot == COLL_OPEN)
             payload = fill_open(machine, step, peer, &record);
-        else
+        else if (step->slot == COLL_DONE)
             fill_done(machine, &record);
+        else
+            record.mark = ++machine->steps_mailed[peer];
         if (!machine->port->mail(machine->port->context, peer, step->slot, &record, payload))
             return coll_lose_rank(machine, peer);
     }
@@ -134,6 +143,13 @@ static bool hear_done(struct coll_machine *machine, uint32_t peer, const struct 
         machine->judge = peer;
         machine->verdict = record;
     }
+    return true;
+}
+
+static bool hear_step(struct coll_machine *machine, uint32_t peer, const struct coll_mail *mail)
+{
+    (void)mail;
+    machine->steps_heard[peer]++;
     return true;
 }
 
@@ -195,6 +211,9 @@ static bool judge_dones(struct coll_machine *machine)
 
 bool coll_await_step(struct coll_machine *machine, const struct coll_step *step)
 {
+    static bool (*const hear[COLL_SLOTS])(struct coll_machine *, uint32_t,
+                                          const struct coll_mail *) = {
+        [COLL_OPEN] = hear_open, [COLL_DONE] = hear_done, [COLL_STEP] = hear_step};
     const struct coll_port *port = machine->port;
     if (!machine->cursor) {
         machine->cursor = 1;
@@ -205,14 +224,18 @@ bool coll_await_step(struct coll_machine *machine, const struct coll_step *step)
     for (uint32_t i = machine->missing_count; i-- > 0;) {
         const uint32_t peer = machine->missing[i];
         struct coll_mail mail;
-        if (!port->look(port->context, peer, step->slot, machine->number, &mail))
+        const uint64_t number =
+            step->slot == COLL_STEP ? machine->steps_heard[peer] + 1 : machine->number;
+        if (!port->look(port->context, peer, step->slot, number, &mail))
             continue;
-        if (!(step->slot == COLL_OPEN ? hear_open : hear_done)(machine, peer, &mail))
+        if (!hear[step->slot](machine, peer, &mail))
             return false;
         machine->missing[i] = machine->missing[--machine->missing_count];
     }
     if (machine->missing_count)
         return false;
     machine->cursor = 0;
-    return step->slot == COLL_OPEN ? compare_opens(machine) : judge_dones(machine);
+    return step->slot == COLL_OPEN   ? compare_opens(machine)
+           : step->slot == COLL_DONE ? judge_dones(machine)
+                                     : true;
 }

@@ -22,5 +22,10 @@ bool coll_post_step(struct coll_machine *machine, const struct coll_step *step);
 bool coll_has_settled(struct coll_machine *machine, uint64_t number);
 void coll_fold_step(struct coll_machine *machine, const struct coll_step *step);
 void coll_copy_step(struct coll_machine *machine, const struct coll_step *step);
+/* FOLD_LEAVES and FOLD_PARTIALS. */
+void coll_fold_pair_step(struct coll_machine *machine, const struct coll_step *step);
+void coll_finish_step(struct coll_machine *machine, const struct coll_step *step);
+/* False: it waits, or has failed. */
+bool coll_deliver_step(struct coll_machine *machine, const struct coll_step *step);
 
 #endif

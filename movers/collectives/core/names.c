@@ -75,6 +75,7 @@ const char *sw_coll_kind_name(enum sw_coll_kind kind)
 static const char *const plan_names[COLL_PLANS] = {
     [COLL_PLAN_EAGER] = "eager",
     [COLL_PLAN_OWNERS] = "owners",
+    [COLL_PLAN_HALVING] = "halving",
 };
 
 const char *coll_plan_name(enum coll_plan plan)

@@ -3,80 +3,43 @@
 
 #include <assert.h>
 
-#include "common/base/minmax.h"
+#include "collectives/core/maker.h"
 
-/* A request has no more bytes. What is pulled and then pushed goes in shorter ones, so that both
- * are under way at a time. */
-enum { CHUNK_MAX = 1 << 20, CHUNK_PASSED_ON = 256 << 10, LINE = 64, PAGE = 4096 };
-
-struct plan_maker {
-    struct coll_table *table;
-    const struct sw_coll_call *call; /* a plain one */
-    uint32_t rank, size, root, leaves;
-    uint64_t scratch_bytes, request_max;
-    uint64_t type;        /* bytes of an element */
-    uint64_t whole;       /* bytes of a buffer, or of a block where all are alike */
-    uint64_t own;         /* of this rank's block */
-    uint64_t before, all; /* bytes of the blocks before that, and of all blocks */
-};
+/* What is pulled and then pushed goes in shorter requests, so that both are under way at a time. */
+enum { CHUNK_PASSED_ON = 256 << 10, PAGE = 4096 };
 
 /* A part of a buffer that each rank has at the same place. */
 struct plan_slice {
     uint64_t offset, bytes;
 };
 
-static void plan_add(struct plan_maker *maker, struct coll_step step)
-{
-    struct coll_table *table = maker->table;
-    if (!step.peers)
-        return;
-    assert(table->count < table->room);
-    if (!step.leaves)
-        step.leaves = 1;
-    table->steps[table->count++] = step;
-}
-
-static void add_for_others(struct plan_maker *maker, struct coll_step step)
-{
-    step.peer = (maker->rank + 1) % maker->size;
-    step.peers = maker->size - 1;
-    plan_add(maker, step);
-}
-
-static void add_for_one(struct plan_maker *maker, uint32_t peer, struct coll_step step)
-{
-    step.peer = peer;
-    step.peers = 1;
-    plan_add(maker, step);
-}
-
 /* For all others but the root, which is another one. */
-static void add_for_the_rest(struct plan_maker *maker, struct coll_step step)
+static void add_for_the_rest(struct coll_plan_maker *maker, struct coll_step step)
 {
     step.peer = (maker->rank + 1) % maker->size;
     step.peers = (maker->root + maker->size - step.peer) % maker->size;
-    plan_add(maker, step);
+    coll_plan_add(maker, step);
     step.peer = (maker->root + 1) % maker->size;
     step.peers = (maker->rank + maker->size - step.peer) % maker->size;
-    plan_add(maker, step);
+    coll_plan_add(maker, step);
 }
 
 /* For all others, with the block of each in that place. */
-static void add_for_blocks(struct plan_maker *maker, struct coll_step step, enum coll_place place,
-                           const uint64_t *counts)
+static void add_for_blocks(struct coll_plan_maker *maker, struct coll_step step,
+                           enum coll_place place, const uint64_t *counts)
 {
     struct coll_span *span = step.from.place == place ? &step.from : &step.to;
     if (!counts) {
         step.bytes = maker->whole;
         span->peer = maker->whole;
-        add_for_others(maker, step);
+        coll_plan_for_others(maker, step);
         return;
     }
     uint32_t peer = (maker->rank + 1) % maker->size;
     span->offset = coll_blocks_before(counts, 0, peer) * maker->type;
     for (uint32_t i = 1; i < maker->size; i++) {
         step.bytes = counts[peer] * maker->type;
-        add_for_one(maker, peer, step);
+        coll_plan_for_one(maker, peer, step);
         span->offset += step.bytes;
         if (++peer == maker->size)
             peer = 0, span->offset = 0;
@@ -85,7 +48,7 @@ static void add_for_blocks(struct plan_maker *maker, struct coll_step step, enum
 
 /* ---- eager: functions of many steps stay apart, since these lie on the stack ---- */
 
-__attribute__((noinline)) static void mail_payloads(struct plan_maker *maker)
+__attribute__((noinline)) static void mail_payloads(struct coll_plan_maker *maker)
 {
     const struct sw_coll_call *call = maker->call;
     const bool is_root = maker->rank == maker->root;
@@ -100,13 +63,13 @@ __attribute__((noinline)) static void mail_payloads(struct plan_maker *maker)
                                .from = {.place = COLL_SEND, .leaf = maker->all}};
     switch (call->kind) {
     case SW_COLL_ALL_REDUCE:
-        add_for_others(maker, whole);
+        coll_plan_for_others(maker, whole);
         return;
     case SW_COLL_BROADCAST:
-        add_for_others(maker, is_root ? whole : none);
+        coll_plan_for_others(maker, is_root ? whole : none);
         return;
     case SW_COLL_ALL_GATHER:
-        add_for_others(maker, own);
+        coll_plan_for_others(maker, own);
         return;
     case SW_COLL_REDUCE_SCATTER:
     case SW_COLL_ALL_TO_ALL:
@@ -116,46 +79,49 @@ __attribute__((noinline)) static void mail_payloads(struct plan_maker *maker)
         if (is_root)
             add_for_blocks(maker, blocks, COLL_SEND, call->counts);
         else
-            add_for_others(maker, none);
+            coll_plan_for_others(maker, none);
         return;
     case SW_COLL_REDUCE:
     case SW_COLL_GATHER:
         if (is_root) {
-            add_for_others(maker, none);
+            coll_plan_for_others(maker, none);
         } else {
-            add_for_one(maker, maker->root, call->kind == SW_COLL_REDUCE ? whole : own);
+            coll_plan_for_one(maker, maker->root, call->kind == SW_COLL_REDUCE ? whole : own);
             add_for_the_rest(maker, none);
         }
         return;
     case SW_COLL_BARRIER:
     case SW_COLL_KINDS:
-        add_for_others(maker, none);
+        coll_plan_for_others(maker, none);
         return;
     }
 }
 
-static void copy_own(struct plan_maker *maker, uint64_t bytes, uint64_t from, uint64_t to)
+static void copy_own(struct coll_plan_maker *maker, uint64_t bytes, uint64_t from, uint64_t to)
 {
-    add_for_one(maker, maker->rank,
-                (struct coll_step){
-                    .action = COLL_COPY,
-                    .bytes = bytes,
-                    .from = {.place = COLL_SEND, .offset = from, .chunk = maker->table->chunk},
-                    .to = {.place = COLL_RECV, .offset = to, .chunk = maker->table->chunk}});
+    coll_plan_for_one(
+        maker, maker->rank,
+        (struct coll_step){
+            .action = COLL_COPY,
+            .bytes = bytes,
+            .from = {.place = COLL_SEND, .offset = from, .chunk = maker->table->chunk},
+            .to = {.place = COLL_RECV, .offset = to, .chunk = maker->table->chunk}});
 }
 
-static void fold_mails(struct plan_maker *maker, uint64_t bytes, uint64_t offset, uint64_t leaf)
+static void fold_mails(struct coll_plan_maker *maker, uint64_t bytes, uint64_t offset,
+                       uint64_t leaf)
 {
-    plan_add(maker, (struct coll_step){.action = COLL_FOLD,
-                                       .peers = maker->size,
-                                       .leaves = maker->leaves,
-                                       .bytes = bytes,
-                                       .from = {.place = COLL_MAILED, .leaf = bytes},
-                                       .own = {.place = COLL_SEND, .offset = offset, .leaf = leaf},
-                                       .to = {.place = COLL_RECV}});
+    coll_plan_add(maker,
+                  (struct coll_step){.action = COLL_FOLD,
+                                     .peers = maker->size,
+                                     .leaves = maker->leaves,
+                                     .bytes = bytes,
+                                     .from = {.place = COLL_MAILED, .leaf = bytes},
+                                     .own = {.place = COLL_SEND, .offset = offset, .leaf = leaf},
+                                     .to = {.place = COLL_RECV}});
 }
 
-__attribute__((noinline)) static void use_payloads(struct plan_maker *maker)
+__attribute__((noinline)) static void use_payloads(struct coll_plan_maker *maker)
 {
     const struct sw_coll_call *call = maker->call;
     const bool is_root = maker->rank == maker->root;
@@ -190,7 +156,7 @@ __attribute__((noinline)) static void use_payloads(struct plan_maker *maker)
         if (is_root)
             copy_own(maker, copy.bytes, maker->before, 0);
         else
-            add_for_one(maker, maker->root, copy);
+            coll_plan_for_one(maker, maker->root, copy);
         return;
     case SW_COLL_BARRIER:
     case SW_COLL_KINDS:
@@ -198,53 +164,54 @@ __attribute__((noinline)) static void use_payloads(struct plan_maker *maker)
     }
 }
 
-static void make_eager(struct plan_maker *maker)
+static void make_eager(struct coll_plan_maker *maker)
 {
     mail_payloads(maker);
-    add_for_others(maker, (struct coll_step){.action = COLL_AWAIT});
+    coll_plan_for_others(maker, (struct coll_step){.action = COLL_AWAIT});
     use_payloads(maker);
     maker->table->loop = maker->table->loop_end = maker->table->count;
 }
 
 /* ---- owners of slices ---- */
 
-static struct plan_slice slice_of(const struct plan_maker *maker, uint32_t rank)
+static struct plan_slice slice_of(const struct coll_plan_maker *maker, uint32_t rank)
 {
-    const uint64_t lines = (maker->whole + LINE - 1) / LINE;
+    const uint64_t lines = (maker->whole + COLL_LINE - 1) / COLL_LINE;
     const uint64_t each = lines / maker->size, more = lines % maker->size;
     const uint64_t begin =
-        mover_min_u64((each * rank + mover_min_u64(rank, more)) * LINE, maker->whole);
-    const uint64_t end =
-        mover_min_u64((each * (rank + 1) + mover_min_u64(rank + 1, more)) * LINE, maker->whole);
+        mover_min_u64((each * rank + mover_min_u64(rank, more)) * COLL_LINE, maker->whole);
+    const uint64_t end = mover_min_u64(
+        (each * (rank + 1) + mover_min_u64(rank + 1, more)) * COLL_LINE, maker->whole);
     return (struct plan_slice){begin, end - begin};
 }
 
 /* Scratch has two parts for chunks by turns, each with room for so many. */
-static uint64_t chunk_in_scratch(const struct plan_maker *maker, uint64_t places)
+static uint64_t chunk_in_scratch(const struct coll_plan_maker *maker, uint64_t places)
 {
     if (!places)
         return maker->request_max;
     const uint64_t chunk = mover_min_u64(maker->scratch_bytes / 2 / places, maker->request_max);
-    assert(chunk >= LINE);
-    return chunk - chunk % (chunk >= PAGE ? PAGE : LINE);
+    assert(chunk >= COLL_LINE);
+    return chunk - chunk % (chunk >= PAGE ? PAGE : COLL_LINE);
 }
 
 /* The first chunk before the loop, each other one in it, before the one before is used. */
-static void add_pulls(struct plan_maker *maker, struct coll_step pull)
+static void add_pulls(struct coll_plan_maker *maker, struct coll_step pull)
 {
     struct coll_table *table = maker->table;
     struct coll_step first = pull;
     first.bytes = mover_min_u64(pull.bytes, table->chunk);
-    plan_add(maker, first);
+    coll_plan_add(maker, first);
     table->loop = table->count;
     pull.is_ahead = true;
-    plan_add(maker, pull);
-    plan_add(maker, (struct coll_step){.action = COLL_SETTLE_PULLS, .peers = 1});
+    coll_plan_add(maker, pull);
+    coll_plan_add(maker, (struct coll_step){.action = COLL_SETTLE_PULLS, .peers = 1});
 }
 
 /* Pulls a slice of all leaves of the others, and folds it with this rank's into `to`. */
-__attribute__((noinline)) static void fold_slice(struct plan_maker *maker, struct plan_slice slice,
-                                                 uint64_t leaf, struct coll_span to)
+__attribute__((noinline)) static void fold_slice(struct coll_plan_maker *maker,
+                                                 struct plan_slice slice, uint64_t leaf,
+                                                 struct coll_span to)
 {
     const uint64_t others = (uint64_t)(maker->size - 1) * maker->leaves;
     const uint64_t places = others + (to.place == COLL_SCRATCH);
@@ -268,17 +235,17 @@ __attribute__((noinline)) static void fold_slice(struct plan_maker *maker, struc
         to.offset = others * chunk;
         to.chunk = places * chunk;
     }
-    plan_add(maker, (struct coll_step){.action = COLL_FOLD,
-                                       .peers = maker->size,
-                                       .leaves = maker->leaves,
-                                       .bytes = slice.bytes,
-                                       .from = scratch,
-                                       .own = send,
-                                       .to = to});
+    coll_plan_add(maker, (struct coll_step){.action = COLL_FOLD,
+                                            .peers = maker->size,
+                                            .leaves = maker->leaves,
+                                            .bytes = slice.bytes,
+                                            .from = scratch,
+                                            .own = send,
+                                            .to = to});
 }
 
 /* To the same place of the receive buffers. */
-static struct coll_step push_slice(const struct plan_maker *maker, struct plan_slice slice,
+static struct coll_step push_slice(const struct coll_plan_maker *maker, struct plan_slice slice,
                                    struct coll_span from)
 {
     return (struct coll_step){
@@ -288,7 +255,7 @@ static struct coll_step push_slice(const struct plan_maker *maker, struct plan_s
         .to = {.place = COLL_RECV, .offset = slice.offset, .chunk = maker->table->chunk}};
 }
 
-static void reduce_by_owners(struct plan_maker *maker)
+static void reduce_by_owners(struct coll_plan_maker *maker)
 {
     const struct plan_slice slice = slice_of(maker, maker->rank);
     const struct coll_span in_recv = {.place = COLL_RECV, .offset = slice.offset};
@@ -298,16 +265,17 @@ static void reduce_by_owners(struct plan_maker *maker)
     } else if (maker->call->kind == SW_COLL_ALL_REDUCE || maker->rank == maker->root) {
         fold_slice(maker, slice, maker->whole, in_recv);
         if (maker->call->kind == SW_COLL_ALL_REDUCE)
-            add_for_others(
+            coll_plan_for_others(
                 maker, push_slice(maker, slice, maker->table->steps[maker->table->count - 1].to));
     } else {
         fold_slice(maker, slice, maker->whole, (struct coll_span){.place = COLL_SCRATCH});
-        add_for_one(maker, maker->root,
-                    push_slice(maker, slice, maker->table->steps[maker->table->count - 1].to));
+        coll_plan_for_one(
+            maker, maker->root,
+            push_slice(maker, slice, maker->table->steps[maker->table->count - 1].to));
     }
 }
 
-__attribute__((noinline)) static void broadcast_by_owners(struct plan_maker *maker)
+__attribute__((noinline)) static void broadcast_by_owners(struct coll_plan_maker *maker)
 {
     struct coll_table *table = maker->table;
     const struct plan_slice slice = slice_of(maker, maker->rank);
@@ -316,7 +284,7 @@ __attribute__((noinline)) static void broadcast_by_owners(struct plan_maker *mak
     struct coll_span recv = send;
     recv.place = COLL_RECV;
     if (maker->rank == maker->root) {
-        add_for_others(maker, push_slice(maker, slice, send));
+        coll_plan_for_others(maker, push_slice(maker, slice, send));
         copy_own(maker, maker->whole, 0, 0);
     } else {
         add_pulls(maker, (struct coll_step){.action = COLL_PULL,
@@ -329,7 +297,7 @@ __attribute__((noinline)) static void broadcast_by_owners(struct plan_maker *mak
     }
 }
 
-__attribute__((noinline)) static void move_blocks(struct plan_maker *maker)
+__attribute__((noinline)) static void move_blocks(struct coll_plan_maker *maker)
 {
     const struct sw_coll_call *call = maker->call;
     const bool is_root = maker->rank == maker->root;
@@ -341,7 +309,7 @@ __attribute__((noinline)) static void move_blocks(struct plan_maker *maker)
                              .from = {.place = COLL_SEND, .chunk = chunk},
                              .to = {.place = COLL_RECV, .chunk = chunk}};
     if (call->kind == SW_COLL_ALL_GATHER) {
-        add_for_others(maker, push);
+        coll_plan_for_others(maker, push);
         copy_own(maker, maker->own, 0, maker->before);
     } else if (call->kind == SW_COLL_ALL_TO_ALL) {
         add_for_blocks(maker, pull, COLL_RECV, call->recv_counts);
@@ -351,12 +319,12 @@ __attribute__((noinline)) static void move_blocks(struct plan_maker *maker)
         if (is_root)
             copy_own(maker, maker->own, 0, maker->before);
         else
-            add_for_one(maker, maker->root, push);
+            coll_plan_for_one(maker, maker->root, push);
     } else if (is_root) {
         copy_own(maker, maker->own, maker->before, 0);
     } else {
         pull.from.offset = maker->before;
-        add_for_one(maker, maker->root, pull);
+        coll_plan_for_one(maker, maker->root, pull);
     }
 }
 
@@ -368,21 +336,21 @@ static bool pulls_to_the_end(enum sw_coll_kind kind)
 
 /* OPEN names buffers: ALL_TO_ALL's those of the receiver, so that it need not know what the sender
  * has for others. */
-static void name_buffers(struct plan_maker *maker)
+static void name_buffers(struct coll_plan_maker *maker)
 {
     const struct coll_step open = {.action = COLL_MAIL, .from = {.place = COLL_SEND}};
     if (maker->call->kind == SW_COLL_ALL_TO_ALL)
         add_for_blocks(maker, open, COLL_SEND, maker->call->counts);
     else
-        add_for_others(maker, open);
+        coll_plan_for_others(maker, open);
 }
 
-static void make_owners(struct plan_maker *maker)
+static void make_owners(struct coll_plan_maker *maker)
 {
     struct coll_table *table = maker->table;
     const enum sw_coll_kind kind = maker->call->kind;
     name_buffers(maker);
-    add_for_others(maker, (struct coll_step){.action = COLL_AWAIT});
+    coll_plan_for_others(maker, (struct coll_step){.action = COLL_AWAIT});
     table->loop = table->count;
     if (kind == SW_COLL_ALL_REDUCE || kind == SW_COLL_REDUCE || kind == SW_COLL_REDUCE_SCATTER)
         reduce_by_owners(maker);
@@ -396,19 +364,19 @@ static void make_owners(struct plan_maker *maker)
             mover_max_u64(table->chunks, (table->steps[i].bytes + table->chunk - 1) / table->chunk);
     const struct coll_step settle = {.action = COLL_SETTLE, .peers = 1};
     if (pulls_to_the_end(kind))
-        plan_add(maker, settle);
+        coll_plan_add(maker, settle);
     /* DONE follows the pushes to its receiver, and is seen after them. */
-    add_for_others(maker, (struct coll_step){.action = COLL_MAIL, .slot = COLL_DONE});
+    coll_plan_for_others(maker, (struct coll_step){.action = COLL_MAIL, .slot = COLL_DONE});
     if (!pulls_to_the_end(kind))
-        plan_add(maker, settle);
-    add_for_others(maker, (struct coll_step){.action = COLL_AWAIT, .slot = COLL_DONE});
+        coll_plan_add(maker, settle);
+    coll_plan_for_others(maker, (struct coll_step){.action = COLL_AWAIT, .slot = COLL_DONE});
 }
 
 void coll_plan_make(struct coll_table *table, const struct sw_coll_call *call,
                     const struct coll_site *site)
 {
     const struct sw_coll_call plain = coll_call_plain(call, site->rank);
-    struct plan_maker maker = {
+    struct coll_plan_maker maker = {
         .table = table,
         .call = &plain,
         .rank = site->rank,
@@ -416,7 +384,7 @@ void coll_plan_make(struct coll_table *table, const struct sw_coll_call *call,
         .root = plain.root,
         .leaves = plain.leaves,
         .scratch_bytes = site->scratch_bytes,
-        .request_max = site->request_max ? site->request_max : CHUNK_MAX,
+        .request_max = site->request_max ? site->request_max : COLL_CHUNK_MAX,
         .type = sw_coll_type_bytes(plain.type),
     };
     const uint64_t *counts = plain.counts;
@@ -431,6 +399,8 @@ void coll_plan_make(struct coll_table *table, const struct sw_coll_call *call,
     table->chunk = table->chunks = 0;
     if (table->plan == COLL_PLAN_EAGER)
         make_eager(&maker);
+    else if (table->plan == COLL_PLAN_HALVING)
+        coll_plan_halving(&maker);
     else
         make_owners(&maker);
 }

@@ -7,10 +7,13 @@
  *     OPEN   payload of up to `eager_bytes`, which ends where the record begins; the record.
  *            A payload of up to COLL_INLINE_MAX bytes is in the record instead
  *     DONE   a record
+ *     STEP   a record, of which the mark alone counts: what was written before is there. Those of
+ *            one rank to another have numbers of their own from 1, and go to the sides by turns.
+ *            Nobody mails one before the one before the last was seen
  *
- * The mark of a record becomes visible last. It holds the number of the operation, so what an
- * earlier operation has left there is never taken for it. Numbers are little-endian, as those of
- * all processors that this runs on.
+ * The mark of a record becomes visible last. It holds that number, or the number of the operation,
+ * so what an earlier one has left there is never taken for it. Numbers are little-endian, as those
+ * of all processors that this runs on.
  */
 #ifndef SW_COLLECTIVES_RECORD_H
 #define SW_COLLECTIVES_RECORD_H
@@ -18,15 +21,16 @@
 #include <assert.h>
 #include <stdint.h>
 
-enum coll_slot { COLL_OPEN, COLL_DONE, COLL_SLOTS };
+enum coll_slot { COLL_OPEN, COLL_DONE, COLL_STEP, COLL_SLOTS };
 
 enum { COLL_INLINE_MAX = 24 };
 
 /* The ways of an operation: all ranks take the same one. */
 enum coll_plan {
     COLL_PLAN_ANY,
-    COLL_PLAN_EAGER,  /* what others need travels with OPEN */
-    COLL_PLAN_OWNERS, /* each rank reads, folds and writes its slice */
+    COLL_PLAN_EAGER,   /* what others need travels with OPEN */
+    COLL_PLAN_OWNERS,  /* each rank reads, folds and writes its slice */
+    COLL_PLAN_HALVING, /* vector halving with distance doubling */
     COLL_PLANS,
 };
 
@@ -45,7 +49,9 @@ struct coll_memory {
 struct coll_record {
     union {
         struct {
-            uint64_t send_address, recv_address; /* what the receiver of this reads, and writes */
+            /* What the receiver of this reads, or the scratch that it writes to in algorithms of
+             * several rounds; and the buffer that it writes to. */
+            uint64_t send_address, recv_address;
             uint32_t send_key, recv_key;
         };
         uint8_t payload[COLL_INLINE_MAX]; /* where it has room; then no buffer is named */
@@ -59,7 +65,7 @@ struct coll_record {
     uint8_t has_counts;             /* 1: `counts` were given */
     uint8_t verdict;                /* of DONE: enum coll_verdict */
     uint8_t reserved;
-    uint64_t mark; /* the number of the operation, from 1 */
+    uint64_t mark; /* the number of the operation, or of the STEP, from 1 */
 };
 
 static_assert(sizeof(struct coll_record) == 64, "one cache line");

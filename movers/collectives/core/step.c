@@ -5,15 +5,27 @@
 #include <stdio.h>
 
 static const char *const action_names[COLL_ACTIONS] = {
-    [COLL_MAIL] = "MAIL",     [COLL_AWAIT] = "AWAIT", [COLL_PULL] = "PULL",
-    [COLL_PUSH] = "PUSH",     [COLL_FOLD] = "FOLD",   [COLL_SETTLE_PULLS] = "SETTLE pulls",
-    [COLL_SETTLE] = "SETTLE", [COLL_COPY] = "COPY",
+    [COLL_MAIL] = "MAIL",
+    [COLL_AWAIT] = "AWAIT",
+    [COLL_PULL] = "PULL",
+    [COLL_PUSH] = "PUSH",
+    [COLL_FOLD] = "FOLD",
+    [COLL_SETTLE_PULLS] = "SETTLE pulls",
+    [COLL_SETTLE] = "SETTLE",
+    [COLL_COPY] = "COPY",
+    [COLL_FOLD_LEAVES] = "FOLD leaves",
+    [COLL_FOLD_PARTIALS] = "FOLD partials",
+    [COLL_FINISH] = "FINISH",
+    [COLL_DELIVER] = "DELIVER",
 };
 
 static const char *const place_names[] = {
     [COLL_NOWHERE] = "",        [COLL_SEND] = "send",      [COLL_RECV] = "recv",
     [COLL_SCRATCH] = "scratch", [COLL_MAILED] = "payload",
 };
+
+static const char *const slot_names[COLL_SLOTS] = {
+    [COLL_OPEN] = " OPEN", [COLL_DONE] = " DONE", [COLL_STEP] = " STEP"};
 
 struct step_text {
     char *text;
@@ -49,20 +61,25 @@ void coll_step_text(const struct coll_table *table, uint32_t step, char *text, s
     const struct coll_step *at = &table->steps[step];
     const bool is_in_loop = step >= table->loop && step < table->loop_end;
     struct step_text to = {text, room};
-    put_words(&to, snprintf(text, room, "%s%s%s", is_in_loop ? "  " : "", action_names[at->action],
-                            at->action != COLL_MAIL && at->action != COLL_AWAIT ? ""
-                            : at->slot == COLL_OPEN                             ? " OPEN"
-                                                                                : " DONE"));
+    put_words(
+        &to,
+        snprintf(text, room, "%s%s%s", is_in_loop ? "  " : "", action_names[at->action],
+                 at->action != COLL_MAIL && at->action != COLL_AWAIT ? "" : slot_names[at->slot]));
     if (at->action == COLL_SETTLE || at->action == COLL_SETTLE_PULLS)
         return;
     if (at->action == COLL_FOLD)
         put_words(&to, snprintf(to.text, to.room, " of all ranks"));
+    else if (at->action == COLL_FINISH || at->action == COLL_DELIVER)
+        put_words(&to, snprintf(to.text, to.room, "%s", ""));
     else if (at->peers > 1)
         put_words(&to, snprintf(to.text, to.room, " %u ranks from %u on", at->peers, at->peer));
     else
         put_words(&to, snprintf(to.text, to.room, " rank %u", at->peer));
     if (at->bytes)
         put_words(&to, snprintf(to.text, to.room, ", %" PRIu64 " bytes", at->bytes));
+    if (at->part)
+        put_words(&to, snprintf(to.text, to.room, ", of each chunk %" PRIu64 " from %" PRIu64 " on",
+                                at->part, at->skip));
     if (at->leaves > 1)
         put_words(&to, snprintf(to.text, to.room, " of each of %u leaves", at->leaves));
     if (at->is_ahead)

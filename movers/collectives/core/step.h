@@ -4,7 +4,11 @@
  * the loop once for each chunk, then the rest. A table holds no addresses.
  *
  * A step is for `peers` ranks from `peer` on, past the last one to rank 0, and for `leaves`
- * contributions of each: `bytes` at a time, all chunks of a loop together.
+ * contributions of each: `bytes` at a time, all chunks of a loop together. It may take a part
+ * of each chunk only.
+ *
+ * Folds of several rounds have partials (core/fold.h), which may be longer than leaves. `bytes`,
+ * `skip` and `part` are those of leaves in any case.
  */
 #ifndef SW_COLLECTIVES_STEP_H
 #define SW_COLLECTIVES_STEP_H
@@ -24,6 +28,10 @@ enum coll_action {
     COLL_SETTLE,       /* all that was posted */
     COLL_FOLD,         /* the leaves of all ranks, this one's `own` and others' `from`, into `to` */
     COLL_COPY,         /* from `from` to `to` */
+    COLL_FOLD_LEAVES,  /* those of the peer, `from`, and this rank's `own`, into the partial `to` */
+    COLL_FOLD_PARTIALS, /* the peer's `from` and this rank's `own` into `to`, in their order */
+    COLL_FINISH,        /* the partial `from` of all leaves into the result `to` */
+    COLL_DELIVER,       /* results `from`, each to the rank whose block it is in */
     COLL_ACTIONS,
 };
 
@@ -31,8 +39,8 @@ enum coll_place {
     COLL_NOWHERE,
     COLL_SEND,
     COLL_RECV,
-    COLL_SCRATCH,
-    COLL_MAILED, /* the payload of that rank */
+    COLL_SCRATCH, /* of the peer, too, in algorithms of several rounds */
+    COLL_MAILED,  /* the payload of that rank */
 };
 
 /* offset + chunk's number * chunk + rank * peer + leaf * leaf. In SCRATCH chunks lie in two places
@@ -46,8 +54,10 @@ struct coll_step {
     enum coll_action action;
     enum coll_slot slot; /* of MAIL and AWAIT */
     bool is_ahead;       /* of the next chunk */
+    bool is_partial;     /* PUSH: of partials */
     uint32_t peer, peers, leaves;
     uint64_t bytes;
+    uint64_t skip, part; /* of each chunk: from there on, so many bytes; 0: all */
     struct coll_span from, to, own;
 };
 

@@ -38,6 +38,10 @@ static void say_missing(const struct coll_machine *machine, enum coll_slot slot,
     if (slot == COLL_OPEN)
         snprintf(text + used, room - used, " %s not begun operation %" PRIu64 " (%s)", has,
                  machine->number, kind);
+    else if (slot == COLL_STEP) /* who may wait for another one itself */
+        snprintf(text + used, room - used,
+                 " has begun operation %" PRIu64 " (%s), and not given its part of it to rank %u",
+                 machine->number, kind, machine->site.rank);
     else
         snprintf(text + used, room - used,
                  " %s begun operation %" PRIu64 " (%s), and %s not finished", has, machine->number,

@@ -33,6 +33,7 @@ TYPES = list(tree.TYPES)
 EAGER = 4096
 ROOM = 16  # ranks in a part, as RANKS of ranks.h
 INLINE = 24
+CHUNKS = 200 << 10  # bytes: several chunks of each algorithm
 WORDS = ('kind', 'type', 'op', 'root', 'leaves', 'count', 'has_counts')
 
 
@@ -74,6 +75,7 @@ class Case:
         one = numpy.dtype(tree.TYPES[self.type]).itemsize
         each = one * max(self.leaves, 1)
         edges = [0, self.size, INLINE // each, 64 // one * self.size, EAGER // each, 5000]
+        edges += [CHUNKS // each] if self.kind in FOLDS else []
         return max(0, int(self.draw.choice(edges)) + int(self.draw.integers(-1, 2)))
 
     def drawn_counts(self):
@@ -153,7 +155,7 @@ class Runs:
     def run(self, size, seed=0, link=(), hosts=()):
         number = self.options.cases
         cases = cases_of(size, number, seed)
-        for words in [str(EAGER), ''], ['64', 'owners']:
+        for words in [str(EAGER), ''], ['64', 'owners'], ['64', 'halving']:
             done = subprocess.run(
                 [self.options.sidewire, 'run', *link, '--']
                 + [self.options.program, str(size), *words, *hosts],

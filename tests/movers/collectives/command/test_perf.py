@@ -186,9 +186,10 @@ class Ranks(unittest.TestCase):
 
     def test_trace__says_what_a_rank_does(self):
         words = '--ranks 3 --rank 2 --output-format json'.split()
-        for size, algorithm in ('1K', 'eager'), ('1M', 'owners'):
+        for size, algorithm in ('1K', 'eager'), ('1M', 'owners'), ('2M', 'halving'):
+            asked = ['--algorithm', algorithm] if algorithm == 'halving' else []
             done = subprocess.run(
-                [SIDEWIRE, 'coll', 'trace', *words, '--size', size, 'reduce_scatter'],
+                [SIDEWIRE, 'coll', 'trace', *words, *asked, '--size', size, 'reduce_scatter'],
                 capture_output=True,
                 text=True,
                 timeout=PATIENCE_S,
@@ -201,6 +202,7 @@ class Ranks(unittest.TestCase):
             self.assertTrue(steps[0].startswith('MAIL OPEN'), steps)
             self.assertEqual(sum(one.startswith('FOLD') for one in steps), 1)
             self.assertEqual(any(one.startswith('PULL') for one in steps), algorithm == 'owners')
+            self.assertEqual('MAIL STEP rank 0' in steps, algorithm == 'halving')
 
     def test_launchers__what_is_missing(self):
         code, _, err = finish(start())

@@ -71,10 +71,16 @@ static bool is_within(const uint8_t *at, size_t bytes, const uint8_t *buffer, ui
 /* The memory that a request names belongs to an operation that is under way there. */
 static uint8_t *reach_memory(struct world_rank *rank, const struct world_entry *entry)
 {
-    const bool is_recv = entry->remote.key & 1;
+    const bool is_recv = entry->remote.key & 1, is_scratch = entry->remote.key == SCRATCH_KEY;
     uint8_t *at = (uint8_t *)entry->remote.address;
     if (is_recv != (entry->kind == WORLD_PUSH))
         world_fail(rank->world, "a key of rank %u is used the wrong way", rank->rank);
+    else if (is_scratch && rank->ended == rank->begun)
+        world_fail(rank->world, "scratch of rank %u is used after its operation", rank->rank);
+    else if (is_scratch)
+        return is_within(at, entry->bytes, rank->scratch, rank->machine.site.scratch_bytes)
+                   ? at
+                   : (world_fail(rank->world, "a request leaves scratch"), NULL);
     else if (entry->remote.key / 2 != (uint32_t)rank->begun || rank->ended == rank->begun)
         world_fail(rank->world, "memory of rank %u is used after its operation", rank->rank);
     else if (!is_within(at, entry->bytes, is_recv ? rank->recv : rank->send,
@@ -97,7 +103,9 @@ static void deliver_mail(struct world_rank *from, struct world_rank *to, struct 
 {
     const uint64_t number = entry->record.mark;
     struct world_mail *mail = mail_place(to, from->rank, number, entry->slot);
-    if (mail->record.mark && mail->record.mark > to->ended)
+    const uint64_t seen =
+        entry->slot == COLL_STEP ? to->machine.steps_heard[from->rank] : to->ended;
+    if (mail->record.mark && mail->record.mark > seen)
         world_fail(to->world, "mailbox of rank %u is overrun", to->rank);
     const uint32_t payload = entry->data ? entry->record.payload_bytes : 0;
     if (payload)

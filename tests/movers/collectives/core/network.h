@@ -5,7 +5,7 @@
 
 #include "world.h"
 
-enum { GUARD = 64, SIDES = 2, POSTS = 1024, POSTS_MAX = 40 };
+enum { GUARD = 64, SIDES = 2, POSTS = 1024, POSTS_MAX = 40, SCRATCH_KEY = 0x7fffffff };
 
 /* Memory of an operation: as it was, as it has to be in the end, and as it is. */
 struct world_buffer {

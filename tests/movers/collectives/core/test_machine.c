@@ -19,9 +19,11 @@ static unsigned long seeds_more;
 
 static struct world_options options_of(uint64_t seed, uint32_t size)
 {
+    static const enum coll_plan ways[] = {COLL_PLAN_OWNERS, COLL_PLAN_ANY, COLL_PLAN_HALVING,
+                                          COLL_PLAN_ANY, COLL_PLAN_HALVING};
     return (struct world_options){
         .draw = {.seed = seed, .size = size, .kind = -1, .count_max = size > 16 ? 100 : 300},
-        .wanted = seed % 3 == 0 ? COLL_PLAN_OWNERS : COLL_PLAN_ANY,
+        .wanted = ways[seed % (sizeof(ways) / sizeof(*ways))],
         .eager_bytes = seed % 2 ? 256 : 1024,
         .operations = 6,
         .absent = size,
@@ -81,6 +83,28 @@ static void machine__does_each_kind(void **state)
     }
 }
 
+/* Numbers of ranks that are no powers of two have blocks of their own, each of another size. */
+static void machine__sums_in_rounds_among_any_number_of_ranks(void **state)
+{
+    (void)state;
+    static const int kinds[] = {SW_COLL_ALL_REDUCE, SW_COLL_REDUCE_SCATTER, SW_COLL_REDUCE};
+    struct world_result sum = {0}, one;
+    for (uint32_t size = 2; size <= CALLS_RANKS_MAX; size++) {
+        for (uint64_t seed = 1; seed <= 3 * (seeds_more ? seeds_more : 1); seed++) {
+            struct world_options options = options_of(seed * 100 + size, size);
+            options.draw.kind = kinds[seed % 3];
+            options.wanted = COLL_PLAN_HALVING;
+            options.operations = size > 16 ? 1 : 4;
+            world_run(&options, &one);
+            if (*one.failure)
+                fail_msg("%s, %u ranks, seed %lu: %s", sw_coll_kind_name(kinds[seed % 3]), size,
+                         (unsigned long)seed, one.failure);
+            add_result(&sum, &one);
+        }
+    }
+    assert_true(sum.requests > sum.operations * 5);
+}
+
 /* Tiny ones, one after the other: a mailbox that was overrun would show. */
 static void machine__goes_on_for_long(void **state)
 {
@@ -113,6 +137,9 @@ static void machine__finds_faults_on_purpose(void **state)
         [WORLD_PUSH_TOO_LONG] = "a slice that is written beyond its end",
         [WORLD_LEAVES_FORGOTTEN] = "a leaf that is counted twice",
         [WORLD_PEER_FORGOTTEN] = "a rank that is left out",
+        [WORLD_STEP_FORGOTTEN] = "a rank that does not await STEP",
+        [WORLD_HALF_MISTAKEN] = "a half that is taken for the other one",
+        [WORLD_PARTIALS_SWAPPED] = "partials that are taken for those of another round",
         [WORLD_LINE_FOR_TREE] = "another order of the sum",
     };
     for (unsigned fault = WORLD_NO_FAULT + 1; fault < WORLD_FAULTS; fault++) {
@@ -313,6 +340,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(machine__gives_the_results_that_are_defined),
         cmocka_unit_test(machine__does_each_kind),
+        cmocka_unit_test(machine__sums_in_rounds_among_any_number_of_ranks),
         cmocka_unit_test(machine__goes_on_for_long),
         cmocka_unit_test(machine__finds_faults_on_purpose),
         cmocka_unit_test(machine__tells_all_ranks_who_differs),

@@ -145,6 +145,8 @@ static bool is_dropped(const struct coll_step *step, enum world_fault fault)
 {
     return (fault == WORLD_DONE_FORGOTTEN && step->action == COLL_AWAIT &&
             step->slot == COLL_DONE) ||
+           (fault == WORLD_STEP_FORGOTTEN && step->action == COLL_AWAIT &&
+            step->slot == COLL_STEP) ||
            (fault == WORLD_SETTLE_FORGOTTEN && step->action == COLL_SETTLE) ||
            (fault == WORLD_PULLS_FORGOTTEN && step->action == COLL_SETTLE_PULLS);
 }
@@ -162,6 +164,10 @@ static void spoil_step(struct coll_step *step, enum world_fault fault)
         step->bytes += 8;
     if (fault == WORLD_LEAVES_FORGOTTEN && step->action == COLL_FOLD && step->leaves > 1)
         step->own.leaf = 0;
+    if (fault == WORLD_HALF_MISTAKEN && step->action == COLL_FOLD_LEAVES)
+        step->own.offset = 0;
+    if (fault == WORLD_PARTIALS_SWAPPED && step->action == COLL_FOLD_PARTIALS)
+        step->from.offset = 0;
     if (fault == WORLD_PEER_FORGOTTEN && is_request && step->peers > 1)
         step->peers--;
 }
@@ -170,7 +176,7 @@ static void spoil_table(struct world_rank *rank)
 {
     struct coll_table *table = &rank->machine.table;
     const enum world_fault fault = rank->world->options->fault;
-    if (fault < WORLD_DONE_FORGOTTEN || fault > WORLD_PEER_FORGOTTEN)
+    if (fault < WORLD_DONE_FORGOTTEN || fault > WORLD_PARTIALS_SWAPPED)
         return;
     rank->machine.has_table = false;
     for (uint32_t i = 0; i < table->count; i++) {
@@ -299,19 +305,20 @@ static void open_rank(struct world *world, uint32_t index)
     rank->rank = index;
     rank->is_slow = calls_random(&world->random) % 4 == 0;
     rank->port = network_port(rank);
+    const uint64_t drawn = calls_hash(options->draw.seed, world->size, 5, 5);
     const struct coll_site site = {
         .rank = index,
         .size = world->size,
         .eager_bytes = options->eager_bytes,
         .wanted = options->wanted,
-        .scratch_bytes = coll_scratch_min(world->size, options->eager_bytes) +
-                         calls_random(&world->random) % 4096,
-        .request_max = 64 * (1 + (uint32_t)(calls_random(&world->random) % 4)),
+        .scratch_bytes = coll_scratch_min(world->size, options->eager_bytes) + drawn % 4096,
+        .request_max = 64 * (1 + (uint32_t)(drawn / 4096 % 4)),
     };
     if (posix_memalign(&rank->memory, 64, coll_machine_bytes(world->size)))
         abort();
     rank->scratch = malloc(site.scratch_bytes);
     coll_machine_init(&rank->machine, &site, &rank->port, rank->memory, rank->scratch);
+    rank->machine.shared = (struct coll_memory){(uintptr_t)rank->scratch, SCRATCH_KEY};
 }
 
 static void close_rank(struct world_rank *rank)

@@ -26,6 +26,9 @@ enum world_fault {
     WORLD_PUSH_TOO_LONG,
     WORLD_LEAVES_FORGOTTEN,
     WORLD_PEER_FORGOTTEN, /* the last of several */
+    WORLD_STEP_FORGOTTEN,
+    WORLD_HALF_MISTAKEN,
+    WORLD_PARTIALS_SWAPPED,
     /* of the order */
     WORLD_LINE_FOR_TREE,
     WORLD_FAULTS,
