@@ -4,9 +4,8 @@
 import math
 import os
 import shutil
+import subprocess
 from html import escape
-
-import procs
 
 FONT = "Inter, 'Helvetica Neue', Helvetica, Arial, 'DejaVu Sans', sans-serif"
 INK, SOFT, GRID, FRAME = '#1b2430', '#5d6b7a', '#e6eaef', '#c3ccd6'
@@ -175,8 +174,9 @@ def save(canvas, path):
     files = [path]
     if shutil.which('rsvg-convert'):
         png = os.path.splitext(path)[0] + '.png'
-        procs.run(['rsvg-convert', '-z', '2', '-o', png, path], 20)
-        files.append(png)
+        words = ['rsvg-convert', '-z', '2', '-o', png, path]
+        if subprocess.run(words, stdin=subprocess.DEVNULL, timeout=20, check=False).returncode == 0:
+            files.append(png)
     return files
 
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "collectives/command/perf.h"
+#include "collectives/command/picture.h"
 #include "common/command/front.h"
 #include "common/command/table.h"
 
@@ -115,13 +116,15 @@ static int end_report(const struct co_job *job, struct report *report)
         printf("# results were not checked\n");
     if (!job->perf->is_json)
         printf("# average bus bandwidth: %.3f GB/s\n", bus);
-    const int code = mover_table_close(
-        &report->table,
+    json_t *all =
         json_pack("{ss sI so sf so}", "collective", sw_coll_kind_name(job->perf->kind), "ranks",
                   (json_int_t)job->place.size, "rows", report->table.rows, "average_bus_mb_per_s",
-                  bus * 1e3, "wrong", json_of_wrong(job, report->wrong)));
-    return report->wrong ? mover_fail("%llu values are wrong", (unsigned long long)report->wrong)
-                         : code;
+                  bus * 1e3, "wrong", json_of_wrong(job, report->wrong));
+    const int drawn = job->perf->plot ? co_picture_draw(job->perf->plot, all) : MOVER_DONE;
+    const int code = mover_table_close(&report->table, all);
+    if (report->wrong)
+        return mover_fail("%llu values are wrong", (unsigned long long)report->wrong);
+    return code ? code : drawn;
 }
 
 /* ---- the rows ---- */

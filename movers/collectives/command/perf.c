@@ -28,6 +28,12 @@ static void take_measured_kind(struct argp_state *state, void *arguments, char *
     co_take_kind(state, &perf->kind, text);
 }
 
+static bool is_svg(const char *name)
+{
+    const char *suffix = strrchr(name, '.');
+    return suffix && !strcmp(suffix, ".svg");
+}
+
 static void check_perf(struct argp_state *state, void *arguments)
 {
     struct co_perf *perf = arguments;
@@ -49,6 +55,10 @@ static void check_perf(struct argp_state *state, void *arguments)
         argp_error(state, "sizes end at less than that (-e)");
     if (perf->ranks != CO_NOT_SAID && perf->root >= perf->ranks)
         argp_error(state, "the root is one of the ranks: at most %u (-r)", perf->ranks - 1);
+    if (perf->plot && !is_svg(perf->plot))
+        argp_error(state, "a plot is an SVG: its name ends in .svg (--plot)");
+    if (perf->plot && perf->kind == SW_COLL_BARRIER)
+        argp_error(state, "a barrier has no sizes: there is nothing to plot");
     if (!co_kind_folds(perf->kind))
         perf->op = SW_COLL_SUM;
     if (perf->kind == SW_COLL_BARRIER)
@@ -88,6 +98,8 @@ static const struct mover_option options[] = {
     {"deadline", 0, "MS", 0, "When an operation is ended that is not done (60000)", 4,
      MOVER_TO(struct co_perf, deadline_ms)},
     {"output-format", 0, "FORMAT", 0, "normal or json", 4, mover_take_format, PERF(is_json)},
+    {"plot", 0, "FILE", 0, "Draws bandwidth and time by size, as an SVG", 4, mover_take_text,
+     PERF(plot)},
     {"verbose", 'v', NULL, 0, "Says which rank this is, and who says so", 4,
      MOVER_TO(struct co_perf, is_verbose)},
     {0},

@@ -20,7 +20,7 @@ struct co_perf {
     uint32_t factor, iterations, warmups, root;
     uint32_t is_checked; /* 0 or 1 */
     uint32_t ranks, rank;
-    const char *meet, *local, *algorithm;
+    const char *meet, *local, *algorithm, *plot;
     uint32_t deadline_ms;
     bool is_json, is_verbose;
 };

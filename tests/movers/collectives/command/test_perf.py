@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
@@ -203,6 +204,28 @@ class Ranks(unittest.TestCase):
             self.assertEqual(sum(one.startswith('FOLD') for one in steps), 1)
             self.assertEqual(any(one.startswith('PULL') for one in steps), algorithm == 'owners')
             self.assertEqual('MAIL STEP rank 0' in steps, algorithm == 'halving')
+
+    def test_plot__is_drawn(self):
+        """What is printed stays as it is, and a plot that is not drawn is a failure."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, 'sums of two.svg')
+            words = ('--ranks', 2, '-b', 64, '-e', 64 << 8, '--plot', path)
+            said = measure(*words)
+            with open(path, encoding='utf-8') as file:
+                text = file.read()
+            self.assertEqual([row['bytes'] for row in said['rows']], [64, 256, 1024, 4096, 16384])
+            self.assertEqual(text.count('<polyline '), 4)
+            for word in ('all_reduce of 2 ranks', 'out of place', 'in place', 'Bus bandwidth'):
+                self.assertIn(f'>{word}', text)
+            self.assertEqual(text.count('<circle '), 4 * 5)
+            measure(*words, '-d', 'all', '-e', 64, '-c', 0)
+            with open(path, encoding='utf-8') as file:
+                self.assertIn('>bf16 sum<', file.read())
+            code, out, err = finish(start(*words[:-1], f'{folder}/none/of/x.svg', PATH='/none'))
+            self.assertEqual((code, '# average' in out), (1, True))
+            self.assertIn('python3 cannot be started', err)
+        for name, kind in (('a.png', 'all_reduce'), ('a.svg', 'barrier')):
+            self.assertEqual(finish(start('--ranks', 2, '--plot', name, kind))[0], 2)
 
     def test_launchers__what_is_missing(self):
         code, _, err = finish(start())
