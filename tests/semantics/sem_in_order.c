@@ -120,7 +120,13 @@ static int ask(struct rig *rig, enum ibv_wr_opcode opcode)
     return ibv_query_qp_data_in_order(rig->ep.qp, opcode, 0);
 }
 
-enum { ASKED_EARLY, ASKED_LATE }; /* before it is connected; when WRITEs have come already */
+/* Asked before it is connected; when WRITEs have come already; UC in place of RC. */
+enum { ASKED_EARLY, ASKED_LATE, UNRELIABLE };
+
+static struct rig_attr attr_of(int param)
+{
+    return (struct rig_attr){.ep = {.type = param & UNRELIABLE ? IBV_QPT_UC : IBV_QPT_RC}};
+}
 
 static void post_stamp(struct rig *rig, const struct shape *shape)
 {
@@ -135,8 +141,8 @@ static void asked_a(int sock, int param)
 {
     struct rig rig;
     struct vu_random random = {11};
-    (void)param;
-    rig_open(&rig, sock, NULL);
+    const struct rig_attr attr = attr_of(param);
+    rig_open(&rig, sock, &attr);
     for (uint32_t i = 0; i < ROUNDS; i++) {
         const struct shape shape = next_shape(&random, i);
         vu_barrier(sock);
@@ -150,9 +156,10 @@ static void asked_b(int sock, int param)
 {
     struct rig rig;
     struct vu_random random = {11}, own = {12};
-    const struct rig_attr attr = {0};
+    const struct rig_attr attr = attr_of(param);
+    const bool is_early = !(param & ASKED_LATE);
     rig_prepare(&rig, sock, &attr);
-    if (param == ASKED_EARLY)
+    if (is_early)
         VU_EQ(ask(&rig, IBV_WR_RDMA_WRITE), IS_POSSIBLE);
     rig_connect(&rig, NULL);
     for (uint32_t i = 0; i < ROUNDS; i++) {
@@ -160,7 +167,7 @@ static void asked_b(int sock, int param)
         const uint8_t *message = rig.buf + shape.at;
         if (i == ROUNDS / 8)
             VU_EQ(ask(&rig, IBV_WR_RDMA_WRITE), IS_POSSIBLE);
-        const bool is_promised = IS_POSSIBLE && (param == ASKED_EARLY || i >= ROUNDS / 8);
+        const bool is_promised = IS_POSSIBLE && (is_early || i >= ROUNDS / 8);
         memset(rig.buf, 3 - shape.stamp, SPAN);
         vu_barrier(sock);
         if (is_promised && i % 4 == 0)
@@ -179,8 +186,8 @@ static void mark_a(int sock, int param)
 {
     struct rig rig;
     struct vu_random random = {21};
-    (void)param;
-    rig_open(&rig, sock, NULL);
+    const struct rig_attr attr = attr_of(param);
+    rig_open(&rig, sock, &attr);
     for (uint32_t i = 0; i < ROUNDS; i++) {
         const struct shape shape = next_shape(&random, i);
         const uint64_t stamp = i + 1;
@@ -204,8 +211,8 @@ static void mark_b(int sock, int param)
 {
     struct rig rig;
     struct vu_random random = {21};
-    (void)param;
-    rig_open(&rig, sock, NULL);
+    const struct rig_attr attr = attr_of(param);
+    rig_open(&rig, sock, &attr);
     for (uint32_t i = 0; i < ROUNDS; i++) {
         const struct shape shape = next_shape(&random, i);
         memset(rig.buf, 3 - shape.stamp, SPAN);
@@ -391,6 +398,8 @@ const struct sem_case sem_in_order[] = {
     {"in_order__asked_before_connecting", asked_a, asked_b, ASKED_EARLY},
     {"in_order__asked_amid_writes", asked_a, asked_b, ASKED_LATE},
     {"in_order__second_write_is_a_mark", mark_a, mark_b, 0},
+    {"uc_in_order__asked_before_connecting", asked_a, asked_b, UNRELIABLE | ASKED_EARLY},
+    {"uc_in_order__second_write_is_a_mark", mark_a, mark_b, UNRELIABLE},
     {"in_order__last_word_unasked", last_a, last_b, 0},
     {"in_order__sends", messages_a, messages_b, IBV_WR_SEND},
     {"in_order__write_imm", messages_a, messages_b, IBV_WR_RDMA_WRITE_WITH_IMM},
