@@ -1,7 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause
 """Programs of librdmacm between this host, over packets, and a stock kernel's rdma_cm on rdma_rxe,
-both ways. usage: test_cm.py SIDEWIRE BOUND [CPP-SERVER CPP-CLIENT [SIDEWIRE-TRANSFER MODULE]]
+both ways.
+usage: test_cm.py SIDEWIRE BOUND SIDEWIRE-COLL COLL-BITS [CPP-SERVER CPP-CLIENT [SIDEWIRE-TRANSFER
+       MODULE]]
 
 The output of programs that check their data decides (rping -V, rstream -T v), and both sides'
 statuses.
@@ -15,6 +17,7 @@ import time
 
 sys.dont_write_bytecode = True
 
+import collectives  # noqa: E402
 import kernel_guest as guest  # noqa: E402
 import own_programs as own  # noqa: E402
 from test_programs import Host, say  # noqa: E402
@@ -235,7 +238,7 @@ def own_programs(host, port, server='', client='', command='', module=''):
     return good & (not command or own.transfers(host, say, command, module))
 
 
-def run(sidewire, bound, *built):
+def run(sidewire, bound, coll, bits, *built):
     host, port, good = Host(sidewire), 17100, True
     for name in NOT_IN_IMAGE:
         path = shutil.which(name)
@@ -254,7 +257,8 @@ def run(sidewire, bound, *built):
         good &= check(host, port)
         port += 2
     good &= own_programs(host, port, *built)
-    return good & messages_lost(sidewire, port + 2) & silence.judge()
+    good &= collectives.run(host, say, coll, bits, port + 2)
+    return good & messages_lost(sidewire, port + 10) & silence.judge()
 
 
 if __name__ == '__main__':

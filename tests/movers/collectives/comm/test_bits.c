@@ -4,7 +4,7 @@
 //
 // usage: test_bits RANKS EAGER_BYTES [ALGORITHM [NAMESPACE ADDRESS]...] <CASES
 //
-// An empty ALGORITHM is none. Ranks take turns in the network namespaces, if there are any.
+// An empty ALGORITHM is none, and so is an empty NAMESPACE. Ranks take turns in these.
 #include "ranks.h"
 
 #include <fcntl.h>
@@ -219,7 +219,8 @@ static void set_bits_options(struct rank *rank)
     if (!hosts_count)
         return;
     char **host = hosts + 2 * (size_t)(rank->rank % hosts_count);
-    enter_namespace(host[0]);
+    if (*host[0])
+        enter_namespace(host[0]);
     rank->options.address = host[1];
 }
 
