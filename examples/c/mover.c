@@ -12,6 +12,7 @@
 #include "common/command/bench.h"
 #include "common/command/control.h"
 #include "common/command/front.h"
+#include "common/command/patience.h"
 #include "common/command/remote.h"
 #include "common/command/server.h"
 #include "common/rdma/caller.h"
@@ -62,8 +63,8 @@ static int serve_clients(struct server *server)
         return mover_fail("%s", error);
     code = mover_server_control(&server->base, &setup);
     if (!code) {
-        printf("echoes on port %s. Ctrl-C ends it.\n", server->port);
-        fflush(stdout);
+        printf("echoes on port %s. %s ends it.\n", server->port, mover_background_end());
+        mover_background_ready();
         mover_loop_run(&server->base.loop);
     }
     return code;
@@ -76,6 +77,7 @@ static int serve(int argc, char **argv)
          MOVER_TO(struct server, address)},
         MOVER_OPTION_PORT(offsetof(struct server, port), PORT),
         MOVER_OPTION_CONTROL(offsetof(struct server, base.control_path)),
+        MOVER_OPTION_BACKGROUND(offsetof(struct server, base.is_background)),
         {0},
     };
     static const struct mover_usage usage = {.about = "Sends back what comes.",
@@ -153,8 +155,10 @@ static int run_bench(int argc, char **argv)
     char error[MOVER_CONNECTION_SAID];
     bool is_good = true;
     mover_parse(&usage, argc, argv, &bench);
-    if (!mover_caller_open(&bench.caller, bench.address, bench.port, error))
-        return mover_fail("%s", error);
+    struct mover_patience patience = mover_patience_begin();
+    while (!mover_caller_open(&bench.caller, bench.address, bench.port, error))
+        if (!bench.caller.dial.is_absent || !mover_patience_lasts(&patience, error))
+            return mover_fail("%s", error);
     mover_bench_begin(&bench.requests);
     while (is_good && mover_bench_goes_on(&bench.requests)) {
         const uint64_t start_ns = mover_now_ns();

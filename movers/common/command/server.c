@@ -8,6 +8,8 @@
 int mover_server_open(struct mover_server *server)
 {
     char error[256];
+    if (mover_background_begin(server->is_background))
+        return MOVER_FAILED;
     const int rc = mover_loop_open(&server->loop);
     server->has_loop = !rc;
     if (rc)

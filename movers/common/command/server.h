@@ -7,27 +7,34 @@
  *     int code = mover_server_open(&server);
  *     if (!code)
  *         code = mover_server_control(&server, &setup);
- *     if (!code)
+ *     if (!code) {
+ *         printf("ready. %s ends it.\n", mover_background_end());
+ *         mover_background_ready();
  *         mover_loop_run(&server.loop);
+ *     }
  *     mover_server_close(&server);
  */
 #ifndef SW_MOVERS_SERVER_H
 #define SW_MOVERS_SERVER_H
 
+#include "common/command/background.h"
 #include "common/serve/control.h"
 #include "common/serve/loop.h"
 #include "common/serve/signals.h"
 
-/* All zero to begin with, but for the path. */
+/* All zero to begin with, but for what the options say. */
 struct mover_server {
     const char *control_path; /* of MOVER_OPTION_CONTROL(); NULL: in the user's folder */
+    bool is_background;       /* of MOVER_OPTION_BACKGROUND() */
     struct mover_loop loop;
     struct mover_signals signals;
     struct mover_control control;
     bool has_loop, has_signals, has_control;
 };
 
-/* A loop that SIGINT and SIGTERM stop. Before other threads start. Returns the exit status: 0, or 1
+/* A loop that SIGINT and SIGTERM stop, in a child where the server goes on in the background: that
+ * ends what waits for it by mover_background_ready(). Before devices are opened and other threads
+ * start. Returns the exit status: 0, or 1
  * after it has said why not. */
 int mover_server_open(struct mover_server *server);
 /* The control socket, by `setup` and the path above. A server that can have none says so and serves

@@ -76,6 +76,7 @@ static bool dial_connect(struct mover_dial *dial, const struct sockaddr *to, con
     const int timeout_ms = dial->timeout_ms ? dial->timeout_ms : TIMEOUT_MS;
     const uint64_t until_ns = mover_now_ns() + (uint64_t)timeout_ms * NS_PER_MS;
     *error = 0;
+    dial->is_absent = false;
     enum mover_event event = dial_try(dial, to, until_ns, error);
     while (dial_is_busy(dial, event) && mover_now_ns() < until_ns) {
         dial_close(dial);
@@ -84,9 +85,10 @@ static bool dial_connect(struct mover_dial *dial, const struct sockaddr *to, con
     }
     if (event == MOVER_UP)
         return true;
+    dial->is_absent = event == MOVER_REJECTED && !dial_is_busy(dial, event);
     if (dial_is_busy(dial, event))
         snprintf(error, MOVER_CONNECTION_SAID, "there is no place left at %s", where);
-    else if (event == MOVER_REJECTED)
+    else if (dial->is_absent)
         snprintf(error, MOVER_CONNECTION_SAID, "nobody serves at %s, or it takes no more", where);
     else if (!*error)
         mover_connection_say(&dial->connection, event, where, error);

@@ -27,6 +27,7 @@ struct mover_dial {
     /* The dial's. */
     struct mover_connection connection;
     int epoll_fd;
+    bool is_absent; /* nobody serves there, or not yet */
 };
 
 /* True: the connection is up. False, and why: there is nothing to hang up. The texts are as users

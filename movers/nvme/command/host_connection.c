@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "common/command/patience.h"
 #include "common/text/number.h"
 
 enum { SECONDS_MAX = 4000000, QUEUES_MAX = 64, ENTRIES_MAX = 1024 };
@@ -163,8 +164,10 @@ void nv_host_parse_alone(const char *about, int argc, char **argv, struct nv_hos
 int nv_host_connect(struct nv_host *host)
 {
     struct sw_nvme_error error;
-    if (sw_nvme_connect(&host->options, &error, &host->controller))
-        return nv_fail_error(&error);
+    struct mover_patience patience = mover_patience_begin();
+    while (sw_nvme_connect(&host->options, &error, &host->controller))
+        if (error.status != SW_NVME_REFUSED || !mover_patience_lasts(&patience, error.text))
+            return nv_fail_error(&error);
     return 0;
 }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/command/background.h"
 #include "common/command/option.h"
 #include "common/serve/signals.h"
 #include "common/serve/told.h"
@@ -20,6 +21,7 @@ struct target_args {
     struct nv_words listen, namespaces, hosts;
     const char *nqn, *config, *control;
     uint32_t in_capsule_bytes;
+    bool is_background;
     struct nv_secrets secrets;
     struct nvr_settings settings;
 };
@@ -135,6 +137,8 @@ static const struct mover_option options[] = {
     {"control", 0, "PATH", 0,
      "The socket by which add, remove, status and metrics reach this target", 0,
      MOVER_TO(struct target_args, control)},
+    {"background", 0, NULL, 0, "Returns when it is ready, and goes on without the terminal", 0,
+     MOVER_TO(struct target_args, is_background)},
     {0},
 };
 
@@ -277,7 +281,10 @@ static int serve_config(struct program *program, struct nvt_config *config)
             say_line(NULL, true, error);
         return MOVER_FAILED;
     }
-    say_line(NULL, false, "ready          end it by SIGTERM or Ctrl-C");
+    char line[64];
+    snprintf(line, sizeof(line), "ready          end it by %s", mover_background_end());
+    say_line(NULL, false, line);
+    mover_background_ready();
     const int rc = nvr_server_run(&program->server);
     if (rc)
         mover_fail("cannot start %u threads: %s", program->args->settings.threads, strerror(-rc));
@@ -294,6 +301,8 @@ int nv_target_main(int argc, char **argv)
     if (argc > 1 && nv_is_target_control(argv[1]))
         return nv_target_control(argc - 1, argv + 1);
     mover_parse(&usage, argc, argv, &args);
+    if (mover_background_begin(args.is_background))
+        return MOVER_FAILED;
     program.args = &args;
     nvt_machine_id(machine_id);
     struct nvt_config *config = args.config ? read_file(args.config) : read_arguments(&args);

@@ -9,6 +9,7 @@
 #include "common/command/front.h"
 #include "common/command/json.h"
 #include "common/command/option.h"
+#include "common/command/patience.h"
 #include "sidewire/pmem.h"
 
 int pm_serve(int argc, char **argv);
@@ -35,6 +36,8 @@ extern const struct mover_options pm_remote_options;
 /* Parses by `usage`, which shares pm_remote_options; `arguments` begins with a struct pm_remote,
  * which this fills with defaults. */
 void pm_remote_parse(const struct mover_usage *usage, int argc, char **argv, void *arguments);
+/* Whether to try again, since the server may just be starting. */
+bool pm_remote_lasts(struct mover_patience *patience, const struct sw_pmem_error *error);
 /* Says what went wrong, and returns the exit status. */
 int pm_remote_open(struct pm_remote *remote);
 /* Why a request failed: the error of the connection where it is lost. */

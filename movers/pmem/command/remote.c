@@ -54,13 +54,21 @@ int pm_fail_status(const struct pm_remote *remote, const char *what, enum sw_pme
     return mover_fail("%s: %s", what, sw_pmem_status_text(status));
 }
 
+bool pm_remote_lasts(struct mover_patience *patience, const struct sw_pmem_error *error)
+{
+    return error->status == SW_PMEM_UNREACHABLE && mover_patience_lasts(patience, error->text);
+}
+
 int pm_remote_open(struct pm_remote *remote)
 {
     struct sw_pmem_error error;
-    if (!sw_pmem_open(&remote->options, &error, &remote->pmem))
-        return MOVER_DONE;
-    remote->pmem = NULL;
-    return mover_fail("%s", error.text);
+    struct mover_patience patience = mover_patience_begin();
+    while (sw_pmem_open(&remote->options, &error, &remote->pmem)) {
+        remote->pmem = NULL;
+        if (!pm_remote_lasts(&patience, &error))
+            return mover_fail("%s", error.text);
+    }
+    return MOVER_DONE;
 }
 
 const char *pm_kind_text(enum sw_pmem_kind kind)

@@ -102,6 +102,7 @@ static const struct mover_option options[] = {
      take_of_one, SERVE(server.limits.of_one)},
     {.letter = 'c', .flags = MOVER_OLD},
     MOVER_OPTION_CONTROL(SERVE(base.control_path)),
+    MOVER_OPTION_BACKGROUND(SERVE(base.is_background)),
     {"verbose", 'v', NULL, 0, "Says who connects and leaves", 3,
      MOVER_TO(struct serve, server.is_verbose)},
     {0},
@@ -199,11 +200,11 @@ static void print_regions(const struct serve *serve)
     for (uint32_t i = 0; i < serve->whats_count; i++) {
         const struct pms_region *region = &serve->regions[i];
         const bool is_last = i + 1 == serve->whats_count;
-        printf("%s: %" PRIu64 " bytes of kind %s, served as \"%s\" on port %s.%s\n",
+        printf("%s: %" PRIu64 " bytes of kind %s, served as \"%s\" on port %s.%s%s%s\n",
                serve->whats[i], region->memory.bytes, pm_kind_text(region->memory.kind),
-               region->name, serve->port, is_last ? " Ctrl-C ends it." : "");
+               region->name, serve->port, is_last ? " " : "", is_last ? mover_background_end() : "",
+               is_last ? " ends it." : "");
     }
-    fflush(stdout);
 }
 
 int pm_serve(int argc, char **argv)
@@ -229,6 +230,7 @@ int pm_serve(int argc, char **argv)
     code = mover_server_control(&serve.base, &setup);
     if (!code) {
         print_regions(&serve);
+        mover_background_ready();
         mover_loop_run(&serve.base.loop);
     }
     pms_server_end(&serve.server);

@@ -33,8 +33,10 @@ int pm_ls(int argc, char **argv)
     struct mover_table table;
     uint32_t count;
     pm_remote_parse(&usage, argc, argv, &remote);
-    if (sw_pmem_list(&remote.options, entries, ENTRIES_MAX, &count, &error))
-        return mover_fail("%s", error.text);
+    struct mover_patience patience = mover_patience_begin();
+    while (sw_pmem_list(&remote.options, entries, ENTRIES_MAX, &count, &error))
+        if (!pm_remote_lasts(&patience, &error))
+            return mover_fail("%s", error.text);
     mover_table_open(&table, columns, remote.is_json);
     for (uint32_t i = 0; i < count; i++)
         mover_table_add(&table, NULL, entry_json(&entries[i]));
@@ -176,8 +178,10 @@ int pm_status(int argc, char **argv)
     pm_remote_parse(&usage, argc, argv, &args);
     if (!args.remote.options.address)
         return mover_control_show(&args.ask, show_print_status, args.remote.is_json);
-    if (sw_pmem_server(&args.remote.options, &info, &error))
-        return mover_fail("%s", error.text);
+    struct mover_patience patience = mover_patience_begin();
+    while (sw_pmem_server(&args.remote.options, &info, &error))
+        if (!pm_remote_lasts(&patience, &error))
+            return mover_fail("%s", error.text);
     return show_counts(&info, args.remote.is_json);
 }
 

@@ -2,9 +2,11 @@
 /* The card, the peer, and what output needs. */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "common/command/patience.h"
 #include "common/command/remote.h"
 #include "transfer/command/command.h"
 
@@ -75,11 +77,25 @@ int xf_fail_transfer(const struct xf_remote *remote, const struct sw_xfer_transf
     return mover_fail("%s (%s)", sw_xfer_status_text(info.status), error.text);
 }
 
-int xf_remote_card(struct xf_remote *remote)
+/* A server writes its card when it is ready. */
+static int open_card(const char *path, struct mover_patience *patience)
 {
-    const bool is_pipe = !strcmp(remote->card_path, "-");
-    const int fd = is_pipe ? STDIN_FILENO : open(remote->card_path, O_RDONLY | O_CLOEXEC);
+    char text[512];
+    int fd;
+    if (!strcmp(path, "-"))
+        return STDIN_FILENO;
+    snprintf(text, sizeof(text), "%s: the card is not there", path);
+    do
+        fd = open(path, O_RDONLY | O_CLOEXEC);
+    while (fd < 0 && errno == ENOENT && mover_patience_lasts(patience, text));
+    return fd;
+}
+
+static int remote_read_card(struct xf_remote *remote, struct mover_patience *patience)
+{
+    const int fd = open_card(remote->card_path, patience);
     ssize_t got = -1;
+    remote->card_bytes = 0;
     while (fd >= 0 && remote->card_bytes < sizeof(remote->card) &&
            (got = read(fd, remote->card + remote->card_bytes,
                        sizeof(remote->card) - remote->card_bytes)) > 0)
@@ -95,6 +111,12 @@ int xf_remote_card(struct xf_remote *remote)
                   : MOVER_DONE;
 }
 
+int xf_remote_card(struct xf_remote *remote)
+{
+    struct mover_patience patience = mover_patience_begin();
+    return remote_read_card(remote, &patience);
+}
+
 static int remote_find_region(struct xf_remote *remote)
 {
     if (remote->region &&
@@ -106,17 +128,39 @@ static int remote_find_region(struct xf_remote *remote)
     return MOVER_DONE;
 }
 
+static enum sw_xfer_status remote_connect(struct xf_remote *remote, struct sw_xfer_error *error)
+{
+    enum sw_xfer_status status = sw_xfer_agent_open(&remote->options, error, &remote->agent);
+    if (!status)
+        status =
+            sw_xfer_connect(remote->agent, remote->card, remote->card_bytes, error, &remote->peer);
+    return status ? status : sw_xfer_peer_wait(remote->peer, SW_XFER_NEVER, error);
+}
+
+/* The card may be that of a server that has ended, and a new one is about to write its own. */
+static bool is_outdated(const struct xf_remote *remote, enum sw_xfer_status status)
+{
+    return (status == SW_XFER_PEER_GONE || status == SW_XFER_INSTANCE) &&
+           strcmp(remote->card_path, "-") != 0;
+}
+
 int xf_remote_open(struct xf_remote *remote)
 {
     struct sw_xfer_error error;
-    int code = xf_remote_card(remote);
-    if (!code)
-        code = remote_find_region(remote);
-    if (code)
-        return code;
-    if (sw_xfer_agent_open(&remote->options, &error, &remote->agent) ||
-        sw_xfer_connect(remote->agent, remote->card, remote->card_bytes, &error, &remote->peer) ||
-        sw_xfer_peer_wait(remote->peer, SW_XFER_NEVER, &error))
-        return mover_fail("%s", error.text);
-    return MOVER_DONE;
+    struct mover_patience patience = mover_patience_begin();
+    for (;;) {
+        int code = remote_read_card(remote, &patience);
+        if (!code)
+            code = remote_find_region(remote);
+        if (code)
+            return code;
+        const enum sw_xfer_status status = remote_connect(remote, &error);
+        if (!status)
+            return MOVER_DONE;
+        if (!is_outdated(remote, status) || !mover_patience_lasts(&patience, error.text))
+            return mover_fail("%s", error.text);
+        sw_xfer_agent_close(remote->agent);
+        remote->agent = NULL;
+        remote->peer = NULL;
+    }
 }

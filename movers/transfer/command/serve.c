@@ -104,6 +104,7 @@ static const struct mover_option options[] = {
     {"output-format", 'o', "FORMAT", 0, "normal or json: how notices are printed", 3,
      mover_take_format, SERVE(is_json)},
     MOVER_OPTION_CONTROL(SERVE(base.control_path)),
+    MOVER_OPTION_BACKGROUND(SERVE(base.is_background)),
     {0},
 };
 
@@ -304,9 +305,10 @@ int xf_serve(int argc, char **argv)
         return code;
     code = transfer_open_all(&serve);
     if (!code) {
-        fprintf(stderr, "%u region%s, %" PRIu64 " bytes; the card is in %s. Ctrl-C ends it.\n",
+        fprintf(stderr, "%u region%s, %" PRIu64 " bytes; the card is in %s. %s ends it.\n",
                 serve.leases_count, serve.leases_count == 1 ? "" : "s", serve.bytes,
-                serve.card_path);
+                serve.card_path, mover_background_end());
+        mover_background_ready();
         code = serve_all(&serve);
     }
     if (serve.agent)
