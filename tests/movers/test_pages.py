@@ -1,0 +1,158 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""The commands of the movers' pages, pasted into a shell as a reader does it: those below one
+heading behind each other, in a fresh folder. No line may fail, and what it prints has to be there.
+A block that is neither pasted nor named with its reason fails, too.
+
+usage: test_pages.py SIDEWIRE PYTHON_MODULES
+"""
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SOURCE = os.path.abspath(os.path.join(HERE, '../..'))
+sys.path.append(os.path.join(HERE, '../tools'))
+from own_network import move_to_own_network  # noqa: E402
+
+SIDEWIRE, MODULES = (os.path.abspath(path) for path in sys.argv[1:3])
+LIMIT_S = 100
+TRAP = '''trap 'echo "FAILED: $BASH_COMMAND"' ERR\n'''
+NVME_CLI = shutil.which('nvme') or shutil.which('nvme', path='/usr/sbin')
+
+# What is pasted: a page and headings of it, in one shell, and what they print, in this order.
+PASTED = [
+    (
+        'nvme',
+        ['Five minutes', 'Reservations'],
+        ['^ready', r'traddr: +127\.0\.0\.1', r'1\.07 +GB', '^read +4096 +32 ', 'rkey +: 7b'],
+    ),
+    ('pmem', ['Five minutes'], ['^region.img', '^promise', '6 bytes', '^hello$', '^persistent']),
+    ('pmem-log', ['Five minutes'], ['^copy3.img', '^0 hello$', '^copy 1 ', '^copy 3 ']),
+    (
+        'transfer',
+        ['Commands'],
+        ['weights.bin +67108864', '67108864 bytes', '1048576 bytes', 'GB/s'],
+    ),
+    ('transfer', ['Caches that are split in another way'], ['^ +1 +3 ']),
+    ('python', ['RDMA in Python'], ['the server wrote 100', 'its last four are 112 113 114 115']),
+]
+NEEDS_NVME_CLI = [
+    (
+        'nvme',
+        ['Five minutes', 'Changes while it serves'],
+        ['ready', 'namespace +2', 'removed +namespace 2', 'second'],
+    ),
+    ('nvme', ['Authentication'], ['ready', 'Sidewire']),
+]
+# The blocks of a heading that are left out, by how they begin, and why.
+LEFT_OUT = {
+    'nvme connect -t': "a kernel's host",
+    'nvme resv-register': "a kernel's host",
+    'nvmetcli save': "a kernel's target",
+    'sidewire run -- nbdkit': 'nbdkit; tests/movers/nvme/nbdkit has it',
+    '[global]': 'a file of fio; tests/movers/nvme/fio has it',
+    'sidewire run -- fio': 'fio; tests/movers/nvme/fio has it',
+    'sidewire nvme -v': 'RDMA hardware',
+    'scrape_configs': 'a file of Prometheus',
+    'sidewire transfer serve -l 192.0.2.1 --rail': 'two devices',
+    'ndctl': 'DAX',
+}
+
+
+def blocks_of(page):
+    """(the heading that is above it, the text) of each block of commands."""
+    with open(os.path.join(SOURCE, 'docs', page + '.md'), encoding='utf-8') as file:
+        text = file.read()
+    found, heading = [], ''
+    for line in re.finditer(r'^(?:#+ ([^\n]*)|```(\w*)\n(.*?)^```)$', text, re.M | re.S):
+        heading = line[1] or heading
+        if line[3] and line[2] in ('', 'sh'):
+            found.append((heading, line[3]))
+    return found
+
+
+def left_out(block):
+    return next((why for start, why in LEFT_OUT.items() if block.startswith(start)), None)
+
+
+class Pages(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = os.path.join(folder.name, 'fresh')
+        tools = os.path.join(folder.name, 'bin')
+        os.mkdir(self.folder)
+        os.mkdir(tools)
+        os.symlink(SIDEWIRE, os.path.join(tools, 'sidewire'))
+        os.symlink('/usr/bin/python3', os.path.join(tools, 'python3'))
+        os.symlink(os.path.join(SOURCE, 'examples'), os.path.join(self.folder, 'examples'))
+        self.environment = dict(
+            os.environ,
+            PATH=f'{tools}:{os.environ["PATH"]}:/usr/sbin:/sbin',
+            PYTHONPATH=MODULES,
+            PYTHONDONTWRITEBYTECODE='1',
+        )
+
+    def end_servers(self, said):
+        for pid in re.findall(r'\bkill (\d+)', said):
+            os.kill(int(pid), signal.SIGKILL)
+
+    def paste(self, text):
+        """All that the shell and its programs print."""
+        with tempfile.TemporaryFile('w+', encoding='utf-8') as said:
+            shell = subprocess.Popen(
+                ['bash'],
+                stdin=subprocess.PIPE,
+                stdout=said,
+                stderr=said,
+                text=True,
+                cwd=self.folder,
+                env=self.environment,
+            )
+            try:
+                shell.communicate(TRAP + text + 'wait\n', timeout=LIMIT_S)
+            finally:
+                shell.kill()
+                said.seek(0)
+                printed = said.read()
+                self.end_servers(printed)
+        return printed
+
+    def try_pages(self, pages):
+        for page, headings, wanted in pages:
+            with self.subTest(page=page, headings=headings):
+                text = ''.join(
+                    block
+                    for heading, block in blocks_of(page)
+                    if heading in headings and not left_out(block)
+                )
+                self.assertTrue(text)
+                printed = self.paste(text)
+                self.assertNotIn('FAILED: ', printed)
+                self.assertNotIn('trying again', printed)
+                self.assertRegex(printed, re.compile('.*?'.join(wanted), re.M | re.S), text)
+
+    def test_pages__work_as_pasted(self):
+        self.try_pages(PASTED)
+
+    @unittest.skipUnless(NVME_CLI, 'nvme-cli is not installed')
+    def test_pages__work_as_pasted_with_nvme_cli(self):
+        self.try_pages(NEEDS_NVME_CLI)
+
+    def test_pages__have_no_block_that_nobody_tries(self):
+        for page in sorted({row[0] for row in PASTED} | {'persistence', 'pipe'}):
+            tried = {h for row in PASTED + NEEDS_NVME_CLI if row[0] == page for h in row[1]}
+            for heading, block in blocks_of(page):
+                with self.subTest(page=page, heading=heading):
+                    self.assertTrue(heading in tried or left_out(block), block)
+
+
+if __name__ == '__main__':
+    move_to_own_network()  # the servers have the ports that the pages say
+    unittest.main(argv=sys.argv[:1])
