@@ -14,7 +14,7 @@
  * No rank completes an operation before all have begun it: each of them is a barrier, too.
  *
  * The bits of a result depend on the contributions alone: not on the algorithm, the link, the
- * hosts, or on how many contributions (leaves) each rank gives.
+ * hosts, or on how many contributions (leaves) each rank gives; unless `order` asks for less.
  *
  * One thread may use a communicator at a time. There are no hidden threads: operations go on only
  * while somebody calls a wait or sw_coll_poll(). Counts are numbers of elements. Deadlines are
@@ -110,6 +110,11 @@ struct sw_coll_request; /* an operation that is under way */
 typedef int sw_coll_exchange(void *context, const void *card, size_t bytes, void *cards,
                              uint64_t deadline_ns);
 
+enum sw_coll_order {
+    SW_COLL_ORDER_TREE, /* of a sum: as docs/collectives.md defines it */
+    SW_COLL_ORDER_ANY,  /* bits may depend on the number of ranks, the count and the algorithm */
+};
+
 struct sw_coll_options {
     uint32_t rank, size;
     /* How ranks find each other: by `exchange`, or, where that is NULL, at `meet`: "HOST:PORT" of
@@ -127,6 +132,8 @@ struct sw_coll_options {
     uint32_t eager_bytes;
     /* NULL: the fastest; else as `sidewire coll trace` names them: "eager" up to eager_bytes. */
     const char *algorithm;
+    /* "ring" wants ANY. All ranks have the same bits in any case, and in each run. */
+    enum sw_coll_order order;
     /* A line for the log, without its newline: a rank that does not come, for one. NULL: to
      * standard error. */
     void (*log)(void *context, const char *line);

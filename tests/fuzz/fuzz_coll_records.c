@@ -144,6 +144,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                    .eager_bytes = EAGER,
                                    .wanted = data[8] & 2   ? COLL_PLAN_OWNERS
                                              : data[8] & 4 ? COLL_PLAN_HALVING
+                                             : data[8] & 8 ? COLL_PLAN_RING
                                                            : COLL_PLAN_ANY,
                                    .scratch_bytes = scratch_bytes,
                                    .request_max = 128};

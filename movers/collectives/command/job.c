@@ -206,6 +206,7 @@ static enum sw_coll_status open_job(struct co_job *job, struct sw_coll_error *er
     options.meet = job->place.meet;
     options.address = job->perf->local;
     options.algorithm = job->perf->algorithm;
+    options.order = (enum sw_coll_order)job->perf->order;
     options.timeout_ms = job->perf->deadline_ms;
     return sw_coll_open(&options, error, &job->coll);
 }
@@ -216,6 +217,7 @@ int co_job_run(const struct co_perf *perf, const struct co_place *place)
     struct sw_coll_error error = {.status = SW_COLL_OK};
     struct report report = {.wrong = 0};
     job = (struct co_job){.perf = perf, .place = *place, .folded_op = SW_COLL_OPS};
+    job.folded.is_any_order = job.moved.is_any_order = perf->order == SW_COLL_ORDER_ANY;
     if (!map_buffers(&job))
         return mover_fail("rank %u: no memory for the buffers: %s", place->rank, strerror(errno));
     enum sw_coll_status status = open_job(&job, &error);

@@ -2,7 +2,6 @@
 #include "collectives/command/pattern.h"
 
 #include <math.h>
-#include <stdbool.h>
 #include <string.h>
 
 #include "common/base/minmax.h"
@@ -10,6 +9,7 @@
 struct fold {
     enum sw_coll_type type;
     enum sw_coll_op op;
+    bool is_any_order;
     uint32_t size;
     uint64_t index;
 };
@@ -103,11 +103,19 @@ static double double_of_chance(uint64_t chance, enum sw_coll_type type, enum sw_
     }
 }
 
+/* Exact in each step, of 1,024 ranks, too. */
+static double whole_of_chance(uint64_t chance, enum sw_coll_op op)
+{
+    return op == SW_COLL_PROD ? (chance >> 40 & 1 ? 1 : -1) : (double)((chance >> 40) % 9) - 4;
+}
+
 /* The bits of an element in the low bytes. */
 static uint64_t draw_contribution(const struct fold *fold, uint32_t rank)
 {
     const uint64_t chance = mix_chance(fold->index * SW_COLL_RANKS_MAX + rank + 1);
-    const double value = double_of_chance(chance, fold->type, fold->op);
+    const bool is_whole = fold->is_any_order && fold->op != SW_COLL_MIN && fold->op != SW_COLL_MAX;
+    const double value = is_whole ? whole_of_chance(chance, fold->op)
+                                  : double_of_chance(chance, fold->type, fold->op);
     uint64_t bits = chance;
     if (fold->type == SW_COLL_F64)
         memcpy(&bits, &value, sizeof(bits));
@@ -235,7 +243,7 @@ static void put_element(struct co_tile *tile, uint64_t index, uint64_t bits)
 void co_tile_of_rank(struct co_tile *tile, enum sw_coll_type type, enum sw_coll_op op,
                      uint32_t rank)
 {
-    struct fold fold = {.type = type, .op = op};
+    struct fold fold = {.type = type, .op = op, .is_any_order = tile->is_any_order};
     tile->element = sw_coll_type_bytes(type);
     for (; fold.index < CO_TILE_ELEMENTS; fold.index++)
         put_element(tile, fold.index, draw_contribution(&fold, rank));
@@ -243,7 +251,7 @@ void co_tile_of_rank(struct co_tile *tile, enum sw_coll_type type, enum sw_coll_
 
 void co_tile_of_all(struct co_tile *tile, enum sw_coll_type type, enum sw_coll_op op, uint32_t size)
 {
-    struct fold fold = {.type = type, .op = op, .size = size};
+    struct fold fold = {.type = type, .op = op, .is_any_order = tile->is_any_order, .size = size};
     tile->element = sw_coll_type_bytes(type);
     for (; fold.index < CO_TILE_ELEMENTS; fold.index++)
         put_element(tile, fold.index, result_bits(&fold));

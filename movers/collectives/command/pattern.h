@@ -4,10 +4,13 @@
  * that has nothing of the library's folds. Values cancel, so that each other order of a sum gives
  * other bits; minima and maxima have NaNs and both zeros among them. They repeat after a prime
  * number of elements.
+ *
+ * Where sums may have any order, values are small whole numbers: then no order gives other bits.
  */
 #ifndef SW_COLLECTIVES_PATTERN_H
 #define SW_COLLECTIVES_PATTERN_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -16,7 +19,8 @@
 enum { CO_TILE_ELEMENTS = 4099, CO_ELEMENT_MAX = 8 };
 
 struct co_tile {
-    size_t element; /* bytes */
+    bool is_any_order; /* set before */
+    size_t element;    /* bytes */
     uint8_t bytes[CO_TILE_ELEMENTS * CO_ELEMENT_MAX];
 };
 

@@ -95,6 +95,8 @@ static const struct mover_option options[] = {
      MOVER_TO(struct co_perf, root)},
     {"algorithm", 0, "NAME", 0, "The way to go (the fastest)", 3,
      MOVER_TO(struct co_perf, algorithm)},
+    {"order", 0, "ORDER", 0, "Order of sums: tree, or any, which a ring needs (tree)", 3,
+     co_take_order, PERF(order)},
     {"deadline", 0, "MS", 0, "When an operation is ended that is not done (60000)", 4,
      MOVER_TO(struct co_perf, deadline_ms)},
     {"output-format", 0, "FORMAT", 0, "normal or json", 4, mover_take_format, PERF(is_json)},

@@ -16,6 +16,7 @@ enum { CO_NOT_SAID = UINT32_MAX };
 struct co_perf {
     enum sw_coll_kind kind;
     uint32_t type, op; /* SW_COLL_TYPES, SW_COLL_OPS: all of them */
+    uint32_t order;    /* enum sw_coll_order */
     uint64_t min_bytes, max_bytes, step_bytes;
     uint32_t factor, iterations, warmups, root;
     uint32_t is_checked; /* 0 or 1 */

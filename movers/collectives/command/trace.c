@@ -98,7 +98,8 @@ static int run_trace(const struct trace *trace)
                              .eager_bytes = preset.eager_bytes,
                              .scratch_bytes = coll_scratch_fit(trace->ranks, preset.eager_bytes)};
     if (trace->algorithm && !coll_plan_of_name(trace->algorithm, &site.wanted))
-        return mover_fail("there is no algorithm \"%s\"; there are eager, owners and halving",
+        return mover_fail("there is no algorithm \"%s\"; there are eager, owners, halving and "
+                          "ring",
                           trace->algorithm);
     const struct co_asked asked = {trace->kind, trace->type, trace->op, trace->root, trace->ranks};
     const struct co_row row = co_row_make(&asked, trace->bytes);

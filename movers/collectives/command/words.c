@@ -45,6 +45,14 @@ void co_take_op(struct argp_state *state, void *place, char *text)
         argp_error(state, "\"%s\" is no operator; there are all, sum, prod, min, max, avg", text);
 }
 
+void co_take_order(struct argp_state *state, void *place, char *text)
+{
+    const bool is_any = !strcmp(text, "any");
+    *(uint32_t *)place = is_any ? SW_COLL_ORDER_ANY : SW_COLL_ORDER_TREE;
+    if (!is_any && strcmp(text, "tree") != 0)
+        argp_error(state, "\"%s\" is no order; there are tree and any", text);
+}
+
 void co_take_kind(struct argp_state *state, void *place, char *text)
 {
     for (uint32_t kind = 0; kind < SW_COLL_KINDS; kind++)

@@ -138,12 +138,20 @@ static bool can_halve(const struct sw_coll_call *call, uint32_t size)
     return size > 1 && call_kinds[call->kind].has_op && (leaves & (leaves - 1)) == 0;
 }
 
+static bool can_go_around(const struct sw_coll_call *call, uint32_t size)
+{
+    return size > 1 && (call->kind == SW_COLL_ALL_REDUCE ||
+                        (call->kind == SW_COLL_REDUCE_SCATTER && !call->counts));
+}
+
 enum coll_plan coll_call_plan(const struct sw_coll_call *call, const struct coll_site *site)
 {
     if (call->kind == SW_COLL_BARRIER)
         return COLL_PLAN_EAGER;
     if (site->wanted == COLL_PLAN_HALVING && can_halve(call, site->size))
         return COLL_PLAN_HALVING;
+    if (site->wanted == COLL_PLAN_RING && can_go_around(call, site->size))
+        return COLL_PLAN_RING;
     if (site->wanted == COLL_PLAN_OWNERS || (call->kind == SW_COLL_ALL_TO_ALL && call->counts))
         return COLL_PLAN_OWNERS;
     const uint64_t leaves = call_kinds[call->kind].has_op && call->leaves ? call->leaves : 1;

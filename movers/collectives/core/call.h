@@ -48,8 +48,13 @@ uint64_t coll_blocks_before(const uint64_t *counts, uint64_t count, uint32_t ran
 /* EAGER: how many bytes travel with OPEN, of a plain call. */
 uint64_t coll_call_mailed(const struct sw_coll_call *call, uint32_t from, uint32_t to);
 
-/* "eager", "owners", "halving"; NULL: there is none of that number. */
+/* "eager", "owners", "halving", "ring"; NULL: there is none of that number. */
 const char *coll_plan_name(enum coll_plan plan);
+/* Others land what they give in the scratch of this rank. */
+static inline bool coll_plan_has_rounds(enum coll_plan plan)
+{
+    return plan == COLL_PLAN_HALVING || plan == COLL_PLAN_RING;
+}
 /* False: no way has that name. */
 bool coll_plan_of_name(const char *name, enum coll_plan *plan);
 

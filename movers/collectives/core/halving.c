@@ -127,18 +127,6 @@ static struct coll_step step_for(const struct halving *halving, enum coll_action
         .action = action, .bytes = halving->vector, .skip = range.begin, .part = range.bytes};
 }
 
-static void mail_step(const struct halving *halving, uint32_t rank)
-{
-    coll_plan_for_one(halving->maker, rank,
-                      (struct coll_step){.action = COLL_MAIL, .slot = COLL_STEP});
-}
-
-static void await_step(const struct halving *halving, uint32_t rank)
-{
-    coll_plan_for_one(halving->maker, rank,
-                      (struct coll_step){.action = COLL_AWAIT, .slot = COLL_STEP});
-}
-
 /* ---- to partials ---- */
 
 /* Results of two ranks are there after one round, which needs no partials. */
@@ -177,7 +165,7 @@ static void give_partials(const struct halving *halving, struct halving_range ra
     push.from = in_partials(halving, range);
     push.to = in_scratch(halving, landed_at);
     coll_plan_for_one(halving->maker, other, push);
-    mail_step(halving, other);
+    coll_plan_mail_step(halving->maker, other);
 }
 
 static void give_leaves(const struct halving *halving, struct halving_range range, uint32_t other)
@@ -188,7 +176,7 @@ static void give_leaves(const struct halving *halving, struct halving_range rang
     push.to = in_scratch(halving, landing_at(halving, 1));
     push.to.leaf = halving->chunk / 2;
     coll_plan_for_one(halving->maker, other, push);
-    mail_step(halving, other);
+    coll_plan_mail_step(halving->maker, other);
 }
 
 static void halve_in_block(const struct halving *halving)
@@ -204,7 +192,7 @@ static void halve_in_block(const struct halving *halving)
             give_leaves(halving, give, other);
         else
             give_partials(halving, give, other, landing_at(halving, round));
-        await_step(halving, other);
+        coll_plan_await_step(halving->maker, other);
         if (round > 1)
             fold_partials(halving, keep, other, landing_at(halving, round));
         else if (!ends_at_once(halving))
@@ -217,11 +205,11 @@ static void take_from_next(const struct halving *halving)
 {
     const uint32_t other =
         halving->next.first + (halving->index & ((1u << halving->next.bits) - 1));
-    await_step(halving, other);
+    coll_plan_await_step(halving->maker, other);
     fold_partials(halving, range_after(halving, halving->index, halving->own.bits), other,
                   halving->small_at);
     if (halving->must_answer)
-        mail_step(halving, other);
+        coll_plan_mail_step(halving->maker, other);
 }
 
 static void give_to_block_before(const struct halving *halving)
@@ -231,7 +219,7 @@ static void give_to_block_before(const struct halving *halving)
         give_partials(halving, range_after(halving, index, halving->before.bits),
                       halving->before.first + index, halving->small_at);
     for (uint32_t index = halving->index; halving->must_answer && index < count; index += each)
-        await_step(halving, halving->before.first + index);
+        coll_plan_await_step(halving->maker, halving->before.first + index);
 }
 
 /* ---- to results ---- */
@@ -264,7 +252,7 @@ static void give_results(const struct halving *halving, struct halving_range ran
     struct coll_step push = step_for(halving, COLL_PUSH, range);
     push.from = push.to = in_buffer(halving, COLL_RECV, range);
     coll_plan_for_one(halving->maker, other, push);
-    mail_step(halving, other);
+    coll_plan_mail_step(halving->maker, other);
 }
 
 /* The way back: those that halved last share what they have first. */
@@ -274,7 +262,7 @@ static void gather_slices(const struct halving *halving)
     for (uint32_t round = halving->bits; round > 0; round--) {
         const uint32_t other = maker->rank ^ 1u << (round - 1);
         give_results(halving, range_after(halving, maker->rank, round), other);
-        await_step(halving, other);
+        coll_plan_await_step(halving->maker, other);
     }
     const uint32_t beyond = maker->rank + (1u << halving->bits);
     if (beyond < maker->size)
@@ -376,7 +364,7 @@ void coll_plan_halving(struct coll_plan_maker *maker)
     else
         deliver_slices(&halving);
     if (halving.before.bits != UINT32_MAX && kind == SW_COLL_ALL_REDUCE)
-        await_step(&halving, maker->rank - (1u << halving.bits));
+        coll_plan_await_step(maker, maker->rank - (1u << halving.bits));
     table->loop_end = table->count;
     end_halving(&halving);
 }

@@ -27,3 +27,13 @@ void coll_plan_for_one(struct coll_plan_maker *maker, uint32_t peer, struct coll
     step.peers = 1;
     coll_plan_add(maker, step);
 }
+
+void coll_plan_mail_step(struct coll_plan_maker *maker, uint32_t rank)
+{
+    coll_plan_for_one(maker, rank, (struct coll_step){.action = COLL_MAIL, .slot = COLL_STEP});
+}
+
+void coll_plan_await_step(struct coll_plan_maker *maker, uint32_t rank)
+{
+    coll_plan_for_one(maker, rank, (struct coll_step){.action = COLL_AWAIT, .slot = COLL_STEP});
+}

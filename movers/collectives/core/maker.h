@@ -23,7 +23,12 @@ void coll_plan_add(struct coll_plan_maker *maker, struct coll_step step);
 void coll_plan_for_others(struct coll_plan_maker *maker, struct coll_step step);
 void coll_plan_for_one(struct coll_plan_maker *maker, uint32_t peer, struct coll_step step);
 
+/* STEP to that rank, and from it. */
+void coll_plan_mail_step(struct coll_plan_maker *maker, uint32_t rank);
+void coll_plan_await_step(struct coll_plan_maker *maker, uint32_t rank);
+
 /* The whole table, beside its name. */
 void coll_plan_halving(struct coll_plan_maker *maker);
+void coll_plan_ring(struct coll_plan_maker *maker);
 
 #endif

@@ -60,7 +60,7 @@ static const void *join_payload(struct coll_machine *machine, const struct coll_
 static const void *fill_open(struct coll_machine *machine, const struct coll_step *step,
                              uint32_t peer, struct coll_record *record)
 {
-    if (machine->table.plan == COLL_PLAN_HALVING) {
+    if (coll_plan_has_rounds(machine->table.plan)) {
         record->send_address = machine->shared.address;
         record->send_key = machine->shared.key;
         record->recv_address = machine->recv.address;

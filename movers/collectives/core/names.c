@@ -76,6 +76,7 @@ static const char *const plan_names[COLL_PLANS] = {
     [COLL_PLAN_EAGER] = "eager",
     [COLL_PLAN_OWNERS] = "owners",
     [COLL_PLAN_HALVING] = "halving",
+    [COLL_PLAN_RING] = "ring",
 };
 
 const char *coll_plan_name(enum coll_plan plan)

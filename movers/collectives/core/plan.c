@@ -401,6 +401,8 @@ void coll_plan_make(struct coll_table *table, const struct sw_coll_call *call,
         make_eager(&maker);
     else if (table->plan == COLL_PLAN_HALVING)
         coll_plan_halving(&maker);
+    else if (table->plan == COLL_PLAN_RING)
+        coll_plan_ring(&maker);
     else
         make_owners(&maker);
 }

@@ -10,7 +10,7 @@
 /* How many steps a table may have. */
 static inline uint32_t coll_steps_max(uint32_t size)
 {
-    return 3 * size + 128;
+    return 13 * size + 128;
 }
 
 /* A chunk of 64 bytes of each leaf, twice; and a payload that is gathered before it is mailed. */

@@ -31,6 +31,7 @@ enum coll_plan {
     COLL_PLAN_EAGER,   /* what others need travels with OPEN */
     COLL_PLAN_OWNERS,  /* each rank reads, folds and writes its slice */
     COLL_PLAN_HALVING, /* vector halving with distance doubling */
+    COLL_PLAN_RING,    /* in another order than the tree */
     COLL_PLANS,
 };
 

@@ -216,6 +216,8 @@ static void set_bits_options(struct rank *rank)
 {
     rank->options.eager_bytes = eager_bytes;
     rank->options.algorithm = algorithm && *algorithm ? algorithm : NULL;
+    if (rank->options.algorithm && !strcmp(algorithm, "ring"))
+        rank->options.order = SW_COLL_ORDER_ANY;
     if (!hosts_count)
         return;
     char **host = hosts + 2 * (size_t)(rank->rank % hosts_count);

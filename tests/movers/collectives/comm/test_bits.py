@@ -40,8 +40,8 @@ WORDS = ('kind', 'type', 'op', 'root', 'leaves', 'count', 'has_counts')
 class Case:
     """What each rank sends, and has to receive. It may be like the last one but for a word."""
 
-    def __init__(self, draw, size, last):
-        self.draw, self.size = draw, size
+    def __init__(self, draw, size, last, is_any_order):
+        self.draw, self.size, self.is_any_order = draw, size, is_any_order
         changed = str(draw.choice(WORDS[1:])) if last and draw.integers(2) else None
         for word in WORDS:
             value = getattr(last, word) if changed not in (None, word) else None
@@ -95,14 +95,20 @@ class Case:
     def at_root(self, array):
         return [array if rank == self.root else array[:0] for rank in range(self.size)]
 
+    def leaf(self, total, style):
+        """Small whole numbers where a sum may have any order: it is exact in each."""
+        if not self.is_any_order or self.op in ('min', 'max') or not tree.is_float(self.type):
+            return test_fold.leaf_of(self.type, self.draw, total, style)
+        few = [-1, 1] if self.op == 'prod' else range(-4, 5)
+        whole = self.draw.choice(few, total).astype('f4')
+        is_bf16 = self.type == 'bf16'
+        return (whole.view('u4') >> 16 if is_bf16 else whole).astype(tree.TYPES[self.type])
+
     def folds(self):
         """Each element has one style in all leaves: NaN in one would hide the others."""
         total = int(self.counts[0].sum()) if self.kind == 'reduce_scatter' else self.count
         style = self.draw.integers(0, 4, total)
-        leaves = [
-            test_fold.leaf_of(self.type, self.draw, total, style)
-            for _ in range(self.size * max(self.leaves, 1))
-        ]
+        leaves = [self.leaf(total, style) for _ in range(self.size * max(self.leaves, 1))]
         folded = tree.fold(self.type, self.op, leaves).astype(leaves[0].dtype)
         sends = numpy.split(numpy.concatenate(leaves), self.size)
         if self.kind == 'all_reduce':
@@ -136,12 +142,12 @@ class Case:
         return text + b''.join(array.tobytes() for array in self.sends + self.wanted)
 
 
-def cases_of(size, number, seed=0):
+def cases_of(size, number, seed=0, is_any_order=False):
     """So many of them, as the program reads them."""
     draw = numpy.random.default_rng([size, seed] if seed else size)
     cases, case = b'', None
     for _ in range(number):
-        case = Case(draw, size, case)
+        case = Case(draw, size, case, is_any_order)
         cases += case.encoded()
     return cases
 
@@ -155,7 +161,10 @@ class Runs:
     def run(self, size, seed=0, link=(), hosts=()):
         number = self.options.cases
         cases = cases_of(size, number, seed)
-        for words in [str(EAGER), ''], ['64', 'owners'], ['64', 'halving']:
+        ways = [str(EAGER), ''], ['64', 'owners'], ['64', 'halving'], ['64', 'ring']
+        for words in ways:
+            if words[1] == 'ring':
+                cases = cases_of(size, number, seed, is_any_order=True)
             done = subprocess.run(
                 [self.options.sidewire, 'run', *link, '--']
                 + [self.options.program, str(size), *words, *hosts],

@@ -61,6 +61,28 @@ static void sums__in_another_order_have_other_bits(void **state)
     }
 }
 
+/* What may have any order has the same bits in each. */
+static void sums__of_any_order_are_exact(void **state)
+{
+    const void *rotated[SIZES_MAX];
+    (void)state;
+    awaited.is_any_order = true;
+    for (int type = 0; type < SW_COLL_TYPES; type++)
+        for (int op = 0; op < SW_COLL_OPS; op++) {
+            for (uint32_t rank = 0; rank < SIZES_MAX; rank++) {
+                ranks[rank].is_any_order = true;
+                co_tile_of_rank(&ranks[rank], (enum sw_coll_type)type, (enum sw_coll_op)op, rank);
+                ranks[rank].is_any_order = false;
+                rotated[(rank * 5 + 3) % SIZES_MAX] = ranks[rank].bytes;
+            }
+            co_tile_of_all(&awaited, (enum sw_coll_type)type, (enum sw_coll_op)op, SIZES_MAX);
+            coll_fold((enum sw_coll_type)type, (enum sw_coll_op)op, result, rotated, SIZES_MAX,
+                      CO_TILE_ELEMENTS);
+            assert_int_equal(co_tile_differs(&awaited, 0, CO_TILE_ELEMENTS, result), 0);
+        }
+    awaited.is_any_order = false;
+}
+
 static void ranks__bring_different_values(void **state)
 {
     (void)state;
@@ -105,6 +127,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(results__are_those_of_the_fold),
         cmocka_unit_test(sums__in_another_order_have_other_bits),
+        cmocka_unit_test(sums__of_any_order_are_exact),
         cmocka_unit_test(ranks__bring_different_values),
         cmocka_unit_test(tile__is_an_endless_row),
         cmocka_unit_test(differences__are_counted),

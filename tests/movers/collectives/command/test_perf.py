@@ -106,6 +106,15 @@ class Perf(unittest.TestCase):
                     self.assertEqual((row['wrong'], row.get('in_place_wrong', 0)), (0, 0))
                     self.assertGreater(row['time_us'], 0)
 
+    def test_order__any_takes_a_ring(self):
+        for kind, datatype, op in ('all_reduce', 'bf16', 'avg'), ('reduce_scatter', 'f32', 'sum'):
+            words = f'--ranks 3 --algorithm ring -b 8 -e 400000 -f 200 -d {datatype} -o {op} {kind}'
+            said = measure('--order', 'any', *words.split())
+            self.assertEqual((said['wrong'], len(said['rows'])), (0, 3))
+            code, _, err = finish(start(*words.split(), *QUICK))
+            self.assertEqual(code, 1)
+            self.assertIn('a ring does not sum in the order of the tree: ask for order any', err)
+
     def test_table__as_nccl_tests_have_it(self):
         code, out, err = finish(start(*'--ranks 2 -b 64 -e 192 -i 64 -n 1 -w 0'.split()))
         self.assertEqual((code, err), (0, ''))

@@ -240,17 +240,30 @@ static union calls_value fold_line(const struct sw_coll_call *call, const union 
     return value;
 }
 
-/* An element of the sum; `all` elements are a leaf. */
+/* The leaves of a rank are folded in the tree, then those of one rank after the other. */
+static union calls_value fold_around(const struct sw_coll_call *call,
+                                     const union calls_value *values, uint32_t size, uint32_t owner)
+{
+    const uint64_t leaves = leaves_of(call);
+    union calls_value partials[CALLS_RANKS_MAX];
+    for (uint32_t i = 0; i < size; i++)
+        partials[i] = fold_tree(call, values + (owner + 1 + i) % size * leaves, leaves);
+    return fold_line(call, partials, size);
+}
+
+/* An element of the sum; `all` elements are a leaf. `owner`: of the slice in a ring. */
 static union calls_value sum_of(const struct calls_draw *draw, uint64_t number,
                                 const struct sw_coll_call *call, uint64_t all, uint64_t index,
-                                bool is_tree)
+                                enum calls_order order, uint32_t owner)
 {
     union calls_value values[CALLS_RANKS_MAX * 4];
     uint64_t count = 0;
     for (uint32_t rank = 0; rank < draw->size; rank++)
         for (uint64_t leaf = 0; leaf < leaves_of(call); leaf++)
             values[count++] = value_of(draw, number, call->type, rank, leaf * all + index);
-    union calls_value value = (is_tree ? fold_tree : fold_line)(call, values, count);
+    union calls_value value =
+        order == CALLS_RING ? fold_around(call, values, draw->size, owner)
+                            : (order == CALLS_TREE ? fold_tree : fold_line)(call, values, count);
     if (call->op == SW_COLL_AVG)
         value.f64 /= (double)count;
     /* Infinity times 0: there is one NaN. */
@@ -271,8 +284,8 @@ static uint64_t take_elements(const struct calls_draw *draw, uint64_t number,
     return at + count;
 }
 
-void calls_expect(const struct calls_draw *draw, uint64_t number, uint32_t rank, bool is_tree,
-                  void *recv)
+void calls_expect(const struct calls_draw *draw, uint64_t number, uint32_t rank,
+                  enum calls_order order, uint64_t slice, void *recv)
 {
     uint64_t counts[CALLS_RANKS_MAX], recv_counts[CALLS_RANKS_MAX];
     const struct sw_coll_call call = calls_of(draw, number, rank, counts, recv_counts);
@@ -283,7 +296,8 @@ void calls_expect(const struct calls_draw *draw, uint64_t number, uint32_t rank,
         const uint64_t all = is_part ? sum_before(call.counts, call.count, draw->size) : call.count;
         for (uint64_t i = 0; i < elements; i++)
             put_value(recv, call.type, i,
-                      sum_of(draw, number, &call, all, i + (is_part ? before : 0), is_tree));
+                      sum_of(draw, number, &call, all, i + (is_part ? before : 0), order,
+                             is_part || !slice ? rank : (uint32_t)(i / slice % draw->size)));
     } else if (call.kind == SW_COLL_BROADCAST) {
         take_elements(draw, number, call.type, call.root, 0, elements, recv, 0);
     } else if (call.kind == SW_COLL_SCATTER) {

@@ -30,9 +30,15 @@ struct sw_coll_call calls_of(const struct calls_draw *draw, uint64_t number, uin
                              uint64_t *counts, uint64_t *recv_counts);
 /* That rank's `send`. */
 void calls_contribute(const struct calls_draw *draw, uint64_t number, uint32_t rank, void *send);
-/* What has to be in its `recv`. In place of the tree: a fold from the first rank to the last. */
-void calls_expect(const struct calls_draw *draw, uint64_t number, uint32_t rank, bool is_tree,
-                  void *recv);
+enum calls_order {
+    CALLS_TREE,
+    CALLS_LINE, /* in place of the tree: from the first rank to the last */
+    CALLS_RING, /* of a slice: from the rank behind its owner on, past the last one to rank 0 */
+};
+
+/* What has to be in its `recv`. RING: slices have so many elements, and owners by turns. */
+void calls_expect(const struct calls_draw *draw, uint64_t number, uint32_t rank,
+                  enum calls_order order, uint64_t slice, void *recv);
 /* Bytes of both buffers. */
 uint64_t calls_send_bytes(const struct sw_coll_call *call, uint32_t rank, uint32_t size);
 uint64_t calls_recv_bytes(const struct sw_coll_call *call, uint32_t rank, uint32_t size);

@@ -19,8 +19,8 @@ static unsigned long seeds_more;
 
 static struct world_options options_of(uint64_t seed, uint32_t size)
 {
-    static const enum coll_plan ways[] = {COLL_PLAN_OWNERS, COLL_PLAN_ANY, COLL_PLAN_HALVING,
-                                          COLL_PLAN_ANY, COLL_PLAN_HALVING};
+    static const enum coll_plan ways[] = {COLL_PLAN_OWNERS, COLL_PLAN_ANY,     COLL_PLAN_HALVING,
+                                          COLL_PLAN_ANY,    COLL_PLAN_HALVING, COLL_PLAN_RING};
     return (struct world_options){
         .draw = {.seed = seed, .size = size, .kind = -1, .count_max = size > 16 ? 100 : 300},
         .wanted = ways[seed % (sizeof(ways) / sizeof(*ways))],
@@ -89,15 +89,17 @@ static void machine__sums_in_rounds_among_any_number_of_ranks(void **state)
     (void)state;
     static const int kinds[] = {SW_COLL_ALL_REDUCE, SW_COLL_REDUCE_SCATTER, SW_COLL_REDUCE};
     struct world_result sum = {0}, one;
+    static const enum coll_plan ways[] = {COLL_PLAN_HALVING, COLL_PLAN_HALVING, COLL_PLAN_HALVING,
+                                          COLL_PLAN_RING, COLL_PLAN_RING};
     for (uint32_t size = 2; size <= CALLS_RANKS_MAX; size++) {
-        for (uint64_t seed = 1; seed <= 3 * (seeds_more ? seeds_more : 1); seed++) {
+        for (uint64_t seed = 0; seed < 5 * (seeds_more ? seeds_more : 1); seed++) {
             struct world_options options = options_of(seed * 100 + size, size);
-            options.draw.kind = kinds[seed % 3];
-            options.wanted = COLL_PLAN_HALVING;
+            options.draw.kind = kinds[seed % 5 % 3];
+            options.wanted = ways[seed % 5];
             options.operations = size > 16 ? 1 : 4;
             world_run(&options, &one);
             if (*one.failure)
-                fail_msg("%s, %u ranks, seed %lu: %s", sw_coll_kind_name(kinds[seed % 3]), size,
+                fail_msg("%s, %u ranks, seed %lu: %s", sw_coll_kind_name(options.draw.kind), size,
                          (unsigned long)seed, one.failure);
             add_result(&sum, &one);
         }
@@ -141,6 +143,7 @@ static void machine__finds_faults_on_purpose(void **state)
         [WORLD_HALF_MISTAKEN] = "a half that is taken for the other one",
         [WORLD_PARTIALS_SWAPPED] = "partials that are taken for those of another round",
         [WORLD_LINE_FOR_TREE] = "another order of the sum",
+        [WORLD_TREE_FOR_RING] = "another order than that of a ring",
     };
     for (unsigned fault = WORLD_NO_FAULT + 1; fault < WORLD_FAULTS; fault++) {
         struct world_result result = {0};

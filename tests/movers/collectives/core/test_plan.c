@@ -16,7 +16,7 @@
 #include "calls.h"
 #include "collectives/core/plan.h"
 
-enum { PIECES_MAX = 3 * CALLS_RANKS_MAX, STEPS_MAX = 2 * CALLS_RANKS_MAX + 16 };
+enum { PIECES_MAX = 3 * CALLS_RANKS_MAX, STEPS_MAX = 13 * CALLS_RANKS_MAX + 128 };
 static const uint64_t REQUEST_MAX = 1 << 20;
 
 /* A part of a rank's `recv` that somebody writes. */

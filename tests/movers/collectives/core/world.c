@@ -87,7 +87,8 @@ static void lay_buffers(struct world_rank *rank, struct sw_coll_call *call)
         memcpy(rank->buffers[i].after, rank->buffers[i].before, rank->buffers[i].bytes);
     }
     if (rank->recv_bytes)
-        calls_expect(&options->draw, number, rank->rank, options->fault != WORLD_LINE_FOR_TREE,
+        calls_expect(&options->draw, number, rank->rank,
+                     options->fault == WORLD_LINE_FOR_TREE ? CALLS_LINE : CALLS_TREE, 0,
                      recv->after + recv_at);
     rank->send = send->memory + send_at;
     rank->recv = recv->memory + recv_at;
@@ -188,6 +189,17 @@ static void spoil_table(struct world_rank *rank)
 
 /* ---- ranks ---- */
 
+/* Its sums have another order, which depends on slices. */
+static void expect_of_ring(struct world_rank *rank, const struct sw_coll_call *call)
+{
+    const struct world *world = rank->world;
+    const uint64_t slice = rank->machine.table.chunk / world->size / sw_coll_type_bytes(call->type);
+    struct world_buffer *recv = &rank->buffers[rank->buffers[1].memory != NULL];
+    if (rank->recv_bytes && world->options->fault != WORLD_TREE_FOR_RING)
+        calls_expect(&world->options->draw, rank->begun, rank->rank, CALLS_RING, slice,
+                     recv->after + (rank->recv - recv->memory));
+}
+
 static void begin_operation(struct world_rank *rank)
 {
     struct world *world = rank->world;
@@ -212,6 +224,8 @@ static void begin_operation(struct world_rank *rank)
                        (struct coll_memory){(uintptr_t)(call.send ? call.send : rank->send),
                                             (uint32_t)rank->begun * 2},
                        (struct coll_memory){(uintptr_t)call.recv, (uint32_t)rank->begun * 2 + 1});
+    if (rank->machine.table.plan == COLL_PLAN_RING)
+        expect_of_ring(rank, &call);
     memset(counts, 0xff, sizeof(counts));
     spoil_table(rank);
     for (uint32_t i = 0; i < world->size; i++) {

@@ -31,6 +31,7 @@ enum world_fault {
     WORLD_PARTIALS_SWAPPED,
     /* of the order */
     WORLD_LINE_FOR_TREE,
+    WORLD_TREE_FOR_RING,
     WORLD_FAULTS,
 };
 
