@@ -21,7 +21,8 @@
 #include "link/direct/process/state.h"
 #include "link/engine.h"
 
-#define JUDGED_LOOK_NS 20000
+#define JUDGED_LOOK_NS 20000ull
+#define LONGEST_LOOK_NS 1000000ull
 
 static void init_self(struct sw_peer *peer)
 {
@@ -100,9 +101,20 @@ static struct sw_peer *get_other(uint32_t slot)
 
 static struct sw_silence silence;
 
+/* The longer it waits, the longer between two looks: the one that is awaited may need this
+ * processor, as many others do that begin together. */
+static void pause_look(uint64_t waited_ns)
+{
+    const uint64_t share_ns = waited_ns / 4;
+    const uint64_t ns = share_ns < JUDGED_LOOK_NS    ? JUDGED_LOOK_NS
+                        : share_ns > LONGEST_LOOK_NS ? LONGEST_LOOK_NS
+                                                     : share_ns;
+    const struct timespec pause = {.tv_nsec = (long)ns};
+    nanosleep(&pause, NULL);
+}
+
 struct sw_peer *sw_peer_meet(uint32_t slot)
 {
-    const struct timespec pause = {.tv_nsec = JUDGED_LOOK_NS};
     struct sw_peer *peer = get_other(slot);
     if (!peer || sw_engine_is_self())
         return peer;
@@ -113,7 +125,7 @@ struct sw_peer *sw_peer_meet(uint32_t slot)
             sw_silence_note(&silence, now_ns, now_ns - begun_ns);
             break;
         }
-        nanosleep(&pause, NULL);
+        pause_look(now_ns - begun_ns);
     }
     return peer;
 }
