@@ -181,7 +181,9 @@ int main(int argc, char **argv)
         {0},
     };
     static const struct mover_front front = {
-        "echo", "Sends messages back, over RDMA.", commands,
-        "  sidewire echo serve -l 127.0.0.1\n  sidewire echo bench -a 127.0.0.1\n"};
+        .mover = "echo",
+        .summary = "Sends messages back, over RDMA.",
+        .commands = commands,
+        .examples = "  sidewire echo serve -l 127.0.0.1\n  sidewire echo bench -a 127.0.0.1\n"};
     return mover_front_main(&front, argc, argv);
 }

@@ -45,6 +45,11 @@ int mover_front_main(const struct mover_front *front, int argc, char **argv)
             argv[1] = mover_front_enter(one->name); /* what argp says in messages */
             return one->main(argc - 1, argv + 1);
         }
+    for (const struct mover_hint *one = front->hints; argc > 1 && one && one->name; one++)
+        if (!strcmp(argv[1], one->name)) {
+            mover_fail("there is no command '%s': %s", argv[1], one->text);
+            return MOVER_USAGE;
+        }
     if (argc > 1)
         fprintf(stderr, "%s: there is no command '%s'\n\n", front_words, argv[1]);
     list_commands(front, stderr);

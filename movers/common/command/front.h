@@ -13,16 +13,24 @@ struct mover_command {
     int (*main)(int argc, char **argv);
 };
 
+struct mover_hint {
+    const char *name, *text;
+};
+
 /*
  *     static const struct mover_command commands[] = {{"serve", "answers clients", serve}, {0}};
- *     static const struct mover_front front = {"echo", "Sends back what comes.", commands,
- *                                              "  sidewire echo serve -l 127.0.0.1\n"};
+ *     static const struct mover_front front = {
+ *         .mover = "echo", .summary = "Sends back what comes.", .commands = commands,
+ *         .examples = "  sidewire echo serve -l 127.0.0.1\n"};
  *     int main(int argc, char **argv) { return mover_front_main(&front, argc, argv); }
  */
 struct mover_front {
     const char *mover, *summary;
     const struct mover_command *commands; /* the last has no name */
     const char *examples;                 /* lines */
+    /* Words that users of other tools try, and what is here in their place; the last has no name.
+     * May be NULL. */
+    const struct mover_hint *hints;
 };
 
 /* Runs the command that argv[1] names; "help" and "--help" list all. Returns the exit status. */

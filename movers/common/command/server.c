@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/command/server.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "common/command/front.h"
@@ -31,6 +32,14 @@ int mover_server_control(struct mover_server *server, const struct mover_control
         return MOVER_DONE;
     mover_fail("%s%s", error, at.path ? "" : "; 'status' and 'metrics' do not reach this server");
     return at.path ? MOVER_FAILED : MOVER_DONE;
+}
+
+void mover_server_tell_size(const char *what, uint64_t bytes, uint64_t size)
+{
+    if (size && bytes != size)
+        mover_fail("%s has %" PRIu64 " bytes, and stays so: --size makes new files, 'truncate -s' "
+                   "changes one",
+                   what, bytes);
 }
 
 void mover_server_close(struct mover_server *server)

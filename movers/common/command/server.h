@@ -40,6 +40,8 @@ int mover_server_open(struct mover_server *server);
 /* The control socket, by `setup` and the path above. A server that can have none says so and serves
  * all the same, unless --control asked for it: then this returns 1. */
 int mover_server_control(struct mover_server *server, const struct mover_control_setup *setup);
+/* Tells that --size did not make `what`, whose size is another one. 0: there was no --size. */
+void mover_server_tell_size(const char *what, uint64_t bytes, uint64_t size);
 /* Closes what is open. What the loop watches besides is unwatched before. */
 void mover_server_close(struct mover_server *server);
 

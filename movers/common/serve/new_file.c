@@ -62,13 +62,18 @@ static int new_file_give_up(int fd, const char *path, bool is_mine, int code)
     return code;
 }
 
+static const char *why_not_there(const char *path)
+{
+    const bool is_device = !strncmp(path, "/dev/", 5) && strncmp(path, "/dev/shm/", 9) != 0;
+    return is_device ? "there is no such device" : "there is no such file; --size creates it";
+}
+
 int mover_new_file_open(const char *path, int flags, uint64_t create_bytes,
                         const struct mover_serving *how, char *error, size_t error_bytes)
 {
     const bool is_there = !access(path, F_OK) || errno != ENOENT;
     if (!is_there && !create_bytes)
-        return refuse_file(path, "there is no such file; --size creates it", -ENOENT, error,
-                           error_bytes);
+        return refuse_file(path, why_not_there(path), -ENOENT, error, error_bytes);
     int fd = is_there ? -1 : open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     const bool is_mine = fd >= 0;
     if (!is_there && !is_mine && errno != EEXIST)

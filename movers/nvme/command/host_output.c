@@ -20,9 +20,6 @@ static const char *mend_of(enum sw_nvme_status status, uint16_t code)
         if ((code & 0x7ff) == INVALID_NS)
             return "sidewire nvme list shows the namespaces that are there.";
         return NULL;
-    case SW_NVME_ADDRESS:
-        return "rdma link (or sidewire devices) shows the RDMA devices of this machine; "
-               "sidewire run gives a program a software one.";
     case SW_NVME_REFUSED:
         return "Is the target running, and is the port right (--trsvcid, 4420 by default)?";
     case SW_NVME_UNREACHABLE:
@@ -35,6 +32,7 @@ static const char *mend_of(enum sw_nvme_status status, uint16_t code)
         return "--dhchap-secret is the host's secret, --dhchap-ctrl-secret that of the target; "
                "both "
                "as the target has them, for this host's NQN (--hostnqn).";
+    case SW_NVME_ADDRESS: /* its text says it: a name, a port, or no device */
     case SW_NVME_OK:
     case SW_NVME_AGAIN:
     case SW_NVME_INVALID:

@@ -21,12 +21,28 @@ static const struct mover_command commands[] = {
     {0},
 };
 
+#define BY_ITSELF                                                                                  \
+    "each command connects by itself. 'nvme connect' of nvme-cli makes a disk of the kernel, and " \
+    "nbdkit one without the kernel's host: sidewire-nvme(1)"
+
+static const struct mover_hint hints[] = {
+    {"connect", BY_ITSELF},
+    {"connect-all", BY_ITSELF},
+    {"disconnect", BY_ITSELF},
+    {"disconnect-all", BY_ITSELF},
+    {"list-ns", "'sidewire nvme list' lists namespaces"},
+    {"list-subsys", "'sidewire nvme discover' lists subsystems"},
+    {"serve", "'sidewire nvme target' serves"},
+    {0},
+};
+
 int main(int argc, char **argv)
 {
     static const struct mover_front front = {
         .mover = "nvme",
         .summary = "NVMe over RDMA, in user space.",
         .commands = commands,
+        .hints = hints,
         .examples = "  sidewire nvme target --listen 127.0.0.1 --namespace ram:64M\n"
                     "  sidewire nvme discover -a 127.0.0.1\n"
                     "  sidewire nvme bench -a 127.0.0.1 -n nqn.2026-01.io.sidewire:default\n"};

@@ -28,14 +28,22 @@ const char *nv_secret_split(const char *text, char nqn[NVF_NQN_MAX + 1],
                  : "it is given as HOSTNQN=DHHC-1:... or HOSTNQN=@FILE";
 }
 
+const char *nv_secret_file(const char *text)
+{
+    char nqn[NVF_NQN_MAX + 1];
+    const char *value = split_secret(text, nqn);
+    return value && *value == '@' ? value + 1 : NULL;
+}
+
 static int add_secret(const struct nvt_config_editor *editor, const char *subsysnqn,
                       const char *text, bool of_controller)
 {
     char nqn[NVF_NQN_MAX + 1], secret[NVF_SECRET_TEXT_MAX];
     const char *wrong = nv_secret_split(text, nqn, secret);
     if (wrong) {
-        snprintf(editor->error, editor->error_bytes, "the secret of '%.*s': %s",
-                 (int)strcspn(text, "="), text, wrong);
+        const char *file = nv_secret_file(text);
+        snprintf(editor->error, editor->error_bytes, "the secret of '%.*s'%s%s: %s",
+                 (int)strcspn(text, "="), text, file ? " in " : "", file ? file : "", wrong);
         return -EINVAL;
     }
     const int rc = nvt_config_admit(editor, subsysnqn, nqn, secret, of_controller);

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* `sidewire nvme target add|remove|status|metrics`: speaks to a target that serves
  * (server/control.h). */
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/command/control.h"
 #include "nvme/command/command.h"
@@ -22,6 +24,42 @@ static void control_take_entry(struct argp_state *state, void *place, char *text
     json_array_append_new(*list, json_string(text));
 }
 
+/* This folder as a path of a backend has it: a comma is written twice. NULL: it has no name. */
+static const char *write_folder(void)
+{
+    static char folder[PATH_MAX], doubled[2 * PATH_MAX];
+    char *to = doubled;
+    if (!getcwd(folder, sizeof(folder)))
+        return NULL;
+    for (const char *at = folder; *at; at++) {
+        *to++ = *at;
+        if (*at == ',')
+            *to++ = *at;
+    }
+    *to = '\0';
+    return doubled;
+}
+
+/* A relative path is one of the folder that the user is in, not of the target's. */
+static json_t *pack_backend(const char *text)
+{
+    static const char *const kinds[] = {"file:", "block:", "nvme:", "nvram:"};
+    const char *folder = NULL, *path = text;
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds) && path == text; i++)
+        path = strncmp(text, kinds[i], strlen(kinds[i])) ? text : text + strlen(kinds[i]);
+    if (path != text && *path && *path != '/')
+        folder = write_folder();
+    return folder ? json_sprintf("%.*s%s/%s", (int)(path - text), text, folder, path)
+                  : json_string(text);
+}
+
+static void control_take_namespace(struct argp_state *state, void *place, char *text)
+{
+    json_t **list = place;
+    (void)state;
+    json_array_append_new(*list, pack_backend(text));
+}
+
 static void control_take_subsystem(struct argp_state *state, void *place, char *text)
 {
     json_t **request = place;
@@ -35,8 +73,10 @@ static void control_take_secret(struct argp_state *state, const struct control_a
     char nqn[NVF_NQN_MAX + 1], secret[NVF_SECRET_TEXT_MAX];
     const char *wrong =
         args->is_remove ? "remove the host: --allow HOSTNQN" : nv_secret_split(text, nqn, secret);
+    const char *file = nv_secret_file(text);
     if (wrong)
-        argp_error(state, "the secret of '%.*s': %s", (int)strcspn(text, "="), text, wrong);
+        argp_error(state, "the secret of '%.*s'%s%s: %s", (int)strcspn(text, "="), text,
+                   file ? " in " : "", file ? file : "", wrong);
     json_array_append_new(args->secrets, json_pack("{s:s, s:s, s:b}", "host", nqn, "secret", secret,
                                                    "of_controller", (int)of_controller));
     explicit_bzero(secret, sizeof(secret));
@@ -66,7 +106,7 @@ static void check_change(struct argp_state *state, void *arguments)
 
 static const struct mover_option change_options[] = {
     {"namespace", 'n', "BACKEND", 0, "add: one as 'target' takes it; remove: its number", 1,
-     control_take_entry, CONTROL(namespaces)},
+     control_take_namespace, CONTROL(namespaces)},
     {"listen", 'l', "ADDR[:PORT]", 0, "Address to listen at, port 4420 by default", 1,
      control_take_entry, CONTROL(listen)},
     {"allow", 'A', "HOSTNQN", 0,

@@ -157,7 +157,9 @@ static void break_link(struct nvh_link *link, enum sw_nvme_status status, enum m
 {
     char text[MOVER_CONNECTION_SAID];
     mover_connection_say(&link->connection, event, link->queue.controller->where, text);
-    nvh_queue_break(&link->queue, status, "%s", text);
+    nvh_queue_break(&link->queue, status, "%s%s", text,
+                    event == MOVER_NO_DEVICE ? "; 'sidewire devices' shows those of this host"
+                                             : "");
 }
 
 static void connection_take_event(struct nvh_link *link, enum mover_event event)

@@ -12,7 +12,7 @@
 #include "pmem/command/command.h"
 #include "sidewire/pmem_log.h"
 
-enum { PLACE_MAX = 128, FOLLOW_MS = 1000, RETRY_MS = 20 };
+enum { PLACE_MAX = 128, FOLLOW_MS = 1000, RETRY_MS = 20, SILENT_MS = 2000 };
 
 /* Where a copy is: "ADDR", "ADDR:PORT", "[ADDR]:PORT", each with "/REGION" behind it or not. */
 struct place {
@@ -127,6 +127,24 @@ static int log_fail_open(enum sw_pmem_log_status status, const struct sw_pmem_er
                       status == SW_PMEM_LOG_NO_LOG ? "; 'sidewire pmem log create' makes one "
                                                      "where there is none"
                                                    : "");
+}
+
+/* Nobody waits in silence: a first try is short, and what keeps it is told before the second. */
+static uint32_t first_wait(const struct log_args *args)
+{
+    return args->wait_ms < SILENT_MS ? args->wait_ms : SILENT_MS;
+}
+
+static bool waits_on(struct log_args *args, enum sw_pmem_log_status status,
+                     const struct sw_pmem_error *error)
+{
+    if (status != SW_PMEM_LOG_TIMEOUT || args->wait_ms <= SILENT_MS)
+        return false;
+    args->wait_ms -= SILENT_MS;
+    mover_fail("too few copies answer: %s; trying again for %u s",
+               error->text[0] ? error->text : sw_pmem_log_status_text(status),
+               args->wait_ms / 1000);
+    return true;
 }
 
 /* ---- the commands ---- */
@@ -379,8 +397,11 @@ static int survey_log(struct log_args *args)
 {
     struct sw_pmem_log_info info;
     struct sw_pmem_error error, errors[SW_PMEM_LOG_COPIES_MAX];
-    const enum sw_pmem_log_status status = sw_pmem_log_survey(
-        &args->options, sw_pmem_deadline_ms(args->wait_ms), &info, errors, &error);
+    enum sw_pmem_log_status status = sw_pmem_log_survey(
+        &args->options, sw_pmem_deadline_ms(first_wait(args)), &info, errors, &error);
+    if (waits_on(args, status, &error))
+        status = sw_pmem_log_survey(&args->options, sw_pmem_deadline_ms(args->wait_ms), &info,
+                                    errors, &error);
     const int code =
         info.copies ? show_status(args, &info, errors, status != SW_PMEM_LOG_NO_LOG) : MOVER_DONE;
     if (!status)
@@ -393,8 +414,11 @@ static int with_reader(struct log_args *args)
 {
     struct sw_pmem_log_reader *reader = NULL;
     struct sw_pmem_error error;
-    const enum sw_pmem_log_status status = sw_pmem_log_reader_open(
-        &args->options, sw_pmem_deadline_ms(args->wait_ms), &error, &reader);
+    enum sw_pmem_log_status status = sw_pmem_log_reader_open(
+        &args->options, sw_pmem_deadline_ms(first_wait(args)), &error, &reader);
+    if (waits_on(args, status, &error))
+        status = sw_pmem_log_reader_open(&args->options, sw_pmem_deadline_ms(args->wait_ms), &error,
+                                         &reader);
     if (status)
         return log_fail_open(status, &error);
     const int code = tail_log(args, reader);
@@ -413,8 +437,11 @@ static int show_recovered(const struct log_args *args)
 static int with_log(struct log_args *args)
 {
     struct sw_pmem_error error;
-    const enum sw_pmem_log_status opened =
-        sw_pmem_log_open(&args->options, sw_pmem_deadline_ms(args->wait_ms), &error, &args->log);
+    enum sw_pmem_log_status opened =
+        sw_pmem_log_open(&args->options, sw_pmem_deadline_ms(first_wait(args)), &error, &args->log);
+    if (waits_on(args, opened, &error))
+        opened = sw_pmem_log_open(&args->options, sw_pmem_deadline_ms(args->wait_ms), &error,
+                                  &args->log);
     if (opened)
         return log_fail_open(opened, &error);
     const int code = !strcmp(args->command, "append")    ? append_records(args)

@@ -199,6 +199,7 @@ static void print_regions(const struct serve *serve)
 {
     for (uint32_t i = 0; i < serve->whats_count; i++) {
         const struct pms_region *region = &serve->regions[i];
+        mover_server_tell_size(serve->whats[i], region->memory.bytes, serve->setup.create_bytes);
         const bool is_last = i + 1 == serve->whats_count;
         printf("%s: %" PRIu64 " bytes of kind %s, served as \"%s\" on port %s.%s%s%s\n",
                serve->whats[i], region->memory.bytes, pm_kind_text(region->memory.kind),

@@ -156,8 +156,10 @@ static int add_file(struct serve *serve, const char *path)
     serve->files[serve->files_count++] = fd; /* has the lock */
     const enum sw_xfer_status status = sw_xfer_memory_file(
         serve->agent, fd, 0, 0, serve->rights & SW_XFER_MAY_WRITE, &error, &memory);
-    return status ? mover_fail("%s: %s", path, error.text)
-                  : add_region(serve, memory, slash ? slash + 1 : path);
+    if (status)
+        return mover_fail("%s: %s", path, error.text);
+    mover_server_tell_size(path, sw_xfer_memory_bytes(memory), serve->create_bytes);
+    return add_region(serve, memory, slash ? slash + 1 : path);
 }
 
 static int serve_add_memory(struct serve *serve)

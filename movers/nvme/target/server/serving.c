@@ -239,6 +239,12 @@ static int let_go(void *context, const struct nvt_config_change *change)
     return 0;
 }
 
+/* A target that lacks a part of what it was started with ends: nobody shall hear it listen. */
+static bool will_not_begin(const struct step *step)
+{
+    return step->failures && !step->serving->server->is_running;
+}
+
 static int make_change(void *context, const struct nvt_config_change *change)
 {
     switch (change->of) {
@@ -251,7 +257,8 @@ static int make_change(void *context, const struct nvt_config_change *change)
         change_namespace(context, change);
         break;
     case NVT_OF_PORT:
-        change_port(context, change);
+        if (!will_not_begin(context))
+            change_port(context, change);
         break;
     }
     return 0;

@@ -32,7 +32,13 @@ static int run_log(int argc, char **argv)
 
 static const struct mover_command commands[] = {
     {"ls", "lists", run_ls}, {"log", "logs", run_log}, {0}};
-static const struct mover_front front = {"try", "Tries it.", commands, "  sidewire try ls\n"};
+static const struct mover_hint hints[] = {{"dir", "'ls' lists"}, {0}};
+
+static const struct mover_front front = {.mover = "try",
+                                         .summary = "Tries it.",
+                                         .commands = commands,
+                                         .examples = "  sidewire try ls\n",
+                                         .hints = hints};
 
 /* Standard output and error of a process with these words; its status. */
 static int run_front(char *const words[], char text[TEXT_MAX])
@@ -94,6 +100,8 @@ static void front__lists_its_commands(void **state)
     assert_string_equal(text, list);
     assert_int_equal(run_front((char *[]){(char *)"zork", NULL}, text), MOVER_USAGE);
     assert_ptr_equal(strstr(text, "sidewire try: there is no command 'zork'\n\nUsage:"), text);
+    assert_int_equal(run_front((char *[]){(char *)"dir", NULL}, text), MOVER_USAGE);
+    assert_string_equal(text, "sidewire try: there is no command 'dir': 'ls' lists\n");
 }
 
 static void progress__is_shown_where_it_must(void **state)
