@@ -89,6 +89,7 @@ class Pages(unittest.TestCase):
         tools = os.path.join(folder.name, 'bin')
         os.mkdir(self.folder)
         os.mkdir(tools)
+        os.mkdir(os.path.join(folder.name, 'run'), 0o700)
         os.symlink(SIDEWIRE, os.path.join(tools, 'sidewire'))
         os.symlink('/usr/bin/python3', os.path.join(tools, 'python3'))
         os.symlink(os.path.join(SOURCE, 'examples'), os.path.join(self.folder, 'examples'))
@@ -96,6 +97,7 @@ class Pages(unittest.TestCase):
             os.environ,
             PATH=f'{tools}:{os.environ["PATH"]}:/usr/sbin:/sbin',
             PYTHONPATH=MODULES,
+            XDG_RUNTIME_DIR=os.path.join(folder.name, 'run'),  # servers of other tests are not seen
             PYTHONDONTWRITEBYTECODE='1',
         )
 
