@@ -129,6 +129,25 @@ static void let_leavers_go(struct sw_coll *coll)
     }
 }
 
+/* It has closed or failed. So it wants no word any more, and may never confirm what it got. */
+static bool has_said_its_last(const struct coll_peer *peer)
+{
+    return coll_word_read(peer->inbox + COLL_AT_LEFT) ||
+           coll_word_read(peer->inbox + COLL_AT_ABORT);
+}
+
+bool coll_failure_is_near(const struct sw_coll *coll)
+{
+    for (uint32_t rank = 0; rank < coll->site.size; rank++) {
+        const struct coll_peer *peer = &coll->peers[rank];
+        if (coll_is_other(coll, rank) &&
+            (peer->state == COLL_PEER_ENDED || has_said_its_last(peer) ||
+             coll_word_read(peer->inbox + COLL_AT_VOTE)))
+            return true;
+    }
+    return false;
+}
+
 /* A rank that has failed ends its connections when the others have its words. So those come before
  * the end of a connection. */
 void coll_failure_look(struct sw_coll *coll)
@@ -141,13 +160,6 @@ void coll_failure_look(struct sw_coll *coll)
 }
 
 /* ---- the end ---- */
-
-/* It has closed or failed. So it wants no word any more, and may never confirm what it got. */
-static bool has_said_its_last(const struct coll_peer *peer)
-{
-    return coll_word_read(peer->inbox + COLL_AT_LEFT) ||
-           coll_word_read(peer->inbox + COLL_AT_ABORT);
-}
 
 static bool has_unconfirmed(const struct sw_coll *coll, const bool *is_left_out, bool is_late)
 {

@@ -24,7 +24,10 @@ void coll_fail_here(struct sw_coll *coll, enum sw_coll_status status, const char
 bool coll_failure_is_told(struct sw_coll *coll);
 /* Whether that one has ended it all. */
 bool coll_failure_is_told_by(struct coll_peer *peer);
-/* The same, or has died. */
+/* A word of another rank, or a lost connection, may end it all. Operations go on before that is
+ * looked at: what they want may have come first. */
+bool coll_failure_is_near(const struct sw_coll *coll);
+/* The same as above, or a rank has died. */
 void coll_failure_look(struct sw_coll *coll);
 /* Tells the others, and ends the connections. Once. After a death it goes on with the agreement, as
  * far as it can now; then connections stay. */

@@ -60,7 +60,10 @@ static void look_around(struct sw_coll *coll, uint64_t now_ns)
     coll_send_poll(coll);
     if (now_ns - coll->looked_ns >= LOOK_AROUND_US * NS_PER_US)
         coll_take_events(coll, 0);
-    coll_failure_look(coll);
+    if (coll_failure_is_near(coll)) {
+        coll_requests_go(coll);
+        coll_failure_look(coll);
+    }
     coll_requests_tick(coll, now_ns);
 }
 

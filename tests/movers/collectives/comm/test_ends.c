@@ -240,6 +240,43 @@ static void end__closed_and_unconfirmed(void **state)
     ranks_run(2, leave_unconfirmed);
 }
 
+// ---- what comes first ----
+
+static bool is_revoked;
+
+// Rank 0 has ended the first operation well. The other one has all that it wants of it before it
+// hears of what follows.
+static void end_the_second(struct rank *rank)
+{
+    struct sw_coll_error error = {.text = ""};
+    struct sw_coll_request *first = NULL;
+    if (rank->rank == 0)
+        flag_await(rank->shared, READY, 1);
+    need_ok(rank, sw_coll_post(rank->coll, &barrier, 0, &error, &first), &error);
+    if (rank->rank == 0) {
+        need_ok(rank, sw_coll_wait(first, &error), &error);
+        if (is_revoked)
+            sw_coll_revoke(rank->coll);
+        else
+            need(sw_coll_run(rank->coll, &barrier, 1, &error) == SW_COLL_TIMEOUT);
+        flag_raise(rank->shared, GO);
+    } else {
+        flag_raise(rank->shared, READY);
+        flag_await(rank->shared, GO, 1);
+        need_ok(rank, sw_coll_test(first, &error), &error);
+    }
+    keep_result(rank, sw_coll_run(rank->coll, &barrier, 0, &error), &error);
+}
+
+static void end__that_comes_after_what_was_wanted(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        is_revoked = i;
+        ranks_run(2, end_the_second);
+    }
+}
+
 // ---- patience ----
 
 static void sum_fifty(struct rank *rank)
@@ -252,18 +289,6 @@ static void sum_fifty(struct rank *rank)
         if (i > 10)
             nap_ms(2);
     }
-}
-
-static void stop__is_no_death(void **state)
-{
-    struct ranks ranks;
-    (void)state;
-    ranks_start(&ranks, 3, sum_fifty, NULL);
-    await_ready(&ranks, 3);
-    kill(ranks.pids[1], SIGSTOP);
-    nap_ms(1500);
-    kill(ranks.pids[1], SIGCONT);
-    ranks_end(&ranks, 0);
 }
 
 static uint64_t own_time_ms(void)
@@ -488,7 +513,7 @@ int main(void)
         cmocka_unit_test(end__closed_while_others_open),
         cmocka_unit_test(end__closed_with_its_connection_there),
         cmocka_unit_test(end__closed_and_unconfirmed),
-        cmocka_unit_test(stop__is_no_death),
+        cmocka_unit_test(end__that_comes_after_what_was_wanted),
         cmocka_unit_test(wait__costs_no_processor_time),
         cmocka_unit_test(deadline__names_the_absent),
         cmocka_unit_test(deadline__names_who_stopped),
