@@ -18,7 +18,7 @@
 #include "collectives/comm/card.h"
 #include "sidewire/coll.h"
 
-enum { RANKS = 16, PATIENCE_MS = 60000, FLAGS = 8 };
+enum { RANKS = 20, PATIENCE_MS = 60000, FLAGS = 8 };
 
 struct rank_result {
     enum sw_coll_status status;
