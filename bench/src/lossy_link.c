@@ -3,7 +3,7 @@
  * A link between two network namespaces that loses frames, sends them twice, or lets the next one
  * pass: a TAP device in each, and this process between them. Frames have no offloads, so each has
  * one segment of TCP. Which ones they are is decided by a seed. Says "ready" once both devices are
- * there; SIGTERM ends it, and it says how many there were.
+ * there; SIGTERM and the end of its parent end it, and it says how many there were.
  *
  * usage: lossy_link NAMESPACE NAMESPACE DEVICE LOST_PER_MILLE SEED [DOUBLED_PER_MILLE
  *        SWAPPED_PER_MILLE]
@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #define FRAME_BYTES 65536u
@@ -157,6 +158,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < 2; i++)
         ways[i].from = ways[!i].to = open_tap(argv[1 + i], argv[3]);
     signal(SIGTERM, lossy_note_end);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
     printf("ready\n");
     fflush(stdout);
     run_link(ways);

@@ -127,10 +127,7 @@ class LossyLink:
         self.two, self.mtu, self.told = two, mtu, ''
 
     def __enter__(self):
-        # A session of its own: Ctrl-C ends it when whoever uses it has ended.
-        self.process = subprocess.Popen(
-            self.words, stdout=subprocess.PIPE, text=True, start_new_session=True
-        )
+        self.process = subprocess.Popen(self.words, stdout=subprocess.PIPE, text=True)
         try:
             if self.process.stdout.readline() != 'ready\n':
                 raise Skip('no TAP devices in network namespaces')
