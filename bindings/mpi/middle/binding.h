@@ -32,6 +32,9 @@ struct mpm_binding {
      * 2 GiB. */
     bool (*pack)(const void *from, int count, const void *type, void *to, int bytes);
     bool (*unpack)(const void *from, int bytes, void *to, int count, const void *type);
+    /* A handle of the same type that stays when the program frees its own; NULL: no memory. */
+    const void *(*keep_type)(const void *type);
+    void (*drop_type)(const void *kept);
     /* Lets the MPI go on with what it has under way: a message that a rank has begun to send before
      * its collective call must arrive, though it waits in ours. */
     void (*progress)(void);

@@ -126,7 +126,7 @@ bool mpm_flat_write(struct mpm_flat *flat, const struct mpm_binding *binding,
            move_block(binding, buffer, kept, flat->bytes + mpm_block_offset(buffer, kept), false);
 }
 
-bool mpm_flat_store(struct mpm_flat *flat)
+bool mpm_flat_store(const struct mpm_flat *flat)
 {
     uint8_t *at = flat->bytes;
     for (uint32_t i = 0; flat->is_copy && i < flat->buffer->blocks; i++) {

@@ -45,7 +45,7 @@ bool mpm_flat_copy(struct mpm_flat *flat, const struct mpm_binding *binding,
 bool mpm_flat_write(struct mpm_flat *flat, const struct mpm_binding *binding,
                     const struct mpm_buffer *buffer, uint32_t kept);
 /* What was written goes to its place. */
-bool mpm_flat_store(struct mpm_flat *flat);
+bool mpm_flat_store(const struct mpm_flat *flat);
 void mpm_flat_free(struct mpm_flat *flat);
 
 #endif

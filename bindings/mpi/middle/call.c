@@ -12,36 +12,28 @@ static enum mpm_outcome leave_call(enum mpm_left reason)
     return MPM_NOT_OURS;
 }
 
-static enum mpm_outcome count_outcome(bool is_done)
-{
-    mpm_count_ours();
-    return is_done ? MPM_DONE : MPM_FAILED;
-}
-
 static bool has_root(enum sw_coll_kind kind)
 {
     return kind == SW_COLL_BROADCAST || kind == SW_COLL_REDUCE || kind == SW_COLL_GATHER ||
            kind == SW_COLL_SCATTER;
 }
 
-static enum mpm_outcome run_sum(struct mpm_group *group, const struct mpm_call *call,
-                                struct sw_coll_error *error)
+/* ---- whether it is ours, and as which operation of the library; MPM_DONE: prepared ---- */
+
+static enum mpm_outcome prepare_sum(struct mpm_work *work, const struct mpm_call *call,
+                                    struct sw_coll_error *error)
 {
-    const struct mpm_binding *binding = group->binding;
-    struct mpm_sum sum = {.kind = call->kind,
-                          .root = (uint32_t)call->root,
-                          .send = call->send.base,
-                          .recv = (void *)call->recv.base,
-                          .count = (uint64_t)call->recv.count,
-                          .counts = call->recv.counts};
-    if (!binding->find_type(call->recv.type, &sum.type) || !binding->find_op(call->op, &sum.op) ||
-        call->recv.count < 0 || (call->has_counts && !sum.counts))
+    const struct mpm_binding *binding = work->group->binding;
+    work->call.send = call->send.base == binding->in_place ? call->recv.base : call->send.base;
+    work->call.recv = (void *)call->recv.base;
+    work->call.count = (uint64_t)call->recv.count;
+    if (!binding->find_type(call->recv.type, &work->call.type) ||
+        !binding->find_op(call->op, &work->call.op) || call->recv.count < 0 ||
+        (call->has_counts && !call->recv.counts))
         return leave_call(MPM_LEFT_TYPE);
-    if (!mpm_group_is_ours(group))
+    if (!mpm_group_is_ours(work->group))
         return leave_call(MPM_LEFT_UNOPENED);
-    if (sum.send == binding->in_place)
-        sum.send = sum.recv;
-    return count_outcome(mpm_sum_run(group, &sum, error));
+    return mpm_sum_prepare(work, call->recv.counts, error) ? MPM_DONE : MPM_FAILED;
 }
 
 /* False: MPI will say what is wrong with it. */
@@ -66,10 +58,10 @@ static bool describe_side(const struct mpm_group *group, const struct mpm_side *
 }
 
 /* Which buffers matter on this rank, and how many blocks they have. */
-static bool choose_sides(const struct mpm_group *group, const struct mpm_call *call,
-                         struct mpm_move *move)
+static bool choose_sides(struct mpm_work *work, const struct mpm_call *call, bool *is_in_place)
 {
-    bool is_root = group->rank == move->root, is_all = call->kind == SW_COLL_ALL_TO_ALL;
+    const struct mpm_group *group = work->group;
+    bool is_root = group->rank == work->call.root, is_all = call->kind == SW_COLL_ALL_TO_ALL;
     uint32_t send_blocks = 1, recv_blocks = group->size;
     if (is_all)
         send_blocks = group->size;
@@ -81,38 +73,36 @@ static bool choose_sides(const struct mpm_group *group, const struct mpm_call *c
         send_blocks = 0, recv_blocks = 1;
     const void *in_place = group->binding->in_place;
     if (call->send.base == in_place && call->kind != SW_COLL_SCATTER)
-        send_blocks = 0, move->is_in_place = true;
+        send_blocks = 0, *is_in_place = true;
     if (call->recv.base == in_place && call->kind == SW_COLL_SCATTER)
-        recv_blocks = 0, move->is_in_place = true;
-    if (move->is_in_place && has_root(call->kind) && !is_root)
+        recv_blocks = 0, *is_in_place = true;
+    if (*is_in_place && has_root(call->kind) && !is_root)
         return false;
     if (call->has_counts && ((recv_blocks && (!call->recv.counts || !call->recv.starts)) ||
                              (is_all && send_blocks && (!call->send.counts || !call->send.starts))))
         return false;
-    return (!send_blocks || describe_side(group, &call->send, &move->send, send_blocks)) &&
-           (!recv_blocks || describe_side(group, &call->recv, &move->recv, recv_blocks));
+    return (!send_blocks || describe_side(group, &call->send, &work->from, send_blocks)) &&
+           (!recv_blocks || describe_side(group, &call->recv, &work->to, recv_blocks));
 }
 
-static enum mpm_outcome run_move(struct mpm_group *group, const struct mpm_call *call,
-                                 struct sw_coll_error *error)
+static enum mpm_outcome call_prepare_move(struct mpm_work *work, const struct mpm_call *call,
+                                          struct sw_coll_error *error)
 {
-    if (!mpm_group_is_ours(group))
+    if (!mpm_group_is_ours(work->group))
         return leave_call(MPM_LEFT_UNOPENED);
-    struct mpm_move move = {.kind = call->kind, .root = (uint32_t)call->root};
-    if (!choose_sides(group, call, &move))
+    bool is_in_place = false;
+    if (!choose_sides(work, call, &is_in_place))
         return leave_call(MPM_LEFT_TYPE);
-    return count_outcome(mpm_move_run(group, &move, error));
+    return mpm_move_prepare(work, is_in_place, error) ? MPM_DONE : MPM_FAILED;
 }
 
-static enum mpm_outcome run_barrier(struct mpm_group *group, struct sw_coll_error *error)
+static enum mpm_outcome prepare_barrier(struct mpm_work *work)
 {
-    if (!mpm_group_is_ours(group))
-        return leave_call(MPM_LEFT_UNOPENED);
-    return count_outcome(mpm_wait(group, &(struct sw_coll_call){.kind = SW_COLL_BARRIER}, error));
+    return mpm_group_is_ours(work->group) ? MPM_DONE : leave_call(MPM_LEFT_UNOPENED);
 }
 
-enum mpm_outcome mpm_run(struct mpm_group *group, const struct mpm_call *call,
-                         struct sw_coll_error *error)
+enum mpm_outcome mpm_prepare(struct mpm_work *work, struct mpm_group *group,
+                             const struct mpm_call *call, struct sw_coll_error *error)
 {
     if (!group || group->state == MPM_UNFIT)
         return leave_call(MPM_LEFT_COMMUNICATOR);
@@ -120,21 +110,42 @@ enum mpm_outcome mpm_run(struct mpm_group *group, const struct mpm_call *call,
         return leave_call(MPM_LEFT_UNOPENED);
     if (has_root(call->kind) && (call->root < 0 || (uint32_t)call->root >= group->size))
         return leave_call(MPM_LEFT_TYPE);
+    work->group = group;
+    work->call.kind = call->kind;
+    work->call.root = (uint32_t)call->root;
+    enum mpm_outcome outcome = MPM_NOT_OURS;
     switch (call->kind) {
     case SW_COLL_ALL_REDUCE:
     case SW_COLL_REDUCE:
     case SW_COLL_REDUCE_SCATTER:
-        return run_sum(group, call, error);
+        outcome = prepare_sum(work, call, error);
+        break;
     case SW_COLL_ALL_GATHER:
     case SW_COLL_ALL_TO_ALL:
     case SW_COLL_BROADCAST:
     case SW_COLL_GATHER:
     case SW_COLL_SCATTER:
-        return run_move(group, call, error);
-    case SW_COLL_BARRIER:
-        return run_barrier(group, error);
-    case SW_COLL_KINDS:
+        outcome = call_prepare_move(work, call, error);
         break;
+    case SW_COLL_BARRIER:
+        outcome = prepare_barrier(work);
+        break;
+    case SW_COLL_KINDS:
+        return leave_call(MPM_LEFT_KIND);
     }
-    return leave_call(MPM_LEFT_KIND);
+    if (outcome != MPM_NOT_OURS)
+        mpm_count_ours();
+    return outcome;
+}
+
+enum mpm_outcome mpm_run(struct mpm_group *group, const struct mpm_call *call,
+                         struct sw_coll_error *error)
+{
+    struct mpm_work work = {0};
+    enum mpm_outcome outcome = mpm_prepare(&work, group, call, error);
+    if (outcome == MPM_DONE &&
+        !(mpm_wait(group, &work.call, error) && mpm_work_store(&work, error)))
+        outcome = MPM_FAILED;
+    mpm_work_free(&work);
+    return outcome;
 }

@@ -11,8 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "group.h"
 #include "sidewire/coll.h"
+#include "work.h"
 
 /* A buffer among the arguments, as MPI has them. */
 struct mpm_side {
@@ -36,7 +36,11 @@ enum mpm_outcome {
     MPM_FAILED, /* with `error` set */
 };
 
-/* NULL for `group`: the communicator has none. */
+/* NULL for `group`: the communicator has none. The work has to be zeros. MPM_DONE: it is ours, and
+ * ready to be posted. */
+enum mpm_outcome mpm_prepare(struct mpm_work *work, struct mpm_group *group,
+                             const struct mpm_call *call, struct sw_coll_error *error);
+/* Carries it out. */
 enum mpm_outcome mpm_run(struct mpm_group *group, const struct mpm_call *call,
                          struct sw_coll_error *error);
 

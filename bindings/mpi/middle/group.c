@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "later.h"
 #include "settings.h"
 #include "where.h"
 
@@ -141,8 +142,10 @@ bool mpm_group_is_ours(struct mpm_group *group)
 
 void mpm_group_close(struct mpm_group *group)
 {
-    if (group->coll)
+    if (group->coll) {
+        mpm_later_forget(group);
         sw_coll_close(group->coll);
+    }
     group->coll = NULL;
     if (group->state != MPM_UNFIT)
         group->state = MPM_MPI;

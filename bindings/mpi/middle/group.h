@@ -25,6 +25,7 @@ struct mpm_group {
     uint32_t rank, size;
     enum mpm_state state;
     struct sw_coll *coll;
+    uint32_t later_count; /* non-blocking calls that are not over (later.c) */
 };
 
 /* Opens it if it is new. All ranks get the same answer. */

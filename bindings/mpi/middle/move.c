@@ -1,38 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "move.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
-#include "wait.h"
-
-bool mpm_lack_memory(struct sw_coll_error *error)
+static bool prepare_broadcast(struct mpm_work *work)
 {
-    error->status = SW_COLL_NO_MEMORY;
-    snprintf(error->text, sizeof(error->text),
-             "no memory for a copy of what has gaps, or MPI does not pack its type");
-    return false;
-}
-
-static bool move_broadcast(struct mpm_group *group, const struct mpm_move *move,
-                           struct sw_coll_error *error)
-{
-    const struct mpm_buffer *buffer = &move->recv;
-    bool is_root = group->rank == move->root;
-    struct mpm_flat flat;
-    bool is_ready = is_root ? mpm_flat_read(&flat, group->binding, buffer)
-                            : mpm_flat_write(&flat, group->binding, buffer, UINT32_MAX);
-    const struct sw_coll_call call = {.kind = SW_COLL_BROADCAST,
-                                      .type = SW_COLL_U8,
-                                      .root = move->root,
-                                      .send = is_root ? flat.bytes : NULL,
-                                      .recv = flat.bytes,
-                                      .count = mpm_block_bytes(buffer, 0)};
-    bool is_done = is_ready ? mpm_wait(group, &call, error) : mpm_lack_memory(error);
-    if (is_done && !is_root && !mpm_flat_store(&flat))
-        is_done = mpm_lack_memory(error);
-    mpm_flat_free(&flat);
-    return is_done;
+    const struct mpm_binding *binding = work->group->binding;
+    bool is_root = work->group->rank == work->call.root;
+    struct mpm_flat *flat = is_root ? &work->send : &work->recv;
+    if (!(is_root ? mpm_flat_read(flat, binding, &work->to)
+                  : mpm_flat_write(flat, binding, &work->to, UINT32_MAX)))
+        return false;
+    work->call.send = is_root ? flat->bytes : NULL;
+    work->call.recv = flat->bytes;
+    work->call.count = mpm_block_bytes(&work->to, 0);
+    return true;
 }
 
 /* Bytes of each block; NULL where all have those of the first, or without memory. */
@@ -46,69 +28,51 @@ static uint64_t *list_bytes(const struct mpm_buffer *buffer)
     return list;
 }
 
-static bool run_flat(struct mpm_group *group, const struct mpm_move *move,
-                     const struct mpm_flat *send, const struct mpm_flat *recv,
-                     struct sw_coll_error *error)
+static bool move_count_bytes(struct mpm_work *work, bool is_in_place)
 {
-    bool is_exchange = move->kind == SW_COLL_ALL_TO_ALL;
+    bool is_exchange = work->call.kind == SW_COLL_ALL_TO_ALL;
     /* Which buffer says how long the blocks are: one that this rank has. */
-    const struct mpm_buffer *said = &move->recv;
-    if (is_exchange ? !move->is_in_place : !move->recv.blocks)
-        said = &move->send;
-    struct sw_coll_call call = {.kind = move->kind,
-                                .type = SW_COLL_U8,
-                                .root = move->root,
-                                .send = send->bytes,
-                                .recv = recv->bytes,
-                                .count = said->counts ? 0 : mpm_block_bytes(said, 0)};
-    uint64_t *counts = list_bytes(said), *recv_counts = NULL;
-    bool is_ready = counts || !said->counts;
-    if (is_exchange && said->counts) {
-        recv_counts = list_bytes(&move->recv);
-        is_ready = is_ready && recv_counts;
-    }
-    call.counts = counts;
-    call.recv_counts = recv_counts;
-    bool is_done = is_ready ? mpm_wait(group, &call, error) : mpm_lack_memory(error);
-    free(counts);
-    free(recv_counts);
-    return is_done;
+    const struct mpm_buffer *said = &work->to;
+    if (is_exchange ? !is_in_place : !work->to.blocks)
+        said = &work->from;
+    work->call.count = said->counts ? 0 : mpm_block_bytes(said, 0);
+    work->call.counts = work->counts = list_bytes(said);
+    if (is_exchange && said->counts)
+        work->call.recv_counts = work->recv_counts = list_bytes(&work->to);
+    return !said->counts || (work->counts && (!is_exchange || work->recv_counts));
 }
 
 /* In place one of the buffers is the other's block of this rank; of ALL_TO_ALL, all of it. */
-static bool open_flats(struct mpm_group *group, const struct mpm_move *move, struct mpm_flat *send,
-                       struct mpm_flat *recv)
+static bool open_flats(struct mpm_work *work, bool is_in_place)
 {
-    const struct mpm_binding *binding = group->binding;
-    if (move->is_in_place && move->kind == SW_COLL_ALL_TO_ALL)
-        return mpm_flat_copy(send, binding, &move->recv) &&
-               mpm_flat_write(recv, binding, &move->recv, UINT32_MAX);
-    if (!move->is_in_place)
-        return mpm_flat_read(send, binding, &move->send) &&
-               mpm_flat_write(recv, binding, &move->recv, UINT32_MAX);
-    if (move->kind == SW_COLL_SCATTER) {
-        if (!mpm_flat_read(send, binding, &move->send))
+    const struct mpm_binding *binding = work->group->binding;
+    struct mpm_flat *send = &work->send, *recv = &work->recv;
+    if (is_in_place && work->call.kind == SW_COLL_ALL_TO_ALL)
+        return mpm_flat_copy(send, binding, &work->to) &&
+               mpm_flat_write(recv, binding, &work->to, UINT32_MAX);
+    if (!is_in_place)
+        return mpm_flat_read(send, binding, &work->from) &&
+               mpm_flat_write(recv, binding, &work->to, UINT32_MAX);
+    if (work->call.kind == SW_COLL_SCATTER) {
+        if (!mpm_flat_read(send, binding, &work->from))
             return false;
-        recv->bytes = send->bytes + mpm_block_offset(&move->send, group->rank);
+        recv->bytes = send->bytes + mpm_block_offset(&work->from, work->group->rank);
         return true;
     }
-    if (!mpm_flat_write(recv, binding, &move->recv, group->rank))
+    if (!mpm_flat_write(recv, binding, &work->to, work->group->rank))
         return false;
-    send->bytes = recv->bytes + mpm_block_offset(&move->recv, group->rank);
+    send->bytes = recv->bytes + mpm_block_offset(&work->to, work->group->rank);
     return true;
 }
 
-bool mpm_move_run(struct mpm_group *group, const struct mpm_move *move, struct sw_coll_error *error)
+bool mpm_move_prepare(struct mpm_work *work, bool is_in_place, struct sw_coll_error *error)
 {
-    if (move->kind == SW_COLL_BROADCAST)
-        return move_broadcast(group, move, error);
-    struct mpm_flat send = {0}, recv = {0};
-    bool is_done = open_flats(group, move, &send, &recv)
-                       ? run_flat(group, move, &send, &recv, error)
-                       : mpm_lack_memory(error);
-    if (is_done && !mpm_flat_store(&recv))
-        is_done = mpm_lack_memory(error);
-    mpm_flat_free(&send);
-    mpm_flat_free(&recv);
-    return is_done;
+    work->call.type = SW_COLL_U8;
+    if (work->call.kind == SW_COLL_BROADCAST)
+        return prepare_broadcast(work) || mpm_lack_memory(error);
+    if (!open_flats(work, is_in_place) || !move_count_bytes(work, is_in_place))
+        return mpm_lack_memory(error);
+    work->call.send = work->send.bytes;
+    work->call.recv = work->recv.bytes;
+    return true;
 }

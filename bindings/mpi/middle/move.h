@@ -3,20 +3,11 @@
 #ifndef SW_BINDINGS_MPI_MOVE_H
 #define SW_BINDINGS_MPI_MOVE_H
 
-#include "buffer.h"
-#include "group.h"
+#include "work.h"
 
-/* A buffer that does not matter on this rank has no blocks. */
-struct mpm_move {
-    enum sw_coll_kind kind;
-    uint32_t root;
-    struct mpm_buffer send, recv; /* BROADCAST: `recv` alone */
-    bool is_in_place;             /* MPI_IN_PLACE stands for the one that has no blocks */
-};
-
-bool mpm_move_run(struct mpm_group *group, const struct mpm_move *move,
-                  struct sw_coll_error *error);
-/* False, with the error set. */
-bool mpm_lack_memory(struct sw_coll_error *error);
+/* Fills the work from its kind and root, and from the buffers `from` and `to`; one that does not
+ * matter on this rank has no blocks. BROADCAST: `to` alone. In place: MPI_IN_PLACE stands for the
+ * one that has no blocks. False, with the error: no memory. */
+bool mpm_move_prepare(struct mpm_work *work, bool is_in_place, struct sw_coll_error *error);
 
 #endif

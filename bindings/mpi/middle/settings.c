@@ -58,10 +58,11 @@ void mpm_tell_counts(int rank)
         all += calls_left[i];
     mpm_say("rank %d: %llu of %llu collective calls by Sidewire; left to MPI: %llu for their type "
             "or operator, %llu of one rank or between groups, %llu where not all ranks could open, "
-            "%llu of a kind whose sizes one rank knows",
+            "%llu without waiting before one that waits, %llu of a kind whose sizes one rank knows",
             rank, (unsigned long long)ours, (unsigned long long)all,
             (unsigned long long)calls_left[MPM_LEFT_TYPE],
             (unsigned long long)calls_left[MPM_LEFT_COMMUNICATOR],
             (unsigned long long)calls_left[MPM_LEFT_UNOPENED],
+            (unsigned long long)calls_left[MPM_LEFT_EARLY],
             (unsigned long long)calls_left[MPM_LEFT_KIND]);
 }

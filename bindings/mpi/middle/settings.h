@@ -19,6 +19,7 @@ enum mpm_left {
     MPM_LEFT_TYPE,         /* no counterpart of its type or operator, or an argument is wrong */
     MPM_LEFT_COMMUNICATOR, /* of one rank, or between groups */
     MPM_LEFT_UNOPENED,     /* one that not all ranks could open */
+    MPM_LEFT_EARLY,        /* non-blocking, before a blocking one has opened the communicator */
     MPM_LEFT_REASONS
 };
 

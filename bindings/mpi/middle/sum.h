@@ -3,19 +3,10 @@
 #ifndef SW_BINDINGS_MPI_SUM_H
 #define SW_BINDINGS_MPI_SUM_H
 
-#include "group.h"
+#include "work.h"
 
-struct mpm_sum {
-    enum sw_coll_kind kind; /* ALL_REDUCE, REDUCE or REDUCE_SCATTER */
-    enum sw_coll_type type;
-    enum sw_coll_op op;
-    uint32_t root;
-    const void *send;
-    void *recv; /* MPI_IN_PLACE: the same as `send` */
-    uint64_t count;
-    const int *counts; /* of REDUCE_SCATTER; NULL: `count` each */
-};
-
-bool mpm_sum_run(struct mpm_group *group, const struct mpm_sum *sum, struct sw_coll_error *error);
+/* The call of the work is as MPI has it, but for this. REDUCE_SCATTER: `counts` are those of MPI,
+ * or NULL, where each rank has the call's count. False, with the error: no memory. */
+bool mpm_sum_prepare(struct mpm_work *work, const int *counts, struct sw_coll_error *error);
 
 #endif

@@ -4,6 +4,8 @@
 #include <sched.h>
 #include <time.h>
 
+#include "later.h"
+
 /* How a rank waits. MPI has no descriptor to sleep on, and what it has under way must go on, so
  * the wait looks at both: at first without pause, then with other threads of the processor let in
  * between, at last asleep in between. At first it looks at MPI once in 256 times, some 20 us:
@@ -19,16 +21,38 @@ static void pause_between(uint32_t looks)
         sched_yield();
 }
 
+/* Others of the communicator may be under way without a caller: then this is no thread's alone. */
+static enum sw_coll_status post_call(struct mpm_group *group, const struct sw_coll_call *call,
+                                     struct sw_coll_error *error, struct sw_coll_request **request)
+{
+    /* MPI has no deadlines: a rank may compute for days before it calls. */
+    return sw_coll_post(group->coll, call, sw_coll_deadline_ms(UINT32_MAX), error, request);
+}
+
+static enum sw_coll_status test_call(bool is_shared, struct sw_coll_request *request,
+                                     struct sw_coll_error *error)
+{
+    if (is_shared)
+        mpm_later_lock();
+    enum sw_coll_status status = sw_coll_test(request, error);
+    if (is_shared)
+        mpm_later_unlock();
+    return status;
+}
+
 bool mpm_wait(struct mpm_group *group, const struct sw_coll_call *call, struct sw_coll_error *error)
 {
     struct sw_coll_request *request;
-    /* MPI has no deadlines: a rank may compute for days before it calls. */
-    uint64_t deadline_ns = sw_coll_deadline_ms(UINT32_MAX);
-    enum sw_coll_status status = sw_coll_post(group->coll, call, deadline_ns, error, &request);
+    bool is_shared = mpm_later_count() > 0;
+    if (is_shared)
+        mpm_later_lock();
+    enum sw_coll_status status = post_call(group, call, error, &request);
+    if (is_shared)
+        mpm_later_unlock();
     if (status != SW_COLL_OK)
         return false;
     uint32_t looks = 0;
-    while ((status = sw_coll_test(request, error)) == SW_COLL_AGAIN) {
+    while ((status = test_call(is_shared, request, error)) == SW_COLL_AGAIN) {
         looks += looks <= LOOKS_YIELDING;
         if (looks > LOOKS_BUSY || looks % LOOKS_PER_POKE == 0)
             group->binding->progress();

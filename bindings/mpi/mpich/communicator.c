@@ -7,6 +7,7 @@
 
 #include "../middle/settings.h"
 #include "calls.h"
+#include "request.h"
 #include "types.h"
 
 /* All that are there, for the end. The lock guards the list and the key. */
@@ -56,6 +57,8 @@ static const struct mpm_binding mpich_binding = {
     .exchange = communicator_gather_cards,
     .pack = pack_elements,
     .unpack = unpack_elements,
+    .keep_type = mpp_keep_type,
+    .drop_type = mpp_drop_type,
     .progress = poke_mpich,
 };
 
@@ -143,6 +146,7 @@ void mpp_part(int communicator)
     struct own_group *own = find_attribute(communicator);
     if (!own || own->group.state != MPM_OPEN)
         return;
+    mpp_requests_complete(&own->group, communicator);
     MPP_REAL(Barrier)(communicator);
     mpm_group_close(&own->group);
 }
@@ -154,6 +158,7 @@ void mpp_part_all(void)
     MPP_REAL(Comm_rank)(MPI_COMM_WORLD, &rank);
     mpm_tell_counts(rank);
     MPP_REAL(Barrier)(MPI_COMM_WORLD);
+    mpp_requests_end();
     for (struct own_group *own = first_group; own; own = own->next)
         mpm_group_close(&own->group);
 }

@@ -4,14 +4,9 @@
  * too, whose handles are pointers: so parameters are whole words here, which are passed on as they
  * came, and become ints only for MPICH. Fortran's names of MPICH call these.
  */
-#include <stdint.h>
-
 #include "calls.h"
 #include "real.h"
-
-#define EXPORTED __attribute__((visibility("default")))
-
-typedef uintptr_t word;
+#include "words.h"
 
 /* No <mpi.h> here: it declares these with MPICH's types. */
 EXPORTED int MPI_Allgather(word send, word send_count, word send_type, word recv, word recv_count,
@@ -43,13 +38,6 @@ EXPORTED int MPI_Scatter(word send, word send_count, word send_type, word recv, 
 EXPORTED int MPI_Scatterv(word send, word send_counts, word starts, word send_type, word recv,
                           word recv_count, word recv_type, word root, word communicator);
 
-typedef int call_1(word a);
-typedef int call_5(word a, word b, word c, word d, word e);
-typedef int call_6(word a, word b, word c, word d, word e, word f);
-typedef int call_7(word a, word b, word c, word d, word e, word f, word g);
-typedef int call_8(word a, word b, word c, word d, word e, word f, word g, word h);
-typedef int call_9(word a, word b, word c, word d, word e, word f, word g, word h, word i);
-
 int MPI_Allgather(word send, word send_count, word send_type, word recv, word recv_count,
                   word recv_type, word communicator)
 {
@@ -57,7 +45,7 @@ int MPI_Allgather(word send, word send_count, word send_type, word recv, word re
         return ((call_7 *)mpp_find(MPP_Allgather))(send, send_count, send_type, recv, recv_count,
                                                    recv_type, communicator);
     return mpp_all_gather((const void *)send, (int)send_count, (int)send_type, (void *)recv,
-                          (int)recv_count, (int)recv_type, (int)communicator);
+                          (int)recv_count, (int)recv_type, (int)communicator, NULL);
 }
 
 int MPI_Allgatherv(word send, word send_count, word send_type, word recv, word recv_counts,
@@ -68,7 +56,7 @@ int MPI_Allgatherv(word send, word send_count, word send_type, word recv, word r
                                                     starts, recv_type, communicator);
     return mpp_all_gather_v((const void *)send, (int)send_count, (int)send_type, (void *)recv,
                             (const int *)recv_counts, (const int *)starts, (int)recv_type,
-                            (int)communicator);
+                            (int)communicator, NULL);
 }
 
 int MPI_Allreduce(word send, word recv, word count, word type, word op, word communicator)
@@ -76,7 +64,7 @@ int MPI_Allreduce(word send, word recv, word count, word type, word op, word com
     if (!mpp_is_mpich())
         return ((call_6 *)mpp_find(MPP_Allreduce))(send, recv, count, type, op, communicator);
     return mpp_all_reduce((const void *)send, (void *)recv, (int)count, (int)type, (int)op,
-                          (int)communicator);
+                          (int)communicator, NULL);
 }
 
 int MPI_Alltoall(word send, word send_count, word send_type, word recv, word recv_count,
@@ -86,7 +74,7 @@ int MPI_Alltoall(word send, word send_count, word send_type, word recv, word rec
         return ((call_7 *)mpp_find(MPP_Alltoall))(send, send_count, send_type, recv, recv_count,
                                                   recv_type, communicator);
     return mpp_all_to_all((const void *)send, (int)send_count, (int)send_type, (void *)recv,
-                          (int)recv_count, (int)recv_type, (int)communicator);
+                          (int)recv_count, (int)recv_type, (int)communicator, NULL);
 }
 
 int MPI_Alltoallv(word send, word send_counts, word send_starts, word send_type, word recv,
@@ -98,21 +86,21 @@ int MPI_Alltoallv(word send, word send_counts, word send_starts, word send_type,
                                                    communicator);
     return mpp_all_to_all_v((const void *)send, (const int *)send_counts, (const int *)send_starts,
                             (int)send_type, (void *)recv, (const int *)recv_counts,
-                            (const int *)recv_starts, (int)recv_type, (int)communicator);
+                            (const int *)recv_starts, (int)recv_type, (int)communicator, NULL);
 }
 
 int MPI_Barrier(word communicator)
 {
     if (!mpp_is_mpich())
         return ((call_1 *)mpp_find(MPP_Barrier))(communicator);
-    return mpp_barrier((int)communicator);
+    return mpp_barrier((int)communicator, NULL);
 }
 
 int MPI_Bcast(word buffer, word count, word type, word root, word communicator)
 {
     if (!mpp_is_mpich())
         return ((call_5 *)mpp_find(MPP_Bcast))(buffer, count, type, root, communicator);
-    return mpp_broadcast((void *)buffer, (int)count, (int)type, (int)root, (int)communicator);
+    return mpp_broadcast((void *)buffer, (int)count, (int)type, (int)root, (int)communicator, NULL);
 }
 
 int MPI_Comm_disconnect(word communicator)
@@ -143,7 +131,7 @@ int MPI_Gather(word send, word send_count, word send_type, word recv, word recv_
         return ((call_8 *)mpp_find(MPP_Gather))(send, send_count, send_type, recv, recv_count,
                                                 recv_type, root, communicator);
     return mpp_gather((const void *)send, (int)send_count, (int)send_type, (void *)recv,
-                      (int)recv_count, (int)recv_type, (int)root, (int)communicator);
+                      (int)recv_count, (int)recv_type, (int)root, (int)communicator, NULL);
 }
 
 int MPI_Gatherv(word send, word send_count, word send_type, word recv, word recv_counts,
@@ -160,7 +148,7 @@ int MPI_Reduce(word send, word recv, word count, word type, word op, word root, 
     if (!mpp_is_mpich())
         return ((call_7 *)mpp_find(MPP_Reduce))(send, recv, count, type, op, root, communicator);
     return mpp_reduce((const void *)send, (void *)recv, (int)count, (int)type, (int)op, (int)root,
-                      (int)communicator);
+                      (int)communicator, NULL);
 }
 
 int MPI_Reduce_scatter(word send, word recv, word counts, word type, word op, word communicator)
@@ -168,7 +156,7 @@ int MPI_Reduce_scatter(word send, word recv, word counts, word type, word op, wo
     if (!mpp_is_mpich())
         return ((call_6 *)mpp_find(MPP_Reduce_scatter))(send, recv, counts, type, op, communicator);
     return mpp_reduce_scatter((const void *)send, (void *)recv, (const int *)counts, (int)type,
-                              (int)op, (int)communicator);
+                              (int)op, (int)communicator, NULL);
 }
 
 int MPI_Reduce_scatter_block(word send, word recv, word count, word type, word op,
@@ -178,7 +166,7 @@ int MPI_Reduce_scatter_block(word send, word recv, word count, word type, word o
         return ((call_6 *)mpp_find(MPP_Reduce_scatter_block))(send, recv, count, type, op,
                                                               communicator);
     return mpp_reduce_scatter_block((const void *)send, (void *)recv, (int)count, (int)type,
-                                    (int)op, (int)communicator);
+                                    (int)op, (int)communicator, NULL);
 }
 
 int MPI_Scatter(word send, word send_count, word send_type, word recv, word recv_count,
@@ -188,7 +176,7 @@ int MPI_Scatter(word send, word send_count, word send_type, word recv, word recv
         return ((call_8 *)mpp_find(MPP_Scatter))(send, send_count, send_type, recv, recv_count,
                                                  recv_type, root, communicator);
     return mpp_scatter((const void *)send, (int)send_count, (int)send_type, (void *)recv,
-                       (int)recv_count, (int)recv_type, (int)root, (int)communicator);
+                       (int)recv_count, (int)recv_type, (int)root, (int)communicator, NULL);
 }
 
 int MPI_Scatterv(word send, word send_counts, word starts, word send_type, word recv,

@@ -12,6 +12,7 @@ static const char *const names[] = {
 #define MPP_TEXT(name) "PMPI_" #name,
     MPP_NAMES(MPP_TEXT)
 #undef MPP_TEXT
+        "PMPIX_Grequest_start",
 };
 
 /* Where a program has loaded it for itself alone, as Python does for its modules, its names are
@@ -49,6 +50,12 @@ bool mpp_is_mpich(void)
 {
     pthread_once(&once, load_functions);
     return is_mpich;
+}
+
+bool mpp_has(enum mpp_name name)
+{
+    pthread_once(&once, load_functions);
+    return functions[name];
 }
 
 void *mpp_find(enum mpp_name name)

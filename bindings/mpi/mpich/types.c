@@ -2,6 +2,7 @@
 #include "types.h"
 
 #include <mpi.h>
+#include <stdlib.h>
 
 #include "../middle/types.h"
 #include "communicator.h"
@@ -64,4 +65,20 @@ bool mpp_describe(const void *handle, struct mpm_description *description)
     description->extent_bytes = extent;
     description->is_plain = combiner == MPI_COMBINER_NAMED && extent == bytes;
     return true;
+}
+
+const void *mpp_keep_type(const void *handle)
+{
+    MPI_Datatype *kept = malloc(sizeof(*kept));
+    if (kept && MPP_REAL(Type_dup)(*(const MPI_Datatype *)handle, kept)) {
+        free(kept);
+        kept = NULL;
+    }
+    return kept;
+}
+
+void mpp_drop_type(const void *kept)
+{
+    MPP_REAL(Type_free)((MPI_Datatype *)kept);
+    free((void *)kept);
 }

@@ -8,5 +8,7 @@
 bool mpp_find_type(const void *handle, enum sw_coll_type *found);
 bool mpp_find_op(const void *handle, enum sw_coll_op *found);
 bool mpp_describe(const void *handle, struct mpm_description *description);
+const void *mpp_keep_type(const void *handle);
+void mpp_drop_type(const void *kept);
 
 #endif

@@ -7,6 +7,7 @@
 
 #include "../middle/settings.h"
 #include "module.h"
+#include "request.h"
 
 static int open_component(void)
 {
@@ -15,6 +16,7 @@ static int open_component(void)
 
 static int close_component(void)
 {
+    mpo_requests_end();
     mpo_tell_counts();
     return OMPI_SUCCESS;
 }

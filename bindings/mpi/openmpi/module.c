@@ -7,35 +7,44 @@
 #include <ompi/constants.h>
 #include <opal/runtime/opal_progress.h>
 
-#include "../middle/call.h"
+#include "../middle/later.h"
 #include "../middle/settings.h"
+#include "request.h"
 #include "types.h"
 
 /* Above those of Open MPI, which are 90 at most. */
 enum { PRIORITY = 95 };
 
+#define MPO_CALLER __builtin_return_address(0)
+
 /* Whether the call was ours; `result` is what it returns then. Open MPI gives it to the error
- * handler of the communicator. */
-static bool module_run_ours(struct mpo_module *module, const struct mpm_call *call, int *result)
+ * handler of the communicator. NULL for `request`: it blocks. */
+static bool module_run_ours(struct mpo_module *module, const struct mpm_call *call,
+                            ompi_request_t **request, const void *caller, int *result)
 {
-    struct sw_coll_error error = {0};
-    *result = MPI_SUCCESS;
-    switch (mpm_run(&module->group, call, &error)) {
-    case MPM_NOT_OURS:
+    if (request && !mpo_is_of_program(caller))
         return false;
-    case MPM_DONE:
-        return true;
-    case MPM_FAILED:
-        break;
+    struct sw_coll_error error = {0};
+    struct mpm_later *later = NULL;
+    *result = MPI_SUCCESS;
+    enum mpm_outcome outcome = request ? mpm_later_begin(&module->group, call, &error, &later)
+                                       : mpm_run(&module->group, call, &error);
+    if (outcome == MPM_NOT_OURS)
+        return false;
+    if (later && !mpo_request_make(later, module->communicator, request)) {
+        outcome = MPM_FAILED;
+        mpm_lack_memory(&error);
     }
-    mpm_say("%s", error.text);
-    *result = MPI_ERR_OTHER;
+    if (outcome == MPM_FAILED) {
+        mpm_say("%s", error.text);
+        *result = MPI_ERR_OTHER;
+    }
     return true;
 }
 
-static int all_reduce(const void *send, void *recv, int count, struct ompi_datatype_t *type,
-                      struct ompi_op_t *op, struct ompi_communicator_t *communicator,
-                      mca_coll_base_module_t *super)
+static int i_all_reduce(const void *send, void *recv, int count, struct ompi_datatype_t *type,
+                        struct ompi_op_t *op, struct ompi_communicator_t *communicator,
+                        ompi_request_t **request, mca_coll_base_module_t *super)
 {
     const struct mpm_call call = {
         .kind = SW_COLL_ALL_REDUCE,
@@ -45,15 +54,25 @@ static int all_reduce(const void *send, void *recv, int count, struct ompi_datat
     };
     struct mpo_module *module = (struct mpo_module *)super;
     int result;
-    if (module_run_ours(module, &call, &result))
+    if (module_run_ours(module, &call, request, MPO_CALLER, &result))
         return result;
+    if (request)
+        return module->others.coll_iallreduce(send, recv, count, type, op, communicator, request,
+                                              module->others.coll_iallreduce_module);
     return module->others.coll_allreduce(send, recv, count, type, op, communicator,
                                          module->others.coll_allreduce_module);
 }
 
-static int reduce_root(const void *send, void *recv, int count, struct ompi_datatype_t *type,
-                       struct ompi_op_t *op, int root, struct ompi_communicator_t *communicator,
-                       mca_coll_base_module_t *super)
+static int all_reduce(const void *send, void *recv, int count, struct ompi_datatype_t *type,
+                      struct ompi_op_t *op, struct ompi_communicator_t *communicator,
+                      mca_coll_base_module_t *super)
+{
+    return i_all_reduce(send, recv, count, type, op, communicator, NULL, super);
+}
+
+static int i_reduce_root(const void *send, void *recv, int count, struct ompi_datatype_t *type,
+                         struct ompi_op_t *op, int root, struct ompi_communicator_t *communicator,
+                         ompi_request_t **request, mca_coll_base_module_t *super)
 {
     const struct mpm_call call = {
         .kind = SW_COLL_REDUCE,
@@ -64,15 +83,26 @@ static int reduce_root(const void *send, void *recv, int count, struct ompi_data
     };
     struct mpo_module *module = (struct mpo_module *)super;
     int result;
-    if (module_run_ours(module, &call, &result))
+    if (module_run_ours(module, &call, request, MPO_CALLER, &result))
         return result;
+    if (request)
+        return module->others.coll_ireduce(send, recv, count, type, op, root, communicator, request,
+                                           module->others.coll_ireduce_module);
     return module->others.coll_reduce(send, recv, count, type, op, root, communicator,
                                       module->others.coll_reduce_module);
 }
 
-static int reduce_scatter(const void *send, void *recv, const int *counts,
-                          struct ompi_datatype_t *type, struct ompi_op_t *op,
-                          struct ompi_communicator_t *communicator, mca_coll_base_module_t *super)
+static int reduce_root(const void *send, void *recv, int count, struct ompi_datatype_t *type,
+                       struct ompi_op_t *op, int root, struct ompi_communicator_t *communicator,
+                       mca_coll_base_module_t *super)
+{
+    return i_reduce_root(send, recv, count, type, op, root, communicator, NULL, super);
+}
+
+static int i_reduce_scatter(const void *send, void *recv, const int *counts,
+                            struct ompi_datatype_t *type, struct ompi_op_t *op,
+                            struct ompi_communicator_t *communicator, ompi_request_t **request,
+                            mca_coll_base_module_t *super)
 {
     const struct mpm_call call = {
         .kind = SW_COLL_REDUCE_SCATTER,
@@ -83,16 +113,27 @@ static int reduce_scatter(const void *send, void *recv, const int *counts,
     };
     struct mpo_module *module = (struct mpo_module *)super;
     int result;
-    if (module_run_ours(module, &call, &result))
+    if (module_run_ours(module, &call, request, MPO_CALLER, &result))
         return result;
+    if (request)
+        return module->others.coll_ireduce_scatter(send, recv, counts, type, op, communicator,
+                                                   request,
+                                                   module->others.coll_ireduce_scatter_module);
     return module->others.coll_reduce_scatter(send, recv, counts, type, op, communicator,
                                               module->others.coll_reduce_scatter_module);
 }
 
-static int reduce_scatter_block(const void *send, void *recv, int count,
-                                struct ompi_datatype_t *type, struct ompi_op_t *op,
-                                struct ompi_communicator_t *communicator,
-                                mca_coll_base_module_t *super)
+static int reduce_scatter(const void *send, void *recv, const int *counts,
+                          struct ompi_datatype_t *type, struct ompi_op_t *op,
+                          struct ompi_communicator_t *communicator, mca_coll_base_module_t *super)
+{
+    return i_reduce_scatter(send, recv, counts, type, op, communicator, NULL, super);
+}
+
+static int i_reduce_scatter_block(const void *send, void *recv, int count,
+                                  struct ompi_datatype_t *type, struct ompi_op_t *op,
+                                  struct ompi_communicator_t *communicator,
+                                  ompi_request_t **request, mca_coll_base_module_t *super)
 {
     const struct mpm_call call = {
         .kind = SW_COLL_REDUCE_SCATTER,
@@ -102,14 +143,27 @@ static int reduce_scatter_block(const void *send, void *recv, int count,
     };
     struct mpo_module *module = (struct mpo_module *)super;
     int result;
-    if (module_run_ours(module, &call, &result))
+    if (module_run_ours(module, &call, request, MPO_CALLER, &result))
         return result;
+    if (request)
+        return module->others.coll_ireduce_scatter_block(
+            send, recv, count, type, op, communicator, request,
+            module->others.coll_ireduce_scatter_block_module);
     return module->others.coll_reduce_scatter_block(
         send, recv, count, type, op, communicator, module->others.coll_reduce_scatter_block_module);
 }
 
-static int broadcast_root(void *buffer, int count, struct ompi_datatype_t *type, int root,
-                          struct ompi_communicator_t *communicator, mca_coll_base_module_t *super)
+static int reduce_scatter_block(const void *send, void *recv, int count,
+                                struct ompi_datatype_t *type, struct ompi_op_t *op,
+                                struct ompi_communicator_t *communicator,
+                                mca_coll_base_module_t *super)
+{
+    return i_reduce_scatter_block(send, recv, count, type, op, communicator, NULL, super);
+}
+
+static int i_broadcast_root(void *buffer, int count, struct ompi_datatype_t *type, int root,
+                            struct ompi_communicator_t *communicator, ompi_request_t **request,
+                            mca_coll_base_module_t *super)
 {
     const struct mpm_call call = {
         .kind = SW_COLL_BROADCAST,
@@ -118,15 +172,25 @@ static int broadcast_root(void *buffer, int count, struct ompi_datatype_t *type,
     };
     struct mpo_module *module = (struct mpo_module *)super;
     int result;
-    if (module_run_ours(module, &call, &result))
+    if (module_run_ours(module, &call, request, MPO_CALLER, &result))
         return result;
+    if (request)
+        return module->others.coll_ibcast(buffer, count, type, root, communicator, request,
+                                          module->others.coll_ibcast_module);
     return module->others.coll_bcast(buffer, count, type, root, communicator,
                                      module->others.coll_bcast_module);
 }
 
-static int all_gather(const void *send, int send_count, struct ompi_datatype_t *send_type,
-                      void *recv, int recv_count, struct ompi_datatype_t *recv_type,
-                      struct ompi_communicator_t *communicator, mca_coll_base_module_t *super)
+static int broadcast_root(void *buffer, int count, struct ompi_datatype_t *type, int root,
+                          struct ompi_communicator_t *communicator, mca_coll_base_module_t *super)
+{
+    return i_broadcast_root(buffer, count, type, root, communicator, NULL, super);
+}
+
+static int i_all_gather(const void *send, int send_count, struct ompi_datatype_t *send_type,
+                        void *recv, int recv_count, struct ompi_datatype_t *recv_type,
+                        struct ompi_communicator_t *communicator, ompi_request_t **request,
+                        mca_coll_base_module_t *super)
 {
     const struct mpm_call call = {
         .kind = SW_COLL_ALL_GATHER,
@@ -135,16 +199,29 @@ static int all_gather(const void *send, int send_count, struct ompi_datatype_t *
     };
     struct mpo_module *module = (struct mpo_module *)super;
     int result;
-    if (module_run_ours(module, &call, &result))
+    if (module_run_ours(module, &call, request, MPO_CALLER, &result))
         return result;
+    if (request)
+        return module->others.coll_iallgather(send, send_count, send_type, recv, recv_count,
+                                              recv_type, communicator, request,
+                                              module->others.coll_iallgather_module);
     return module->others.coll_allgather(send, send_count, send_type, recv, recv_count, recv_type,
                                          communicator, module->others.coll_allgather_module);
 }
 
-static int all_gather_v(const void *send, int send_count, struct ompi_datatype_t *send_type,
-                        void *recv, const int *recv_counts, const int *starts,
-                        struct ompi_datatype_t *recv_type, struct ompi_communicator_t *communicator,
-                        mca_coll_base_module_t *super)
+static int all_gather(const void *send, int send_count, struct ompi_datatype_t *send_type,
+                      void *recv, int recv_count, struct ompi_datatype_t *recv_type,
+                      struct ompi_communicator_t *communicator, mca_coll_base_module_t *super)
+{
+    return i_all_gather(send, send_count, send_type, recv, recv_count, recv_type, communicator,
+                        NULL, super);
+}
+
+static int i_all_gather_v(const void *send, int send_count, struct ompi_datatype_t *send_type,
+                          void *recv, const int *recv_counts, const int *starts,
+                          struct ompi_datatype_t *recv_type,
+                          struct ompi_communicator_t *communicator, ompi_request_t **request,
+                          mca_coll_base_module_t *super)
 {
     const struct mpm_call call = {
         .kind = SW_COLL_ALL_GATHER,
@@ -154,16 +231,30 @@ static int all_gather_v(const void *send, int send_count, struct ompi_datatype_t
     };
     struct mpo_module *module = (struct mpo_module *)super;
     int result;
-    if (module_run_ours(module, &call, &result))
+    if (module_run_ours(module, &call, request, MPO_CALLER, &result))
         return result;
+    if (request)
+        return module->others.coll_iallgatherv(send, send_count, send_type, recv, recv_counts,
+                                               starts, recv_type, communicator, request,
+                                               module->others.coll_iallgatherv_module);
     return module->others.coll_allgatherv(send, send_count, send_type, recv, recv_counts, starts,
                                           recv_type, communicator,
                                           module->others.coll_allgatherv_module);
 }
 
-static int all_to_all(const void *send, int send_count, struct ompi_datatype_t *send_type,
-                      void *recv, int recv_count, struct ompi_datatype_t *recv_type,
-                      struct ompi_communicator_t *communicator, mca_coll_base_module_t *super)
+static int all_gather_v(const void *send, int send_count, struct ompi_datatype_t *send_type,
+                        void *recv, const int *recv_counts, const int *starts,
+                        struct ompi_datatype_t *recv_type, struct ompi_communicator_t *communicator,
+                        mca_coll_base_module_t *super)
+{
+    return i_all_gather_v(send, send_count, send_type, recv, recv_counts, starts, recv_type,
+                          communicator, NULL, super);
+}
+
+static int i_all_to_all(const void *send, int send_count, struct ompi_datatype_t *send_type,
+                        void *recv, int recv_count, struct ompi_datatype_t *recv_type,
+                        struct ompi_communicator_t *communicator, ompi_request_t **request,
+                        mca_coll_base_module_t *super)
 {
     const struct mpm_call call = {
         .kind = SW_COLL_ALL_TO_ALL,
@@ -172,16 +263,29 @@ static int all_to_all(const void *send, int send_count, struct ompi_datatype_t *
     };
     struct mpo_module *module = (struct mpo_module *)super;
     int result;
-    if (module_run_ours(module, &call, &result))
+    if (module_run_ours(module, &call, request, MPO_CALLER, &result))
         return result;
+    if (request)
+        return module->others.coll_ialltoall(send, send_count, send_type, recv, recv_count,
+                                             recv_type, communicator, request,
+                                             module->others.coll_ialltoall_module);
     return module->others.coll_alltoall(send, send_count, send_type, recv, recv_count, recv_type,
                                         communicator, module->others.coll_alltoall_module);
 }
 
-static int all_to_all_v(const void *send, const int *send_counts, const int *send_starts,
-                        struct ompi_datatype_t *send_type, void *recv, const int *recv_counts,
-                        const int *recv_starts, struct ompi_datatype_t *recv_type,
-                        struct ompi_communicator_t *communicator, mca_coll_base_module_t *super)
+static int all_to_all(const void *send, int send_count, struct ompi_datatype_t *send_type,
+                      void *recv, int recv_count, struct ompi_datatype_t *recv_type,
+                      struct ompi_communicator_t *communicator, mca_coll_base_module_t *super)
+{
+    return i_all_to_all(send, send_count, send_type, recv, recv_count, recv_type, communicator,
+                        NULL, super);
+}
+
+static int i_all_to_all_v(const void *send, const int *send_counts, const int *send_starts,
+                          struct ompi_datatype_t *send_type, void *recv, const int *recv_counts,
+                          const int *recv_starts, struct ompi_datatype_t *recv_type,
+                          struct ompi_communicator_t *communicator, ompi_request_t **request,
+                          mca_coll_base_module_t *super)
 {
     const struct mpm_call call = {
         .kind = SW_COLL_ALL_TO_ALL,
@@ -191,16 +295,30 @@ static int all_to_all_v(const void *send, const int *send_counts, const int *sen
     };
     struct mpo_module *module = (struct mpo_module *)super;
     int result;
-    if (module_run_ours(module, &call, &result))
+    if (module_run_ours(module, &call, request, MPO_CALLER, &result))
         return result;
+    if (request)
+        return module->others.coll_ialltoallv(send, send_counts, send_starts, send_type, recv,
+                                              recv_counts, recv_starts, recv_type, communicator,
+                                              request, module->others.coll_ialltoallv_module);
     return module->others.coll_alltoallv(send, send_counts, send_starts, send_type, recv,
                                          recv_counts, recv_starts, recv_type, communicator,
                                          module->others.coll_alltoallv_module);
 }
 
-static int gather_root(const void *send, int send_count, struct ompi_datatype_t *send_type,
-                       void *recv, int recv_count, struct ompi_datatype_t *recv_type, int root,
-                       struct ompi_communicator_t *communicator, mca_coll_base_module_t *super)
+static int all_to_all_v(const void *send, const int *send_counts, const int *send_starts,
+                        struct ompi_datatype_t *send_type, void *recv, const int *recv_counts,
+                        const int *recv_starts, struct ompi_datatype_t *recv_type,
+                        struct ompi_communicator_t *communicator, mca_coll_base_module_t *super)
+{
+    return i_all_to_all_v(send, send_counts, send_starts, send_type, recv, recv_counts, recv_starts,
+                          recv_type, communicator, NULL, super);
+}
+
+static int i_gather_root(const void *send, int send_count, struct ompi_datatype_t *send_type,
+                         void *recv, int recv_count, struct ompi_datatype_t *recv_type, int root,
+                         struct ompi_communicator_t *communicator, ompi_request_t **request,
+                         mca_coll_base_module_t *super)
 {
     const struct mpm_call call = {
         .kind = SW_COLL_GATHER,
@@ -210,15 +328,28 @@ static int gather_root(const void *send, int send_count, struct ompi_datatype_t 
     };
     struct mpo_module *module = (struct mpo_module *)super;
     int result;
-    if (module_run_ours(module, &call, &result))
+    if (module_run_ours(module, &call, request, MPO_CALLER, &result))
         return result;
+    if (request)
+        return module->others.coll_igather(send, send_count, send_type, recv, recv_count, recv_type,
+                                           root, communicator, request,
+                                           module->others.coll_igather_module);
     return module->others.coll_gather(send, send_count, send_type, recv, recv_count, recv_type,
                                       root, communicator, module->others.coll_gather_module);
 }
 
-static int scatter_root(const void *send, int send_count, struct ompi_datatype_t *send_type,
-                        void *recv, int recv_count, struct ompi_datatype_t *recv_type, int root,
-                        struct ompi_communicator_t *communicator, mca_coll_base_module_t *super)
+static int gather_root(const void *send, int send_count, struct ompi_datatype_t *send_type,
+                       void *recv, int recv_count, struct ompi_datatype_t *recv_type, int root,
+                       struct ompi_communicator_t *communicator, mca_coll_base_module_t *super)
+{
+    return i_gather_root(send, send_count, send_type, recv, recv_count, recv_type, root,
+                         communicator, NULL, super);
+}
+
+static int i_scatter_root(const void *send, int send_count, struct ompi_datatype_t *send_type,
+                          void *recv, int recv_count, struct ompi_datatype_t *recv_type, int root,
+                          struct ompi_communicator_t *communicator, ompi_request_t **request,
+                          mca_coll_base_module_t *super)
 {
     const struct mpm_call call = {
         .kind = SW_COLL_SCATTER,
@@ -228,10 +359,22 @@ static int scatter_root(const void *send, int send_count, struct ompi_datatype_t
     };
     struct mpo_module *module = (struct mpo_module *)super;
     int result;
-    if (module_run_ours(module, &call, &result))
+    if (module_run_ours(module, &call, request, MPO_CALLER, &result))
         return result;
+    if (request)
+        return module->others.coll_iscatter(send, send_count, send_type, recv, recv_count,
+                                            recv_type, root, communicator, request,
+                                            module->others.coll_iscatter_module);
     return module->others.coll_scatter(send, send_count, send_type, recv, recv_count, recv_type,
                                        root, communicator, module->others.coll_scatter_module);
+}
+
+static int scatter_root(const void *send, int send_count, struct ompi_datatype_t *send_type,
+                        void *recv, int recv_count, struct ompi_datatype_t *recv_type, int root,
+                        struct ompi_communicator_t *communicator, mca_coll_base_module_t *super)
+{
+    return i_scatter_root(send, send_count, send_type, recv, recv_count, recv_type, root,
+                          communicator, NULL, super);
 }
 
 static int gather_v(const void *send, int send_count, struct ompi_datatype_t *send_type, void *recv,
@@ -258,14 +401,23 @@ static int scatter_v(const void *send, const int *send_counts, const int *starts
                                         module->others.coll_scatterv_module);
 }
 
-static int wait_all(struct ompi_communicator_t *communicator, mca_coll_base_module_t *super)
+static int i_wait_all(struct ompi_communicator_t *communicator, ompi_request_t **request,
+                      mca_coll_base_module_t *super)
 {
     const struct mpm_call call = {.kind = SW_COLL_BARRIER};
     struct mpo_module *module = (struct mpo_module *)super;
     int result;
-    if (module_run_ours(module, &call, &result))
+    if (module_run_ours(module, &call, request, MPO_CALLER, &result))
         return result;
+    if (request)
+        return module->others.coll_ibarrier(communicator, request,
+                                            module->others.coll_ibarrier_module);
     return module->others.coll_barrier(communicator, module->others.coll_barrier_module);
+}
+
+static int wait_all(struct ompi_communicator_t *communicator, mca_coll_base_module_t *super)
+{
+    return i_wait_all(communicator, NULL, super);
 }
 
 /* ---- a module ---- */
@@ -298,24 +450,38 @@ static const struct mpm_binding openmpi_binding = {
     .exchange = module_gather_cards,
     .pack = mpo_pack,
     .unpack = mpo_unpack,
+    .keep_type = mpo_keep_type,
+    .drop_type = mpo_drop_type,
     .progress = poke_openmpi,
 };
 
 /* The functions that ours go before. */
-#define MPO_FUNCTIONS(X)    \
-    X(allgather)            \
-    X(allgatherv)           \
-    X(allreduce)            \
-    X(alltoall)             \
-    X(alltoallv)            \
-    X(barrier)              \
-    X(bcast)                \
-    X(gather)               \
-    X(gatherv)              \
-    X(reduce)               \
-    X(reduce_scatter)       \
-    X(reduce_scatter_block) \
-    X(scatter)              \
+#define MPO_FUNCTIONS(X)     \
+    X(allgather)             \
+    X(allgatherv)            \
+    X(allreduce)             \
+    X(alltoall)              \
+    X(alltoallv)             \
+    X(barrier)               \
+    X(bcast)                 \
+    X(gather)                \
+    X(gatherv)               \
+    X(iallgather)            \
+    X(iallgatherv)           \
+    X(iallreduce)            \
+    X(ialltoall)             \
+    X(ialltoallv)            \
+    X(ibarrier)              \
+    X(ibcast)                \
+    X(igather)               \
+    X(ireduce)               \
+    X(ireduce_scatter)       \
+    X(ireduce_scatter_block) \
+    X(iscatter)              \
+    X(reduce)                \
+    X(reduce_scatter)        \
+    X(reduce_scatter_block)  \
+    X(scatter)               \
     X(scatterv)
 
 static int enable_module(mca_coll_base_module_t *super, struct ompi_communicator_t *communicator)
@@ -331,6 +497,22 @@ static int enable_module(mca_coll_base_module_t *super, struct ompi_communicator
 #undef MPO_RETAIN
     module->has_others = true;
     return OMPI_SUCCESS;
+}
+
+static void offer_requests(mca_coll_base_module_t *super)
+{
+    super->coll_iallgather = i_all_gather;
+    super->coll_iallgatherv = i_all_gather_v;
+    super->coll_iallreduce = i_all_reduce;
+    super->coll_ialltoall = i_all_to_all;
+    super->coll_ialltoallv = i_all_to_all_v;
+    super->coll_ibarrier = i_wait_all;
+    super->coll_ibcast = i_broadcast_root;
+    super->coll_igather = i_gather_root;
+    super->coll_ireduce = i_reduce_root;
+    super->coll_ireduce_scatter = i_reduce_scatter;
+    super->coll_ireduce_scatter_block = i_reduce_scatter_block;
+    super->coll_iscatter = i_scatter_root;
 }
 
 mca_coll_base_module_t *mpo_module_make(struct ompi_communicator_t *communicator, int *priority)
@@ -362,6 +544,8 @@ mca_coll_base_module_t *mpo_module_make(struct ompi_communicator_t *communicator
     module->super.coll_scatter = scatter_root;
     module->super.coll_gatherv = gather_v;
     module->super.coll_scatterv = scatter_v;
+    if (mpo_requests_fit())
+        offer_requests(&module->super);
     *priority = PRIORITY;
     return &module->super;
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "types.h"
 
+#include <stdlib.h>
+
 #include <ompi_config.h>
 
 #include <mpi.h>
@@ -71,4 +73,21 @@ bool mpo_unpack(const void *from, int bytes, void *to, int count, const void *ha
 {
     const struct ompi_datatype_t *type = *(struct ompi_datatype_t *const *)handle;
     return ompi_datatype_sndrcv(from, bytes, MPI_PACKED, to, count, type) == OMPI_SUCCESS;
+}
+
+const void *mpo_keep_type(const void *handle)
+{
+    struct ompi_datatype_t **kept = malloc(sizeof(struct ompi_datatype_t *));
+    if (!kept)
+        return NULL;
+    *kept = *(struct ompi_datatype_t *const *)handle;
+    OBJ_RETAIN(*kept);
+    return kept;
+}
+
+void mpo_drop_type(const void *kept)
+{
+    struct ompi_datatype_t *type = *(struct ompi_datatype_t *const *)kept;
+    OBJ_RELEASE(type);
+    free((void *)kept);
 }

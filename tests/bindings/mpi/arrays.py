@@ -32,6 +32,9 @@ def check_sum(comm, seed, draw):
     got = parts[comm.rank].copy()
     comm.Allreduce(MPI.IN_PLACE if in_place else parts[comm.rank], got, OPS[op])
     assert got.tobytes() == expected.tobytes(), (seed, count, kind, op, in_place)
+    got[:] = 0
+    comm.Iallreduce(parts[comm.rank], got, OPS[op]).Wait()
+    assert got.tobytes() == expected.tobytes(), (seed, count, kind, op)
     root = int(draw.integers(0, comm.size))
     got[:] = 0
     comm.Reduce(parts[comm.rank], got, OPS[op], root)

@@ -19,7 +19,8 @@ AS_ROOT = {'OMPI_ALLOW_RUN_AS_ROOT': '1', 'OMPI_ALLOW_RUN_AS_ROOT_CONFIRM': '1'}
 COUNTS = re.compile(
     r'^sidewire: rank (\d+): (\d+) of (\d+) collective calls by Sidewire; left to MPI: '
     r'(\d+) for their type or operator, (\d+) of one rank or between groups, '
-    r'(\d+) where not all ranks could open, (\d+) of a kind',
+    r'(\d+) where not all ranks could open, (\d+) without waiting before one that waits, '
+    r'(\d+) of a kind',
     re.M,
 )
 

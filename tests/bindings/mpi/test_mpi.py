@@ -35,15 +35,37 @@ def openmpi__drawn():
     check_drawn('openmpi', [(2, 3, 150), (3, 4, 150)])
 
 
+def check_pending(kind, runs):
+    """Calls that do not block: each way of completing them, messages and others meanwhile."""
+    need(kind)
+    with harness.public_folder() as folder:
+        program = compile_for(kind, folder, 'pending', 'pending.c', 'draws.c', flags=['-Wall'])
+        for ranks, seed, rounds in runs:
+            done = launch(kind, ranks, program, str(seed), str(rounds))
+            expect_status(done, 0)
+            expect(re.search(rf'^{ranks} ranks, [1-9]\d+ checks$', done.stdout, re.M), done.stdout)
+            check_share(done, ranks)
+
+
+def mpich__pending():
+    check_pending('mpich', [(2, 1, 60), (3, 2, 60)])
+
+
+def openmpi__pending():
+    check_pending('openmpi', [(2, 3, 60), (3, 4, 60)])
+
+
 def check_unlike(kind):
     """Calls that do not match: MPI's error handler decides what becomes of it."""
     need(kind)
     with harness.public_folder() as folder:
         program = compile_for(kind, folder, 'failing', 'failing.c')
-        done = launch(kind, 3, program)
-        expect_status(done, 0)
-        expect(sorted(done.stdout.split('\n'))[-3:] == [f'rank {i}: told' for i in range(3)], done)
-        expect('root' in done.stderr, done.stderr)
+        for mode in ('returns', 'later'):
+            done = launch(kind, 3, program, mode)
+            expect_status(done, 0)
+            told = [f'rank {i}: told' for i in range(3)]
+            expect(sorted(done.stdout.split('\n'))[-3:] == told, done)
+            expect('root' in done.stderr, done.stderr)
         done = launch(kind, 3, program, 'fatal')
         expect(done.returncode != 0 and 'told' not in done.stdout, done)
 
@@ -198,7 +220,7 @@ def mpi__untouched_without_the_option():
         program = compile_for('openmpi', folder, 'failing', 'failing.c')
         done = run(CLI, 'run', '--', 'env', env=AS_ROOT)
         expect('OMPI_MCA_' not in done.stdout and 'libsidewire-mpich' not in done.stdout, done)
-        done = launch('openmpi', 1, program, options=())
+        done = launch('openmpi', 1, program, 'returns', options=())
         expect_status(done, 0)
 
 

@@ -33,9 +33,9 @@ class Share:
 
     def add(self, text):
         """Calls that cannot be ours are those of other types and operators, of one rank, between
-        groups, and with sizes that one rank knows."""
+        groups, without waiting before one that waits, and with sizes that one rank knows."""
         for words in COUNTS.findall(text):
-            _, ours, all_calls, _, _, unopened, _ = map(int, words)
+            _, ours, all_calls, _, _, unopened, *_ = map(int, words)
             self.ours += ours
             self.eligible += ours + unopened
             self.all += all_calls
