@@ -35,7 +35,12 @@ const char *mover_front_words(void)
 int mover_front_main(const struct mover_front *front, int argc, char **argv)
 {
     argp_err_exit_status = MOVER_USAGE;
+    argp_program_version = "sidewire " MOVER_VERSION;
     mover_front_enter(front->mover);
+    if (argc > 1 && !strcmp(argv[1], "--version")) {
+        puts(argp_program_version);
+        return MOVER_DONE;
+    }
     if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "help"))) {
         list_commands(front, stdout);
         return MOVER_DONE;

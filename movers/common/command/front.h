@@ -33,7 +33,8 @@ struct mover_front {
     const struct mover_hint *hints;
 };
 
-/* Runs the command that argv[1] names; "help" and "--help" list all. Returns the exit status. */
+/* Runs the command that argv[1] names; "help" and "--help" list all. "--version", alone or of a
+ * command, tells that of Sidewire. Returns the exit status. */
 int mover_front_main(const struct mover_front *front, int argc, char **argv);
 /* For a command with commands of its own, as `sidewire pmem log append`: from here on messages have
  * `word`, too. Returns all words up to it, for argv[0]. */

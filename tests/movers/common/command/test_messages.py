@@ -44,6 +44,7 @@ NAMES = [
     f'pmem log read --copy {NOBODY}',
     f'transfer serve file -c card -l {NOBODY}',
 ]
+VERSIONED = ['nvme', 'pmem', 'transfer', 'coll', 'nvme list', 'nvme target add', 'pmem log read']
 # What is wrong, the status, what is said, and what is not.
 WRONG = [
     (
@@ -101,6 +102,13 @@ class Messages(unittest.TestCase):
                     self.assertEqual(status, 1, said)
                     self.assertRegex(said, f'{port}.*65535|"{str(port)[:16]}')
                     self.assertEqual(said.count('\n'), 1, said)
+
+    def test_version__is_told_by_all(self):
+        told = self.run_one('--version')
+        self.assertEqual(told[0], 0)
+        for words in VERSIONED:
+            with self.subTest(words=words):
+                self.assertEqual(self.run_one(f'{words} --version'), told)
 
     def test_names__are_no_matter_of_devices(self):
         for line in NAMES:
