@@ -218,6 +218,39 @@ SW_COLL_PUBLIC enum sw_coll_status sw_coll_run(struct sw_coll *coll,
                                                const struct sw_coll_call *call,
                                                uint64_t deadline_ns, struct sw_coll_error *error);
 
+/* ---- from rank to rank ---- */
+
+/* The n-th message that a rank sends to another is the n-th that this one receives from it; there
+ * are no tags. Count and type have to be alike on both sides, else SW_COLL_MISMATCH, and nothing
+ * has changed. It may be this rank itself. These are no barriers, and go on beside operations: each
+ * list has its own order. A short message, of up to a quarter of `eager_bytes`, is over once it was
+ * sent, unless 4 or more before it are still unreceived; a longer one waits until it is received.
+ * Requests are those of sw_coll_test() and sw_coll_wait(). */
+SW_COLL_PUBLIC enum sw_coll_status sw_coll_send_post(struct sw_coll *coll, uint32_t peer,
+                                                     const void *data, uint64_t count,
+                                                     enum sw_coll_type type, uint64_t deadline_ns,
+                                                     struct sw_coll_error *error,
+                                                     struct sw_coll_request **request);
+SW_COLL_PUBLIC enum sw_coll_status sw_coll_recv_post(struct sw_coll *coll, uint32_t peer,
+                                                     void *data, uint64_t count,
+                                                     enum sw_coll_type type, uint64_t deadline_ns,
+                                                     struct sw_coll_error *error,
+                                                     struct sw_coll_request **request);
+/* Post and wait. */
+SW_COLL_PUBLIC enum sw_coll_status sw_coll_send(struct sw_coll *coll, uint32_t peer,
+                                                const void *data, uint64_t count,
+                                                enum sw_coll_type type, uint64_t deadline_ns,
+                                                struct sw_coll_error *error);
+SW_COLL_PUBLIC enum sw_coll_status sw_coll_recv(struct sw_coll *coll, uint32_t peer, void *data,
+                                                uint64_t count, enum sw_coll_type type,
+                                                uint64_t deadline_ns, struct sw_coll_error *error);
+/* In a group nothing begins, and calls that would wait return at once. Its end begins all of them
+ * together and waits for those calls, so any exchange goes well. Errors of theirs come from the end
+ * of the group. Groups may lie in each other: the outermost one counts. */
+SW_COLL_PUBLIC void sw_coll_group_begin(struct sw_coll *coll);
+SW_COLL_PUBLIC enum sw_coll_status sw_coll_group_end(struct sw_coll *coll,
+                                                     struct sw_coll_error *error);
+
 static inline enum sw_coll_status sw_coll_barrier(struct sw_coll *coll, uint64_t deadline_ns,
                                                   struct sw_coll_error *error)
 {

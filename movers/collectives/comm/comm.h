@@ -3,8 +3,9 @@
  * A communicator from the inside. Each file of this folder has a part of it: open.c makes and ends
  * it, door.c lets other ranks in, peer.c has the connection to one of them, send.c what is posted
  * there, port.c is the machine's door to all that, request.c has the operations in the order of
- * their posts, wait.c looks and sleeps, failure.c ends it all; after a death agreement.c sees to
- * it that all name the same ranks, by votes (vote.c). shrink.c and split.c make new ones of it.
+ * their posts, transfer.c the messages from rank to rank, group.c those that begin together, wait.c
+ * looks and sleeps, failure.c ends it all; after a death agreement.c sees to it that all name the
+ * same ranks, by votes (vote.c). shrink.c and split.c make new ones of it.
  */
 #ifndef SW_COLLECTIVES_COMM_H
 #define SW_COLLECTIVES_COMM_H
@@ -14,6 +15,7 @@
 #include "collectives/comm/regions.h"
 #include "collectives/core/agree.h"
 #include "collectives/core/machine.h"
+#include "collectives/core/pairs.h"
 #include "common/base/list.h"
 #include "common/rdma/connection.h"
 #include "common/rdma/fork_guard.h"
@@ -81,6 +83,7 @@ struct coll_peer {
     uint64_t votes;               /* that it was sent */
     uint64_t votes_busy;          /* as `busy` */
     uint64_t told_version;        /* of this rank's vote */
+    uint64_t notes_busy[2][COLL_RING], words_busy[COLL_WORDS]; /* the same of these; [1]: rooms */
     enum coll_stage stage;
     uint64_t wanted; /* the sleep that the peer was told of */
     uint64_t bells;  /* that came */
@@ -106,6 +109,9 @@ struct sw_coll_request {
     uint64_t deadline_ns, started_ns;
     bool has_begun, is_over; /* of the machine: it is over, but not all is given to devices yet */
     bool was_logged;
+    bool is_transfer; /* from rank to rank: no `call` */
+    struct coll_transfer transfer;
+    struct list_node group_node; /* of those that the end of a group waits for */
     enum sw_coll_status status;
     struct coll_region *send, *recv;
 };
@@ -137,6 +143,11 @@ struct sw_coll {
     uint64_t number; /* of the newest operation that has begun */
     uint64_t ended;  /* of the newest that has ended well */
     struct list posted, ended_requests, free_requests;
+    struct coll_pairs_port pairs_port;
+    struct coll_pairs pairs;
+    struct list transfers; /* that are not over, in the order of their posts */
+    struct list grouped;
+    uint32_t group_depth;
     uint64_t bells;                         /* that came */
     uint32_t watched;                       /* the peer whose doorbell ends a sleep */
     uint64_t completions, completions_seen; /* that were taken; before operations last went on */

@@ -9,6 +9,7 @@
 #include "collectives/comm/peer.h"
 #include "collectives/comm/request.h"
 #include "collectives/comm/send.h"
+#include "collectives/comm/transfer.h"
 #include "collectives/comm/wait.h"
 #include "common/time/clock.h"
 
@@ -155,7 +156,9 @@ void coll_failure_look(struct sw_coll *coll)
     if (coll->failure.is_set || coll_failure_is_told(coll))
         return;
     let_leavers_go(coll);
-    if (has_lost_any(coll, coll->number) && !coll_failure_is_told(coll))
+    if (!has_lost_any(coll, coll->number) && !coll_transfers_have_lost_any(coll))
+        return;
+    if (!coll_failure_is_told(coll))
         coll_agreement_begin(coll, 0);
 }
 
@@ -180,14 +183,25 @@ static void flush_until(struct sw_coll *coll, const bool *is_left_out, bool is_l
             coll_take_events(coll, 1);
 }
 
+/* By operations, and by messages from rank to rank. */
+static void find_awaited(const struct sw_coll *coll, bool *is_absent)
+{
+    bool is_awaited[SW_COLL_RANKS_MAX];
+    if (coll->current)
+        coll_machine_absent(&coll->machine, is_absent);
+    coll_transfers_absent(coll, is_awaited);
+    for (uint32_t rank = 0; rank < coll->site.size; rank++)
+        is_absent[rank] |= is_awaited[rank];
+}
+
 void coll_failure_flush(struct sw_coll *coll)
 {
     bool is_absent[SW_COLL_RANKS_MAX] = {false};
     const uint64_t now_ns = mover_now_ns();
     flush_until(coll, is_absent, false, now_ns + FLUSH_ENDED_MS * NS_PER_MS);
     flush_until(coll, is_absent, true, now_ns + FLUSH_ABSENT_MS * NS_PER_MS);
-    if (coll->failure.is_set && coll->current)
-        coll_machine_absent(&coll->machine, is_absent);
+    if (coll->failure.is_set)
+        find_awaited(coll, is_absent);
     flush_until(coll, is_absent, true, now_ns + FLUSH_MS * NS_PER_MS);
 }
 

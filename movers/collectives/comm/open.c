@@ -19,6 +19,7 @@
 #include "collectives/comm/port.h"
 #include "collectives/comm/request.h"
 #include "collectives/comm/send.h"
+#include "collectives/comm/transfer.h"
 #include "collectives/comm/wait.h"
 #include "collectives/core/plan.h"
 #include "collectives/core/ranks.h"
@@ -101,6 +102,9 @@ static struct sw_coll *make_coll(const struct sw_coll_options *options, enum col
                                     .scratch_bytes =
                                         coll_scratch_fit(options->size, coll->layout.eager_bytes)};
     list_init(&coll->posted);
+    list_init(&coll->transfers);
+    list_init(&coll->grouped);
+    list_init(&coll->pairs.busy);
     list_init(&coll->ended_requests);
     list_init(&coll->free_requests);
     coll->mailbox = mover_pages(slices_bytes(coll));
@@ -112,7 +116,8 @@ static struct sw_coll *make_coll(const struct sw_coll_options *options, enum col
     coll->heard = calloc(options->size, sizeof(*coll->heard));
     coll->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (!mover_fork_guard_open(&coll->guard) || coll->epoll_fd < 0 || !coll->mailbox ||
-        !coll->outbox || !coll->scratch || !coll->machine_memory || !coll->peers || !coll->heard) {
+        !coll->outbox || !coll->scratch || !coll->machine_memory || !coll->peers || !coll->heard ||
+        !coll_transfers_open(coll)) {
         sw_coll_close(coll);
         return NULL;
     }
@@ -400,6 +405,7 @@ static void free_coll(struct sw_coll *coll)
     if (coll->epoll_fd >= 0)
         close(coll->epoll_fd);
     mover_fork_guard_close(&coll->guard);
+    coll_transfers_close(coll);
     free(coll->machine_memory);
     free(coll->heard);
     free(coll->peers);

@@ -32,7 +32,7 @@ static void release_regions(struct sw_coll_request *request)
     request->recv = request->send = NULL;
 }
 
-static void request_end(struct sw_coll_request *request, enum sw_coll_status status)
+void coll_request_end(struct sw_coll_request *request, enum sw_coll_status status)
 {
     struct sw_coll *coll = request->coll;
     release_regions(request);
@@ -130,7 +130,7 @@ static bool go_on_with(struct sw_coll *coll, struct sw_coll_request *request)
     if (coll->deferred_count)
         return false;
     coll->ended = coll->number;
-    request_end(request, SW_COLL_OK);
+    coll_request_end(request, SW_COLL_OK);
     return true;
 }
 
@@ -147,15 +147,24 @@ void coll_requests_go(struct sw_coll *coll)
 void coll_requests_fail(struct sw_coll *coll)
 {
     struct sw_coll_request *first;
-    while ((first = request_of(list_first(&coll->posted))))
-        request_end(first, coll->failure.error.status);
+    while ((first = request_of(list_first(&coll->posted))) ||
+           (first = request_of(list_first(&coll->transfers))))
+        coll_request_end(first, coll->failure.error.status);
+    while (coll_pairs_drop(&coll->pairs))
+        continue;
+}
+
+static void release_all_of(struct list *list)
+{
+    struct list_node *at = list_first(list);
+    for (; at; at = list_after(list, at))
+        release_regions(request_of(at));
 }
 
 void coll_requests_release(struct sw_coll *coll)
 {
-    struct list_node *at = list_first(&coll->posted);
-    for (; at; at = list_after(&coll->posted, at))
-        release_regions(request_of(at));
+    release_all_of(&coll->posted);
+    release_all_of(&coll->transfers);
 }
 
 static void free_all(struct list *list)
@@ -171,17 +180,23 @@ static void free_all(struct list *list)
 void coll_requests_free(struct sw_coll *coll)
 {
     free_all(&coll->posted);
+    free_all(&coll->transfers);
     free_all(&coll->ended_requests);
     free_all(&coll->free_requests);
 }
 
 /* What is awaited, and of whom: ranks whose message has not come, or that confirm nothing. */
-static void say_waits(const struct sw_coll *coll, char *text, size_t room)
+static void say_waits(const struct sw_coll *coll, const struct sw_coll_request *request, char *text,
+                      size_t room)
 {
     const bool is_in_machine = coll->current && !coll->current->is_over;
     bool is_silent[SW_COLL_RANKS_MAX] = {false};
     char silent[100];
     uint32_t count = 0;
+    if (request->is_transfer) {
+        coll_transfer_waits_text(&coll->pairs, &request->transfer, text, room);
+        return;
+    }
     if (is_in_machine)
         coll_machine_waits_text(&coll->machine, text, room);
     else
@@ -198,10 +213,10 @@ static void say_waits(const struct sw_coll *coll, char *text, size_t room)
     snprintf(text + used, room - used, ", which %s did not confirm", silent);
 }
 
-static void log_absent(struct sw_coll *coll)
+static void log_absent(struct sw_coll *coll, const struct sw_coll_request *request)
 {
     char waits[200], line[256];
-    say_waits(coll, waits, sizeof(waits));
+    say_waits(coll, request, waits, sizeof(waits));
     snprintf(line, sizeof(line), "rank %u: %s, for %d s", coll->site.rank, waits,
              COLL_TELL_AFTER_MS / 1000);
     if (coll->options.log)
@@ -220,42 +235,55 @@ static void start_clock(struct sw_coll_request *request, uint64_t now_ns)
         request->deadline_ns = now_ns + request->coll->options.timeout_ms * NS_PER_MS;
 }
 
-void coll_requests_tick(struct sw_coll *coll, uint64_t now_ns)
+static void tick_list(struct sw_coll *coll, const struct list *list, uint64_t now_ns)
 {
     char text[200];
-    struct sw_coll_request *request = request_of(list_first(&coll->posted));
+    struct sw_coll_request *request = request_of(list_first(list));
     if (!request || coll->failure.is_set)
         return;
     start_clock(request, now_ns);
     if (!request->was_logged && now_ns - request->started_ns >= COLL_TELL_AFTER_MS * NS_PER_MS) {
         request->was_logged = true;
-        log_absent(coll);
+        log_absent(coll, request);
     }
-    for (; request; request = request_of(list_after(&coll->posted, &request->node))) {
+    for (; request; request = request_of(list_after(list, &request->node))) {
         start_clock(request, now_ns);
         if (now_ns < request->deadline_ns)
             continue;
-        say_waits(coll, text, sizeof(text));
+        say_waits(coll, request, text, sizeof(text));
         coll_fail(coll, SW_COLL_TIMEOUT, "%s, and the deadline has passed", text);
         return;
     }
 }
 
+void coll_requests_tick(struct sw_coll *coll, uint64_t now_ns)
+{
+    tick_list(coll, &coll->posted, now_ns);
+    tick_list(coll, &coll->transfers, now_ns);
+}
+
+static uint64_t wake_of_list(const struct list *list)
+{
+    const struct sw_coll_request *request = request_of(list_first(list));
+    uint64_t wake_ns = UINT64_MAX;
+    if (request && !request->was_logged)
+        wake_ns = request->started_ns + COLL_TELL_AFTER_MS * NS_PER_MS;
+    for (; request; request = request_of(list_after(list, &request->node)))
+        wake_ns = mover_min_u64(wake_ns, request->deadline_ns);
+    return wake_ns;
+}
+
 uint64_t coll_requests_deadline_ns(const struct sw_coll *coll)
 {
     const struct sw_coll_request *request = request_of(list_first(&coll->posted));
+    if (!request)
+        request = request_of(list_first(&coll->transfers));
     return request ? request->deadline_ns : 0;
 }
 
 uint64_t coll_requests_wake_ns(const struct sw_coll *coll)
 {
-    const struct sw_coll_request *request = request_of(list_first(&coll->posted));
-    uint64_t wake_ns = UINT64_MAX;
-    if (request && !request->was_logged)
-        wake_ns = request->started_ns + COLL_TELL_AFTER_MS * NS_PER_MS;
-    for (; request; request = request_of(list_after(&coll->posted, &request->node)))
-        wake_ns = mover_min_u64(wake_ns, request->deadline_ns);
-    return wake_ns;
+    return mover_min_u64(wake_of_list(&coll->posted), wake_of_list(&coll->transfers));
 }
 
 /* ---- what programs call ---- */
@@ -265,16 +293,18 @@ uint64_t sw_coll_deadline_ms(uint32_t from_now_ms)
     return mover_now_ns() + from_now_ms * NS_PER_MS;
 }
 
-static struct sw_coll_request *take_request_place(struct sw_coll *coll)
+struct sw_coll_request *coll_request_take(struct sw_coll *coll, uint64_t deadline_ns)
 {
     struct sw_coll_request *request = request_of(list_first(&coll->free_requests));
-    if (request) {
-        list_remove(&request->node);
-        return request;
-    }
-    request = calloc(1, sizeof(*request));
     if (request)
-        request->coll = coll;
+        list_remove(&request->node);
+    else if (!(request = calloc(1, sizeof(*request))))
+        return NULL;
+    request->coll = coll;
+    request->started_ns = 0; /* a look at the clock takes a tenth of a short operation */
+    request->deadline_ns = deadline_ns;
+    request->has_begun = request->is_over = request->was_logged = request->is_transfer = false;
+    request->status = SW_COLL_AGAIN;
     return request;
 }
 
@@ -305,19 +335,24 @@ static enum sw_coll_status say_broken(struct sw_coll *coll, struct sw_coll_error
     return coll_say(error, why->status, "%s", why->text);
 }
 
-enum sw_coll_status sw_coll_post(struct sw_coll *coll, const struct sw_coll_call *call,
-                                 uint64_t deadline_ns, struct sw_coll_error *error,
-                                 struct sw_coll_request **out)
+enum sw_coll_status coll_request_may_post(struct sw_coll *coll, struct sw_coll_error *error)
 {
     if (mover_is_forked(&coll->guard))
         return coll_say(error, SW_COLL_FORKED, "%s", sw_coll_status_text(SW_COLL_FORKED));
     coll_failure_end(coll);
-    if (coll->failure.is_done)
-        return say_broken(coll, error);
-    const enum sw_coll_status status = coll_call_check(call, &coll->site, error);
+    return coll->failure.is_done ? say_broken(coll, error) : SW_COLL_OK;
+}
+
+enum sw_coll_status sw_coll_post(struct sw_coll *coll, const struct sw_coll_call *call,
+                                 uint64_t deadline_ns, struct sw_coll_error *error,
+                                 struct sw_coll_request **out)
+{
+    enum sw_coll_status status = coll_request_may_post(coll, error);
+    if (!status)
+        status = coll_call_check(call, &coll->site, error);
     if (status)
         return status;
-    struct sw_coll_request *request = take_request_place(coll);
+    struct sw_coll_request *request = coll_request_take(coll, deadline_ns);
     if (request) {
         request->call = *call;
         if (!copy_counts(request)) {
@@ -327,13 +362,9 @@ enum sw_coll_status sw_coll_post(struct sw_coll *coll, const struct sw_coll_call
     }
     if (!request)
         return coll_say(error, SW_COLL_NO_MEMORY, "out of memory");
-    request->started_ns = 0; /* a look at the clock takes a tenth of a short operation */
-    request->deadline_ns = deadline_ns;
-    request->has_begun = request->is_over = request->was_logged = false;
-    request->status = SW_COLL_AGAIN;
     list_append(&coll->posted, &request->node);
     *out = request;
-    if (list_first(&coll->posted) == &request->node)
+    if (!coll->group_depth && list_first(&coll->posted) == &request->node)
         coll_requests_go(coll);
     return SW_COLL_OK;
 }
@@ -378,12 +409,4 @@ void sw_coll_poll(struct sw_coll *coll)
 {
     if (!mover_is_forked(&coll->guard))
         coll_look(coll);
-}
-
-enum sw_coll_status sw_coll_run(struct sw_coll *coll, const struct sw_coll_call *call,
-                                uint64_t deadline_ns, struct sw_coll_error *error)
-{
-    struct sw_coll_request *request = NULL;
-    const enum sw_coll_status status = sw_coll_post(coll, call, deadline_ns, error, &request);
-    return status ? status : sw_coll_wait(request, error);
 }

@@ -1,9 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Operations in the order of their posts: the first one is the machine's. */
+/* Operations in the order of their posts: the first one is the machine's. Messages from rank to
+ * rank are requests, too, in a list of their own. */
 #ifndef SW_COLLECTIVES_REQUEST_H
 #define SW_COLLECTIVES_REQUEST_H
 
 #include "collectives/comm/comm.h"
+
+/* OK, or why nothing can be posted any more. */
+enum sw_coll_status coll_request_may_post(struct sw_coll *coll, struct sw_coll_error *error);
+/* A place for one that is under way, in no list. NULL: no memory. */
+struct sw_coll_request *coll_request_take(struct sw_coll *coll, uint64_t deadline_ns);
+/* It was in a list of those that are not over. */
+void coll_request_end(struct sw_coll_request *request, enum sw_coll_status status);
 
 /* Goes on with the first ones, as far as it can. */
 void coll_requests_go(struct sw_coll *coll);

@@ -22,6 +22,13 @@ enum {
 
 static const uint64_t IS_BELL = 1ull << 63;
 
+/* A message whose mark lies behind all else of it, and how it is told. */
+struct coll_marked {
+    uint32_t begin, mark; /* where in the slice */
+    uint32_t word;        /* of those that are told */
+    uint64_t value;
+};
+
 static uint64_t slice_offset(const struct sw_coll *coll, uint32_t rank)
 {
     return (uint64_t)rank * coll->layout.slice_bytes;
@@ -100,15 +107,11 @@ static void tell_word(struct coll_peer *peer, uint32_t word, uint64_t value)
 /* ---- messages ---- */
 
 /* One WRITE where that becomes visible from its first byte to its last, else the mark goes behind
- * all else. It begins at a whole word, or the mark might be seen in part. */
-static bool post_mail(struct coll_peer *peer, enum coll_slot slot, uint64_t number,
-                      uint32_t payload_bytes)
+ * all else. `busy`: until when it is read from the outbox. */
+static bool post_marked(struct coll_peer *peer, const struct coll_marked *what, uint64_t *busy)
 {
-    const struct coll_layout *layout = &peer->coll->layout;
-    const uint32_t record = coll_record_at(layout, number, slot);
-    const uint32_t mark = record + (uint32_t)offsetof(struct coll_record, mark);
-    const uint32_t begin = record - (payload_bytes + WORD - 1) / WORD * WORD;
-    const bool is_whole = coll_word_read(peer->inbox + COLL_AT_WHOLE);
+    const uint32_t begin = what->begin, mark = what->mark;
+    const bool is_whole = begin == mark || coll_word_read(peer->inbox + COLL_AT_WHOLE);
     const uint32_t first_bytes = (is_whole ? mark + WORD : mark) - begin;
     struct ibv_sge ranges[2] = {outbox_range(peer, begin, first_bytes),
                                 outbox_range(peer, mark, WORD)};
@@ -117,14 +120,31 @@ static bool post_mail(struct coll_peer *peer, enum coll_slot slot, uint64_t numb
     const bool is_read_later = !(wrs[0].send_flags & IBV_SEND_INLINE);
     if (count == 2)
         wrs[0].next = &wrs[1];
-    tell_word(peer, slot, number);
+    tell_word(peer, what->word, what->value);
     if (!send_post_list(peer, &wrs[0], &wrs[count - 1], count, is_read_later,
                         (struct coll_sent){.kind = COLL_SENT_MAIL}))
         return false;
     if (is_read_later)
-        peer->busy[number % 2][slot] = peer->posted;
+        *busy = peer->posted;
     ring_peer(peer);
     return true;
+}
+
+/* It begins at a whole word, or the mark might be seen in part. */
+static uint32_t begin_before(uint32_t record, uint32_t payload_bytes)
+{
+    return record - (payload_bytes + WORD - 1) / WORD * WORD;
+}
+
+static bool post_mail(struct coll_peer *peer, enum coll_slot slot, uint64_t number,
+                      uint32_t payload_bytes)
+{
+    const uint32_t record = coll_record_at(&peer->coll->layout, number, slot);
+    const struct coll_marked what = {.begin = begin_before(record, payload_bytes),
+                                     .mark = record + (uint32_t)offsetof(struct coll_record, mark),
+                                     .word = slot,
+                                     .value = number};
+    return post_marked(peer, &what, &peer->busy[number % 2][slot]);
 }
 
 bool coll_send_is_ready(const struct coll_peer *peer, uint64_t number)
@@ -237,6 +257,61 @@ bool coll_send_move(struct coll_peer *peer, const struct coll_deferred *piece)
     return send_or_keep(peer, piece);
 }
 
+/* ---- messages from rank to rank ---- */
+
+/* Where what was there before may be written anew, and the queue has room. */
+static enum coll_posting may_post_now(struct coll_peer *peer, uint64_t busy)
+{
+    if (peer->state == COLL_PEER_UP && busy > peer->done)
+        coll_send_poll(peer->coll);
+    if (may_post(peer) && busy <= peer->done)
+        return COLL_POSTED;
+    if (peer->state == COLL_PEER_ENDED)
+        return COLL_LOST;
+    coll_peer_want(peer);
+    return COLL_LATER;
+}
+
+enum coll_posting coll_send_note(struct coll_peer *peer, const struct coll_note *note,
+                                 const void *payload)
+{
+    const bool is_room = note->form == COLL_ROOM;
+    const uint32_t at = coll_note_at(&peer->coll->layout, is_room, note->mark);
+    const struct coll_marked what = {.begin = begin_before(at, payload ? note->payload_bytes : 0),
+                                     .mark = at + (uint32_t)offsetof(struct coll_note, mark),
+                                     .word = is_room ? COLL_TOLD_ROOM : COLL_TOLD_NOTE,
+                                     .value = note->mark};
+    uint64_t *busy = &peer->notes_busy[is_room][note->mark % COLL_RING];
+    const enum coll_posting posting = may_post_now(peer, *busy);
+    if (posting != COLL_POSTED)
+        return posting;
+    coll_put_note(peer->outbox + at, note, payload);
+    return post_marked(peer, &what, busy) ? COLL_POSTED : COLL_LOST;
+}
+
+enum coll_posting coll_send_counter(struct coll_peer *peer, enum coll_word word, uint64_t value)
+{
+    const uint32_t at = COLL_AT_WORDS + WORD * (uint32_t)word;
+    const struct coll_marked what = {at, at, COLL_TOLD_WORD + (uint32_t)word, value};
+    const enum coll_posting posting = may_post_now(peer, peer->words_busy[word]);
+    if (posting != COLL_POSTED)
+        return posting;
+    coll_word_write(peer->outbox + at, value);
+    return post_marked(peer, &what, &peer->words_busy[word]) ? COLL_POSTED : COLL_LOST;
+}
+
+enum coll_posting coll_send_push(struct coll_peer *peer, const struct coll_deferred *piece,
+                                 uint64_t *ticket)
+{
+    const enum coll_posting posting = may_post_now(peer, 0);
+    if (posting != COLL_POSTED)
+        return posting;
+    if (!post_move(peer, piece))
+        return COLL_LOST;
+    *ticket = peer->posted;
+    return COLL_POSTED;
+}
+
 /* ---- words ---- */
 
 void coll_send_word(struct coll_peer *peer, uint32_t at, uint64_t value)
@@ -327,6 +402,16 @@ bool coll_send_has_arrived(const struct coll_peer *peer)
         if (number && !coll_mail_is_there(layout, peer->inbox, number, (enum coll_slot)slot))
             return false;
     }
+    for (uint32_t is_room = 0; is_room <= 1; is_room++) {
+        const uint64_t number =
+            coll_word_read(told + 8 * (is_room ? COLL_TOLD_ROOM : COLL_TOLD_NOTE));
+        if (number && !coll_note_is_there(layout, peer->inbox, is_room, number))
+            return false;
+    }
+    for (uint32_t word = 0; word < COLL_WORDS; word++)
+        if (coll_word_read(peer->inbox + COLL_AT_WORDS + 8 * word) !=
+            coll_word_read(told + 8 * (COLL_TOLD_WORD + word)))
+            return false;
     return (!coll_word_read(told + 8 * COLL_TOLD_ABORT) ||
             coll_word_read(peer->inbox + COLL_AT_ABORT)) &&
            coll_word_read(told + 8 * COLL_TOLD_VOTE) <= coll_word_read(peer->inbox + COLL_AT_VOTE);

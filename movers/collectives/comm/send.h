@@ -21,6 +21,14 @@ bool coll_send_is_awaited(const struct coll_peer *peer);
 /* The places of this operation's messages are not read by the device any more. */
 bool coll_send_is_ready(const struct coll_peer *peer, uint64_t number);
 
+/* A NOTE or a ROOM, a word, a piece of a long message: what goes from rank to rank. `ticket`:
+ * `done` of the peer when it has completed. */
+enum coll_posting coll_send_note(struct coll_peer *peer, const struct coll_note *note,
+                                 const void *payload);
+enum coll_posting coll_send_counter(struct coll_peer *peer, enum coll_word word, uint64_t value);
+enum coll_posting coll_send_push(struct coll_peer *peer, const struct coll_deferred *piece,
+                                 uint64_t *ticket);
+
 /* A word of the peer's slice, and its doorbell; the last of what is posted, so it asks for a
  * completion. */
 void coll_send_word(struct coll_peer *peer, uint32_t at, uint64_t value);

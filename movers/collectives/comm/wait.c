@@ -15,6 +15,7 @@
 #include "collectives/comm/peer.h"
 #include "collectives/comm/request.h"
 #include "collectives/comm/send.h"
+#include "collectives/comm/transfer.h"
 #include "common/base/minmax.h"
 #include "common/time/clock.h"
 #include "common/time/deadline.h"
@@ -71,6 +72,7 @@ void coll_go_on(struct sw_coll *coll)
 {
     coll->completions_seen = coll->completions;
     coll_requests_go(coll);
+    coll_transfers_go(coll);
     if (coll->failure.is_set)
         coll_failure_end(coll);
 }
@@ -133,6 +135,27 @@ static void probe_next(struct sw_coll *coll, struct coll_peer *peer)
     coll->watched = (peer->rank + 1) % coll->site.size;
 }
 
+/* Each message between two ranks goes on for itself, so all that something is awaited from ring. */
+static bool ask_pairs_before_sleep(struct sw_coll *coll, int *longest_ms)
+{
+    bool is_absent[SW_COLL_RANKS_MAX], is_calm = true;
+    if (list_is_empty(&coll->pairs.busy) || !coll_transfers_absent(coll, is_absent))
+        return true;
+    for (uint32_t rank = 0; rank < coll->site.size; rank++)
+        if (is_absent[rank] && coll->peers[rank].state == COLL_PEER_UP)
+            is_calm &= ask_before_sleep(&coll->peers[rank], longest_ms);
+    return is_calm;
+}
+
+static void probe_pairs(struct sw_coll *coll)
+{
+    bool is_absent[SW_COLL_RANKS_MAX];
+    coll_transfers_absent(coll, is_absent);
+    for (uint32_t rank = 0; rank < coll->site.size; rank++)
+        if (is_absent[rank] && coll->peers[rank].stage == COLL_SURE)
+            coll->peers[rank].stage = COLL_AWAKE;
+}
+
 /* The operations were looked at after the last completion has come: one of them may have told that
  * all is there. */
 static void wait_go_to_sleep(struct sw_coll *coll, uint64_t now_ns)
@@ -140,14 +163,18 @@ static void wait_go_to_sleep(struct sw_coll *coll, uint64_t now_ns)
     int longest_ms = SLEEP_MAX_MS;
     uint64_t wake_ns = coll_requests_wake_ns(coll);
     struct coll_peer *peer = awaited_peer(coll);
-    if (!mover_queue_arm(&coll->queue) || (peer && !ask_before_sleep(peer, &longest_ms)))
+    if (!mover_queue_arm(&coll->queue) || (peer && !ask_before_sleep(peer, &longest_ms)) ||
+        !ask_pairs_before_sleep(coll, &longest_ms))
         return;
     for (uint32_t rank = 0; rank < coll->site.size; rank++)
         if (coll->peers[rank].retry_ns)
             wake_ns = mover_min_u64(wake_ns, coll->peers[rank].retry_ns);
     coll_take_events(coll, mover_ms_until(wake_ns, now_ns, longest_ms));
-    if (peer && coll->looked_ns - now_ns >= (SLEEP_MAX_MS - 1) * NS_PER_MS)
+    if (coll->looked_ns - now_ns < (SLEEP_MAX_MS - 1) * NS_PER_MS)
+        return;
+    if (peer)
         probe_next(coll, peer);
+    probe_pairs(coll);
 }
 
 void coll_wait_turn(struct sw_coll *coll, struct coll_waiting *waiting)
