@@ -7,6 +7,7 @@
 
 #include "collectives/comm/agreement.h"
 #include "collectives/comm/failure.h"
+#include "collectives/comm/peer.h"
 #include "collectives/comm/request.h"
 #include "collectives/comm/send.h"
 
@@ -196,6 +197,8 @@ static enum sw_coll_status post_transfer(struct sw_coll *coll, struct coll_trans
     request->transfer = transfer;
     list_append(&coll->transfers, &request->node);
     *out = request;
+    if (transfer.peer != coll->site.rank)
+        coll_peer_want(&coll->peers[transfer.peer]); /* the other side may not be the one to dial */
     if (register_message(request)) {
         coll_pairs_post(&coll->pairs, &request->transfer);
         if (!coll->group_depth)

@@ -94,7 +94,7 @@ static enum sw_coll_status begin_report(struct co_job *job, struct report *repor
     if (status || job->place.rank)
         return status;
     if (!job->perf->is_json) {
-        printf("# %s of %u ranks\n", sw_coll_kind_name(job->perf->kind), job->place.size);
+        printf("# %s of %u ranks\n", co_kind_name(job->perf->kind), job->place.size);
         for (uint32_t rank = 0; rank < job->place.size && rank < HOSTS_SHOWN; rank++)
             printf("# rank %u: %.*s\n", rank, HOST_BYTES - 1,
                    (const char *)job->recv + rank * HOST_BYTES);
@@ -117,7 +117,7 @@ static int end_report(const struct co_job *job, struct report *report)
     if (!job->perf->is_json)
         printf("# average bus bandwidth: %.3f GB/s\n", bus);
     json_t *all =
-        json_pack("{ss sI so sf so}", "collective", sw_coll_kind_name(job->perf->kind), "ranks",
+        json_pack("{ss sI so sf so}", "collective", co_kind_name(job->perf->kind), "ranks",
                   (json_int_t)job->place.size, "rows", report->table.rows, "average_bus_mb_per_s",
                   bus * 1e3, "wrong", json_of_wrong(job, report->wrong));
     const int drawn = job->perf->plot ? co_picture_draw(job->perf->plot, all) : MOVER_DONE;

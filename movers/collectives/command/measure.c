@@ -12,7 +12,7 @@ enum { SPOILT = 0xee, GUARD = 0x5a };
  * each rank. */
 static const struct {
     bool is_fold, has_root, has_send_blocks, has_recv_blocks;
-} kinds[SW_COLL_KINDS] = {
+} kinds[SW_COLL_KINDS + 1] = {
     [SW_COLL_ALL_REDUCE] = {.is_fold = true},
     [SW_COLL_REDUCE_SCATTER] = {.is_fold = true, .has_send_blocks = true},
     [SW_COLL_ALL_GATHER] = {.has_recv_blocks = true},
@@ -21,7 +21,13 @@ static const struct {
     [SW_COLL_REDUCE] = {.is_fold = true, .has_root = true},
     [SW_COLL_GATHER] = {.has_root = true, .has_recv_blocks = true},
     [SW_COLL_SCATTER] = {.has_root = true, .has_send_blocks = true},
+    [CO_SENDRECV] = {.is_fold = false},
 };
+
+const char *co_kind_name(enum sw_coll_kind kind)
+{
+    return kind == CO_SENDRECV ? "sendrecv" : sw_coll_kind_name(kind);
+}
 
 bool co_kind_folds(enum sw_coll_kind kind)
 {
@@ -148,6 +154,11 @@ static uint64_t wrong_in_guard(const struct co_job *job, const struct co_row *ro
     return wrong;
 }
 
+static uint32_t rank_before(const struct co_job *job)
+{
+    return (job->place.rank ? job->place.rank : job->place.size) - 1;
+}
+
 static uint64_t count_wrong(struct co_job *job, const struct co_row *row,
                             const struct sw_coll_call *call, bool is_in_place)
 {
@@ -173,8 +184,10 @@ static uint64_t count_wrong(struct co_job *job, const struct co_row *row,
         co_tile_of_rank(&job->moved, row->type, row->op, row->root);
         return wrong + co_tile_differs(&job->moved, row->kind == SW_COLL_SCATTER ? own : 0,
                                        row->count, call->recv);
+    case CO_SENDRECV:
+        co_tile_of_rank(&job->moved, row->type, row->op, rank_before(job));
+        return wrong + co_tile_differs(&job->moved, 0, row->count, call->recv);
     case SW_COLL_BARRIER:
-    case SW_COLL_KINDS:
         break;
     }
     return 0;
@@ -182,12 +195,28 @@ static uint64_t count_wrong(struct co_job *job, const struct co_row *row,
 
 /* ---- the measurement ---- */
 
+static enum sw_coll_status send_and_receive(const struct co_job *job,
+                                            const struct sw_coll_call *call,
+                                            struct sw_coll_error *error)
+{
+    const uint32_t next = (job->place.rank + 1) % job->place.size;
+    sw_coll_group_begin(job->coll);
+    enum sw_coll_status status =
+        sw_coll_send(job->coll, next, call->send, call->count, call->type, 0, error);
+    if (!status)
+        status = sw_coll_recv(job->coll, rank_before(job), call->recv, call->count, call->type, 0,
+                              error);
+    const enum sw_coll_status ended = sw_coll_group_end(job->coll, status ? NULL : error);
+    return status ? status : ended;
+}
+
 static enum sw_coll_status repeat_call(const struct co_job *job, const struct sw_coll_call *call,
                                        uint32_t times, struct sw_coll_error *error)
 {
     enum sw_coll_status status = SW_COLL_OK;
     for (uint32_t i = 0; i < times && !status; i++)
-        status = sw_coll_run(job->coll, call, 0, error);
+        status = call->kind == CO_SENDRECV ? send_and_receive(job, call, error)
+                                           : sw_coll_run(job->coll, call, 0, error);
     return status;
 }
 
@@ -236,14 +265,18 @@ static enum sw_coll_status add_shares(const struct co_job *job, const struct sha
     return status;
 }
 
+static bool is_done_in_place(enum sw_coll_kind kind)
+{
+    return kind != SW_COLL_ALL_TO_ALL && kind != SW_COLL_BARRIER && kind != CO_SENDRECV;
+}
+
 enum sw_coll_status co_measure(struct co_job *job, const struct co_row *row,
                                struct co_figures figures[2], struct sw_coll_error *error)
 {
     enum sw_coll_status status = SW_COLL_OK;
     struct shares shares[2] = {0};
     for (int way = 0; way < 2 && !status; way++) {
-        figures[way] = (struct co_figures){
-            .is_there = !way || (row->kind != SW_COLL_ALL_TO_ALL && row->kind != SW_COLL_BARRIER)};
+        figures[way] = (struct co_figures){.is_there = !way || is_done_in_place(row->kind)};
         if (figures[way].is_there)
             status = measure_place(job, row, way, &shares[way], error);
     }

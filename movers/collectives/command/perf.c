@@ -25,7 +25,10 @@ enum { MEET_BYTES = 80 };
 static void take_measured_kind(struct argp_state *state, void *arguments, char *text)
 {
     struct co_perf *perf = arguments;
-    co_take_kind(state, &perf->kind, text);
+    if (!strcmp(text, "sendrecv"))
+        perf->kind = CO_SENDRECV;
+    else
+        co_take_kind(state, &perf->kind, text);
 }
 
 static bool is_svg(const char *name)
@@ -199,7 +202,8 @@ int co_perf(int argc, char **argv)
 {
     static const struct mover_usage usage = {
         .words = "[KIND]",
-        .about = "Measures all_reduce, or another operation, of all ranks, and checks each result. "
+        .about = "Measures all_reduce, or another operation, of all ranks, or sendrecv: each rank "
+                 "sends to the next one. Each result is checked. "
                  "Options, columns and figures are those of nccl-tests.",
         .own = {.rows = options, .word = take_measured_kind, .check = check_perf}};
     static struct co_perf perf = {.kind = SW_COLL_ALL_REDUCE,

@@ -13,6 +13,10 @@
 
 enum { CO_NOT_SAID = UINT32_MAX };
 
+/* Behind the kinds of the library: each rank sends to the next one, and receives from the one
+ * before it, in a group. */
+#define CO_SENDRECV SW_COLL_KINDS
+
 struct co_perf {
     enum sw_coll_kind kind;
     uint32_t type, op; /* SW_COLL_TYPES, SW_COLL_OPS: all of them */
@@ -64,6 +68,7 @@ struct co_asked {
 struct co_row co_row_make(const struct co_asked *asked, uint64_t bytes);
 /* Bytes on the busiest port of a rank for each of the row's bytes, as nccl-tests has it. */
 double co_row_bus_factor(const struct co_row *row, uint32_t size);
+const char *co_kind_name(enum sw_coll_kind kind);
 bool co_kind_folds(enum sw_coll_kind kind);
 bool co_kind_has_root(enum sw_coll_kind kind);
 

@@ -38,6 +38,7 @@ KINDS = (
     ('gather', 2, 'i16', 'sum', 1),
     ('scatter', 4, 'u32', 'sum', 1),
     ('barrier', 3, 'f32', 'sum', 0),
+    ('sendrecv', 3, 'i32', 'sum', 0),
 )
 
 
