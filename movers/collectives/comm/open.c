@@ -28,7 +28,7 @@
 #include "common/rdma/resolve.h"
 #include "common/time/clock.h"
 
-enum { EAGER_MAX = 1 << 20, READS_MAX = 16, LINE = 64 };
+enum { EAGER_MAX = 1 << 20, READS_MAX = 16, LINE = 64, HALF_CONNECTED_MS = 2000 };
 
 void sw_coll_options_init(struct sw_coll_options *options)
 {
@@ -372,9 +372,24 @@ enum sw_coll_status coll_open_child(const struct sw_coll *parent, uint32_t rank,
 
 /* ---- the end ---- */
 
-/* The others may still need what was sent last. */
+/* A message can come over a connection before this side has heard that it is up. */
+static bool is_half_connected(const struct sw_coll *coll)
+{
+    for (uint32_t rank = 0; rank < coll->site.size; rank++) {
+        const enum coll_peer_state state = coll->peers[rank].state;
+        if (state == COLL_PEER_ASKED ||
+            (state == COLL_PEER_DIALING && coll->pairs.pairs[rank].received))
+            return true;
+    }
+    return false;
+}
+
+/* The others may still need what was sent last, and have to know that this rank has not died. */
 static void leave_others(struct sw_coll *coll)
 {
+    const uint64_t until_ns = sw_coll_deadline_ms(HALF_CONNECTED_MS);
+    while (!coll->failure.is_set && is_half_connected(coll) && mover_now_ns() < until_ns)
+        coll_take_events(coll, 1);
     for (uint32_t rank = 0; rank < coll->site.size; rank++)
         if (coll_is_other(coll, rank))
             coll_send_word(&coll->peers[rank], COLL_AT_LEFT, coll->ended + 1);
