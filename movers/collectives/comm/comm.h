@@ -3,9 +3,10 @@
  * A communicator from the inside. Each file of this folder has a part of it: open.c makes and ends
  * it, door.c lets other ranks in, peer.c has the connection to one of them, send.c what is posted
  * there, port.c is the machine's door to all that, request.c has the operations in the order of
- * their posts, transfer.c the messages from rank to rank, group.c those that begin together, wait.c
- * looks and sleeps, failure.c ends it all; after a death agreement.c sees to it that all name the
- * same ranks, by votes (vote.c). shrink.c and split.c make new ones of it.
+ * their posts, transfer.c the messages from rank to rank, group.c those that begin together, page.c
+ * what is shown of it, wait.c looks and sleeps, failure.c ends it all; after a death agreement.c
+ * sees to it that all name the same ranks, by votes (vote.c). shrink.c and split.c make new ones of
+ * it.
  */
 #ifndef SW_COLLECTIVES_COMM_H
 #define SW_COLLECTIVES_COMM_H
@@ -15,6 +16,7 @@
 #include "collectives/comm/regions.h"
 #include "collectives/core/agree.h"
 #include "collectives/core/machine.h"
+#include "collectives/core/page.h"
 #include "collectives/core/pairs.h"
 #include "common/base/list.h"
 #include "common/rdma/connection.h"
@@ -158,6 +160,11 @@ struct sw_coll {
     uint64_t moves_posted, moves_settled;
     struct coll_deferred *free_deferred;
     uint32_t deferred_count;
+
+    struct coll_page *page; /* NULL: there is none */
+    char *page_path;
+    int page_fd;
+    uint64_t page_ns; /* it was brought up to date */
 
     struct coll_failure failure;
     struct coll_agree agree;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Calls that wait, and groups: in a group they only post, and its end waits for them all. */
 #include "collectives/comm/failure.h"
+#include "collectives/comm/request.h"
 #include "collectives/comm/wait.h"
 
 static enum sw_coll_status wait_or_group(struct sw_coll *coll, struct sw_coll_request *request,
@@ -16,7 +17,7 @@ enum sw_coll_status sw_coll_run(struct sw_coll *coll, const struct sw_coll_call 
                                 uint64_t deadline_ns, struct sw_coll_error *error)
 {
     struct sw_coll_request *request = NULL;
-    const enum sw_coll_status status = sw_coll_post(coll, call, deadline_ns, error, &request);
+    const enum sw_coll_status status = coll_request_post(coll, call, deadline_ns, error, &request);
     return status ? status : wait_or_group(coll, request, error);
 }
 

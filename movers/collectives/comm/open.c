@@ -15,6 +15,7 @@
 #include "collectives/comm/door.h"
 #include "collectives/comm/failure.h"
 #include "collectives/comm/meet.h"
+#include "collectives/comm/page.h"
 #include "collectives/comm/peer.h"
 #include "collectives/comm/port.h"
 #include "collectives/comm/request.h"
@@ -93,7 +94,7 @@ static struct sw_coll *make_coll(const struct sw_coll_options *options, enum col
     if (!coll)
         return NULL;
     coll->options = *options;
-    coll->timer_fd = -1;
+    coll->timer_fd = coll->page_fd = -1;
     coll->layout = coll_layout_of((options->eager_bytes + LINE - 1) / LINE * LINE);
     coll->site = (struct coll_site){.rank = options->rank,
                                     .size = options->size,
@@ -333,11 +334,13 @@ enum sw_coll_status sw_coll_open(const struct sw_coll_options *options, struct s
     if (!coll)
         return coll_say(error, SW_COLL_NO_MEMORY, "out of memory or descriptors");
     status = join_ranks(coll, error);
-    if (status)
+    if (status) {
         sw_coll_close(coll);
-    else
-        *out = coll;
-    return status;
+        return status;
+    }
+    coll_page_open(coll);
+    *out = coll;
+    return SW_COLL_OK;
 }
 
 /* ---- another one ---- */
@@ -429,6 +432,7 @@ static void free_coll(struct sw_coll *coll)
 
 void sw_coll_close(struct sw_coll *coll)
 {
+    coll_page_close(coll, mover_is_forked(&coll->guard));
     if (!mover_is_forked(&coll->guard)) {
         if (coll->peers && !coll->failure.is_done)
             leave_others(coll);

@@ -9,6 +9,7 @@
 
 #include "collectives/comm/agreement.h"
 #include "collectives/comm/failure.h"
+#include "collectives/comm/page.h"
 #include "collectives/comm/send.h"
 #include "collectives/comm/wait.h"
 #include "collectives/core/ranks.h"
@@ -41,6 +42,8 @@ void coll_request_end(struct sw_coll_request *request, enum sw_coll_status statu
     list_append(&coll->ended_requests, &request->node);
     if (coll->current == request)
         coll->current = NULL;
+    if (request->is_transfer && list_is_empty(&coll->transfers))
+        coll_page_rest(coll);
 }
 
 /* In place one registration is enough; so it is where a root broadcasts what it has in `recv`. */
@@ -97,6 +100,7 @@ static bool request_begin(struct sw_coll *coll, struct sw_coll_request *request)
     request->has_begun = true;
     coll->current = request;
     coll->number++;
+    coll_page_begin(coll, call);
     coll_machine_begin(&coll->machine, call, coll->number,
                        request_memory_of(coll_call_send(call, coll->site.rank), request->send),
                        request_memory_of(call->recv, request->recv));
@@ -130,6 +134,7 @@ static bool go_on_with(struct sw_coll *coll, struct sw_coll_request *request)
     if (coll->deferred_count)
         return false;
     coll->ended = coll->number;
+    coll_page_end(coll);
     coll_request_end(request, SW_COLL_OK);
     return true;
 }
@@ -343,9 +348,9 @@ enum sw_coll_status coll_request_may_post(struct sw_coll *coll, struct sw_coll_e
     return coll->failure.is_done ? say_broken(coll, error) : SW_COLL_OK;
 }
 
-enum sw_coll_status sw_coll_post(struct sw_coll *coll, const struct sw_coll_call *call,
-                                 uint64_t deadline_ns, struct sw_coll_error *error,
-                                 struct sw_coll_request **out)
+enum sw_coll_status coll_request_post(struct sw_coll *coll, const struct sw_coll_call *call,
+                                      uint64_t deadline_ns, struct sw_coll_error *error,
+                                      struct sw_coll_request **out)
 {
     enum sw_coll_status status = coll_request_may_post(coll, error);
     if (!status)
@@ -367,6 +372,22 @@ enum sw_coll_status sw_coll_post(struct sw_coll *coll, const struct sw_coll_call
     if (!coll->group_depth && list_first(&coll->posted) == &request->node)
         coll_requests_go(coll);
     return SW_COLL_OK;
+}
+
+void coll_request_show(struct sw_coll *coll, const struct sw_coll_request *request)
+{
+    if (coll->page && request->status == SW_COLL_AGAIN)
+        coll_page_refresh(coll, mover_now_ns(), true);
+}
+
+enum sw_coll_status sw_coll_post(struct sw_coll *coll, const struct sw_coll_call *call,
+                                 uint64_t deadline_ns, struct sw_coll_error *error,
+                                 struct sw_coll_request **out)
+{
+    const enum sw_coll_status status = coll_request_post(coll, call, deadline_ns, error, out);
+    if (!status)
+        coll_request_show(coll, *out);
+    return status;
 }
 
 /* It has ended: its words, and its place for the next one. */

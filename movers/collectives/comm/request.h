@@ -10,6 +10,12 @@
 enum sw_coll_status coll_request_may_post(struct sw_coll *coll, struct sw_coll_error *error);
 /* A place for one that is under way, in no list. NULL: no memory. */
 struct sw_coll_request *coll_request_take(struct sw_coll *coll, uint64_t deadline_ns);
+/* What sw_coll_post() does, for those that wait then: it does not look at the clock. */
+enum sw_coll_status coll_request_post(struct sw_coll *coll, const struct sw_coll_call *call,
+                                      uint64_t deadline_ns, struct sw_coll_error *error,
+                                      struct sw_coll_request **request);
+/* The caller may compute now: others see what is awaited meanwhile. */
+void coll_request_show(struct sw_coll *coll, const struct sw_coll_request *request);
 /* It was in a list of those that are not over. */
 void coll_request_end(struct sw_coll_request *request, enum sw_coll_status status);
 

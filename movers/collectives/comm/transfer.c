@@ -201,8 +201,10 @@ static enum sw_coll_status post_transfer(struct sw_coll *coll, struct coll_trans
         coll_peer_want(&coll->peers[transfer.peer]); /* the other side may not be the one to dial */
     if (register_message(request)) {
         coll_pairs_post(&coll->pairs, &request->transfer);
-        if (!coll->group_depth)
+        if (!coll->group_depth) {
             coll_transfers_go(coll);
+            coll_request_show(coll, request);
+        }
     } else {
         coll_fail_here(coll, SW_COLL_NO_MEMORY, "its buffers cannot be registered: %s",
                        strerror(errno));

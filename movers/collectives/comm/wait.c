@@ -12,6 +12,7 @@
 #include "collectives/comm/agreement.h"
 #include "collectives/comm/door.h"
 #include "collectives/comm/failure.h"
+#include "collectives/comm/page.h"
 #include "collectives/comm/peer.h"
 #include "collectives/comm/request.h"
 #include "collectives/comm/send.h"
@@ -79,8 +80,10 @@ void coll_go_on(struct sw_coll *coll)
 
 void coll_look(struct sw_coll *coll)
 {
-    look_around(coll, mover_now_ns());
+    const uint64_t now_ns = mover_now_ns();
+    look_around(coll, now_ns);
     coll_go_on(coll);
+    coll_page_refresh(coll, now_ns, true);
 }
 
 /* ---- sleep ---- */
@@ -169,6 +172,7 @@ static void wait_go_to_sleep(struct sw_coll *coll, uint64_t now_ns)
     for (uint32_t rank = 0; rank < coll->site.size; rank++)
         if (coll->peers[rank].retry_ns)
             wake_ns = mover_min_u64(wake_ns, coll->peers[rank].retry_ns);
+    coll_page_refresh(coll, now_ns, true);
     coll_take_events(coll, mover_ms_until(wake_ns, now_ns, longest_ms));
     if (coll->looked_ns - now_ns < (SLEEP_MAX_MS - 1) * NS_PER_MS)
         return;
@@ -192,6 +196,7 @@ void coll_wait_turn(struct sw_coll *coll, struct coll_waiting *waiting)
     waiting->bells = coll->bells;
     waiting->is_tired = now_ns >= waiting->spin_until_ns;
     look_around(coll, now_ns);
+    coll_page_refresh(coll, now_ns, false);
     if (!waiting->is_tired || coll->completions != coll->completions_seen)
         return;
     if (coll->failure.is_agreeing)

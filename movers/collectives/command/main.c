@@ -4,6 +4,7 @@
 
 static const struct mover_command commands[] = {
     {"perf", "measures and checks collective operations", co_perf},
+    {"status", "shows what ranks of this host do, and whom they wait for", co_status},
     {"trace", "shows what a rank does for an operation", co_trace},
     {0},
 };
@@ -16,6 +17,7 @@ int main(int argc, char **argv)
         .commands = commands,
         .examples = "  sidewire coll perf --ranks 4\n"
                     "  sidewire coll perf --ranks 3 -b 8 -e 1M -f 2 -d bf16 -o avg reduce_scatter\n"
+                    "  sidewire coll status\n"
                     "  sidewire coll trace --ranks 3 --size 64K\n"
                     "  mpirun -n 4 -x SIDEWIRE_COLL_MEET=192.0.2.1:4450 sidewire coll perf\n"};
     return mover_front_main(&front, argc, argv);

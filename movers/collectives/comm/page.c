@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "collectives/comm/page.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "collectives/comm/transfer.h"
+#include "common/serve/control_folder.h"
+#include "common/time/clock.h"
+
+enum { REFRESH_US = 20, PATH_BYTES = MOVER_CONTROL_FOLDER_MAX + 64 };
+
+/* ---- the file ---- */
+
+static bool find_page_folder(char folder[MOVER_CONTROL_FOLDER_MAX])
+{
+    char error[300];
+    const char *said = secure_getenv(COLL_PAGE_OFF);
+    if ((said && !strcmp(said, "off")) ||
+        !mover_control_folder("coll", folder, error, sizeof(error)))
+        return false;
+    (void)mkdir(folder, 0700);
+    return mover_control_folder_is_ours(folder, error, sizeof(error));
+}
+
+/* The name of rank 0's communicator is drawn at random; a rank that is alone has none. */
+static uint64_t find_job(const struct sw_coll *coll)
+{
+    return coll->site.size > 1 ? coll->peers[0].card.instance
+                               : mover_now_ns() << 16 ^ (uint64_t)getpid();
+}
+
+/* It has its lock before it has its name: a file without a lock is that of a dead process. */
+static int make_page_file(const char *path, char *fresh, size_t room)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    snprintf(fresh, room, "%s.new", path);
+    unlink(fresh);
+    const int fd = open(fresh, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return -1;
+    if (!ftruncate(fd, sizeof(struct coll_page)) && !fcntl(fd, F_SETLK, &lock))
+        return fd;
+    unlink(fresh);
+    close(fd);
+    return -1;
+}
+
+static bool map_page(struct sw_coll *coll, const char *fresh)
+{
+    struct coll_page *page =
+        mmap(NULL, sizeof(*page), PROT_READ | PROT_WRITE, MAP_SHARED, coll->page_fd, 0);
+    if (page == MAP_FAILED)
+        return false;
+    *page = (struct coll_page){.magic = COLL_PAGE_MAGIC,
+                               .version = COLL_PAGE_VERSION,
+                               .job = find_job(coll),
+                               .rank = coll->site.rank,
+                               .size = coll->site.size,
+                               .pid = (uint32_t)getpid()};
+    coll->page = page;
+    return !rename(fresh, coll->page_path);
+}
+
+void coll_page_open(struct sw_coll *coll)
+{
+    char folder[MOVER_CONTROL_FOLDER_MAX], path[PATH_BYTES], fresh[PATH_BYTES + 8];
+    if (!find_page_folder(folder))
+        return;
+    snprintf(path, sizeof(path), "%s/%016" PRIx64 "-%u" COLL_PAGE_SUFFIX, folder, find_job(coll),
+             coll->site.rank);
+    coll->page_fd = make_page_file(path, fresh, sizeof(fresh));
+    if (coll->page_fd < 0)
+        return;
+    coll->page_path = strdup(path);
+    if (coll->page_path && map_page(coll, fresh))
+        return;
+    unlink(fresh);
+    coll_page_close(coll, true);
+}
+
+void coll_page_close(struct sw_coll *coll, bool is_child)
+{
+    if (coll->page)
+        munmap(coll->page, sizeof(*coll->page));
+    if (coll->page_path && !is_child)
+        unlink(coll->page_path);
+    if (coll->page_fd >= 0)
+        close(coll->page_fd);
+    free(coll->page_path);
+    coll->page = NULL;
+    coll->page_path = NULL;
+    coll->page_fd = -1;
+}
+
+/* ---- what it says ---- */
+
+static void add_awaited(struct coll_page_state *state, const bool *is_awaited, uint32_t size)
+{
+    for (uint32_t rank = 0; rank < size; rank++)
+        if (is_awaited[rank]) {
+            state->awaited[rank / 8] |= (uint8_t)(1u << rank % 8);
+            state->is_waiting = true;
+        }
+}
+
+static const struct coll_transfer *first_waiting(const struct sw_coll *coll)
+{
+    struct list_node *at = list_first(&coll->pairs.busy);
+    for (; at; at = list_after(&coll->pairs.busy, at)) {
+        const struct coll_pair *pair = LIST_MEMBER(at, struct coll_pair, node);
+        if (coll_pair_waits(pair))
+            return coll_pair_first(pair);
+    }
+    return NULL;
+}
+
+/* An operation goes before messages. */
+static void say_state(const struct sw_coll *coll, struct coll_page_state *state)
+{
+    bool is_awaited[SW_COLL_RANKS_MAX];
+    const struct coll_transfer *transfer = coll->current ? NULL : first_waiting(coll);
+    memset(state->awaited, 0, sizeof(state->awaited));
+    state->is_waiting = false;
+    state->activity = COLL_IN_OPERATION;
+    if (coll->current) {
+        state->step = coll->machine.step;
+        state->steps = coll->machine.table.count;
+        if (coll_machine_absent(&coll->machine, is_awaited))
+            add_awaited(state, is_awaited, coll->site.size);
+    } else if (transfer) {
+        state->activity = transfer->is_send ? COLL_IN_SEND : COLL_IN_RECV;
+        state->message = transfer->number;
+        state->count = transfer->count;
+        state->type = (uint8_t)transfer->type;
+    }
+    if (coll_transfers_absent(coll, is_awaited))
+        add_awaited(state, is_awaited, coll->site.size);
+}
+
+void coll_page_refresh(struct sw_coll *coll, uint64_t now_ns, bool is_sure)
+{
+    struct coll_page *page = coll->page;
+    if (!page || (!is_sure && now_ns - coll->page_ns < REFRESH_US * NS_PER_US))
+        return;
+    coll->page_ns = now_ns;
+    struct coll_page_state state = page->state;
+    say_state(coll, &state);
+    if (state.since_ns && !memcmp(&state, &page->state, sizeof(state)))
+        return;
+    state.since_ns = now_ns;
+    coll_page_write_begin(page);
+    page->state = state;
+    coll_page_write_end(page);
+}
+
+void coll_page_rest(struct sw_coll *coll)
+{
+    struct coll_page *page = coll->page;
+    if (!page || page->state.activity == COLL_IN_OPERATION)
+        return;
+    coll_page_write_begin(page);
+    page->state.activity = COLL_IN_OPERATION;
+    page->state.is_waiting = false;
+    coll_page_write_end(page);
+}

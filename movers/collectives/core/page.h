@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What a rank shows of itself to `sidewire coll status`: a file that it maps and writes to by plain
+ * stores, and that nobody else writes to. `sequence` is odd while it changes. The rank has a lock
+ * on the file (fcntl) as long as it lives.
+ */
+#ifndef SW_COLLECTIVES_PAGE_H
+#define SW_COLLECTIVES_PAGE_H
+
+#include <assert.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "sidewire/coll.h"
+
+#define COLL_PAGE_OFF "SIDEWIRE_COLL_STATUS" /* "off" in the environment: there is none */
+#define COLL_PAGE_SUFFIX ".rank"
+
+enum { COLL_PAGE_VERSION = 1, COLL_PAGE_MAGIC = 0x50435753 /* "SWCP" */ };
+
+enum coll_activity {
+    COLL_IN_OPERATION, /* or it has ended: then `ended` says so */
+    COLL_IN_SEND,
+    COLL_IN_RECV,
+    COLL_ACTIVITIES,
+};
+
+struct coll_page_state {
+    uint64_t number;  /* of the newest operation that has begun */
+    uint64_t message; /* IN_SEND, IN_RECV: its number; the rest is the message's then */
+    uint64_t count;
+    uint64_t since_ns; /* CLOCK_MONOTONIC: it waits so since then; 0: nobody has looked yet */
+    uint32_t step, steps;
+    uint8_t kind, type, activity;
+    uint8_t is_waiting; /* for those in `awaited`, a bit for each rank */
+    uint8_t reserved[4];
+    uint8_t awaited[SW_COLL_RANKS_MAX / 8];
+};
+
+struct coll_page {
+    uint32_t magic, version;
+    uint64_t job; /* alike for all ranks of a communicator */
+    uint32_t rank, size;
+    uint32_t pid, reserved;
+    uint64_t sequence;
+    uint64_t ended; /* the newest operation that has ended */
+    struct coll_page_state state;
+};
+
+static_assert(sizeof(struct coll_page) <= 4096, "one page");
+
+static inline void coll_page_write_begin(struct coll_page *page)
+{
+    __atomic_store_n(&page->sequence, page->sequence + 1, __ATOMIC_RELAXED);
+    __atomic_thread_fence(__ATOMIC_RELEASE);
+}
+
+static inline void coll_page_write_end(struct coll_page *page)
+{
+    __atomic_store_n(&page->sequence, page->sequence + 1, __ATOMIC_RELEASE);
+}
+
+/* False: it changes all the time. */
+static inline bool coll_page_read(const struct coll_page *page, struct coll_page *copy)
+{
+    enum { TRIES = 1000 };
+    for (int i = 0; i < TRIES; i++) {
+        const uint64_t before = __atomic_load_n(&page->sequence, __ATOMIC_ACQUIRE);
+        memcpy(copy, page, sizeof(*copy));
+        __atomic_thread_fence(__ATOMIC_ACQUIRE);
+        if (!(before & 1) && __atomic_load_n(&page->sequence, __ATOMIC_RELAXED) == before)
+            return true;
+    }
+    return false;
+}
+
+static inline bool coll_page_awaits(const struct coll_page *page, uint32_t rank)
+{
+    return page->state.is_waiting && page->state.awaited[rank / 8] & 1u << rank % 8;
+}
+
+#endif

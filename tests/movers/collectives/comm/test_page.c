@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: BSD-2-Clause
+// The pages of ranks: what they say while the program is elsewhere, and who may read them.
+#include "ranks.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "collectives/core/page.h"
+
+enum { READY, GO };
+
+static char runtime[] = "/tmp/coll_page.XXXXXX";
+static char folder[64];
+
+static int make_runtime(void **state)
+{
+    (void)state;
+    if (!mkdtemp(runtime) || setenv("XDG_RUNTIME_DIR", runtime, 1))
+        return -1;
+    snprintf(folder, sizeof(folder), "%s/sidewire-coll", runtime);
+    return unsetenv(COLL_PAGE_OFF);
+}
+
+static int remove_runtime(void **state)
+{
+    (void)state;
+    rmdir(folder);
+    return rmdir(runtime);
+}
+
+// How many files there are; `path` is that of this rank.
+static int find_pages(uint32_t rank, char *path, size_t room)
+{
+    char end[24];
+    int count = 0;
+    DIR *dir = opendir(folder);
+    snprintf(end, sizeof(end), "-%u" COLL_PAGE_SUFFIX, rank);
+    for (const struct dirent *entry; dir && (entry = readdir(dir));) {
+        const size_t length = strlen(entry->d_name), tail = strlen(end);
+        count += entry->d_name[0] != '.';
+        if (length > tail && !strcmp(entry->d_name + length - tail, end))
+            snprintf(path, room, "%s/%.60s", folder, entry->d_name);
+    }
+    if (dir)
+        closedir(dir);
+    return count;
+}
+
+static struct coll_page read_page(uint32_t rank)
+{
+    char path[160] = "";
+    struct coll_page copy = {.magic = 0};
+    assert_int_equal(find_pages(rank, path, sizeof(path)), 2);
+    const int fd = open(path, O_RDONLY);
+    const struct coll_page *page = mmap(NULL, sizeof(*page), PROT_READ, MAP_SHARED, fd, 0);
+    assert_true(fd >= 0 && page != MAP_FAILED && coll_page_read(page, &copy));
+    munmap((void *)(uintptr_t)page, sizeof(*page));
+    close(fd);
+    return copy;
+}
+
+// Rank 0 posts, and computes. Rank 1 comes when it is told to.
+static void post_and_compute(struct rank *rank)
+{
+    struct sw_coll_error error = {.text = ""};
+    struct sw_coll_request *request = NULL;
+    float mine[5] = {0}, sum[5];
+    const struct sw_coll_call call = {
+        .kind = SW_COLL_ALL_REDUCE, .type = SW_COLL_F32, .send = mine, .recv = sum, .count = 5};
+    need_ok(rank, sw_coll_barrier(rank->coll, 0, &error), &error);
+    if (rank->rank == 0)
+        need_ok(rank, sw_coll_post(rank->coll, &call, 0, &error, &request), &error);
+    flag_raise(rank->shared, READY);
+    flag_await(rank->shared, GO, 1);
+    need_ok(rank,
+            rank->rank ? sw_coll_run(rank->coll, &call, 0, &error) : sw_coll_wait(request, &error),
+            &error);
+}
+
+static void page__tells_of_an_operation_while_the_program_computes(void **state)
+{
+    struct ranks ranks;
+    char path[160] = "";
+    (void)state;
+    ranks_start(&ranks, 2, post_and_compute, NULL);
+    flag_await(ranks.shared, READY, 2);
+    const struct coll_page page = read_page(0), other = read_page(1);
+    assert_int_equal(page.pid, ranks.pids[0]);
+    assert_true(page.job == other.job && page.size == 2 && other.rank == 1);
+    assert_true(page.state.number == 2 && page.ended == 1 && page.state.since_ns);
+    assert_int_equal(page.state.activity, COLL_IN_OPERATION);
+    assert_int_equal(page.state.kind, SW_COLL_ALL_REDUCE);
+    assert_int_equal(page.state.type, SW_COLL_F32);
+    assert_int_equal(page.state.count, 5);
+    assert_true(coll_page_awaits(&page, 1) && !coll_page_awaits(&page, 0));
+    assert_true(other.state.number == 1 && other.ended == 1 && !other.state.is_waiting);
+    flag_raise(ranks.shared, GO);
+    ranks_end(&ranks, 0);
+    assert_int_equal(find_pages(0, path, sizeof(path)), 0);
+}
+
+static void receive_and_compute(struct rank *rank)
+{
+    struct sw_coll_error error = {.text = ""};
+    struct sw_coll_request *request = NULL;
+    uint16_t data[7] = {0};
+    need_ok(rank, sw_coll_barrier(rank->coll, 0, &error), &error);
+    if (rank->rank == 0)
+        need_ok(rank, sw_coll_recv_post(rank->coll, 1, data, 7, SW_COLL_U16, 0, &error, &request),
+                &error);
+    flag_raise(rank->shared, READY);
+    flag_await(rank->shared, GO, 1);
+    need_ok(rank,
+            rank->rank ? sw_coll_send(rank->coll, 0, data, 7, SW_COLL_U16, 0, &error)
+                       : sw_coll_wait(request, &error),
+            &error);
+    flag_raise(rank->shared, READY);
+    flag_await(rank->shared, GO, 2);
+}
+
+static void page__tells_of_a_message(void **state)
+{
+    struct ranks ranks;
+    (void)state;
+    ranks_start(&ranks, 2, receive_and_compute, NULL);
+    flag_await(ranks.shared, READY, 2);
+    const struct coll_page page = read_page(0);
+    assert_int_equal(page.state.activity, COLL_IN_RECV);
+    assert_true(page.state.message == 1 && page.state.count == 7 && page.state.since_ns);
+    assert_int_equal(page.state.type, SW_COLL_U16);
+    assert_true(coll_page_awaits(&page, 1));
+    flag_raise(ranks.shared, GO);
+    flag_await(ranks.shared, READY, 4);
+    const struct coll_page after = read_page(0);
+    assert_true(after.state.activity == COLL_IN_OPERATION && !after.state.is_waiting);
+    flag_raise(ranks.shared, GO);
+    ranks_end(&ranks, 0);
+}
+
+static void page__is_the_users_alone(void **state)
+{
+    struct ranks ranks;
+    struct stat file;
+    char path[160] = "";
+    (void)state;
+    ranks_start(&ranks, 2, post_and_compute, NULL);
+    flag_await(ranks.shared, READY, 2);
+    assert_int_equal(find_pages(1, path, sizeof(path)), 2);
+    assert_false(stat(path, &file));
+    assert_int_equal(file.st_mode & 0777, 0600);
+    assert_false(stat(folder, &file));
+    assert_int_equal(file.st_mode & 0777, 0700);
+    // It has a lock as long as its process lives.
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    const int fd = open(path, O_RDONLY);
+    assert_false(fcntl(fd, F_GETLK, &lock));
+    assert_int_equal(lock.l_type, F_WRLCK);
+    assert_int_equal(lock.l_pid, ranks.pids[1]);
+    close(fd);
+    flag_raise(ranks.shared, GO);
+    ranks_end(&ranks, 0);
+}
+
+static void page__can_be_left_out(void **state)
+{
+    struct ranks ranks;
+    char path[160];
+    (void)state;
+    setenv(COLL_PAGE_OFF, "off", 1);
+    ranks_start(&ranks, 2, post_and_compute, NULL);
+    flag_await(ranks.shared, READY, 2);
+    assert_int_equal(find_pages(0, path, sizeof(path)), 0);
+    flag_raise(ranks.shared, GO);
+    ranks_end(&ranks, 0);
+    unsetenv(COLL_PAGE_OFF);
+}
+
+// A child of fork() closes what it has inherited, and the parent's page stays.
+static void fork_and_close(struct rank *rank)
+{
+    char path[160];
+    struct sw_coll_error error = {.text = ""};
+    need_ok(rank, sw_coll_barrier(rank->coll, 0, &error), &error);
+    const pid_t child = fork();
+    int how = -1;
+    if (!child) {
+        sw_coll_close(rank->coll);
+        _exit(0);
+    }
+    need(waitpid(child, &how, 0) == child && !how);
+    need(find_pages(rank->rank, path, sizeof(path)) == 2);
+    need_ok(rank, sw_coll_barrier(rank->coll, 0, &error), &error);
+}
+
+static void page__stays_when_a_child_closes(void **state)
+{
+    (void)state;
+    ranks_run(2, fork_and_close);
+}
+
+static void write_number(struct coll_page *page, uint64_t number)
+{
+    coll_page_write_begin(page);
+    page->state.number = number;
+    memset(page->state.awaited, (int)(number & 0xff), sizeof(page->state.awaited));
+    page->state.count = ~number;
+    coll_page_write_end(page);
+}
+
+static void page__is_never_read_in_part(void **state)
+{
+    enum { WRITES = 300000 };
+    struct coll_page copy, *page = mmap(NULL, sizeof(*page), PROT_READ | PROT_WRITE,
+                                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    (void)state;
+    assert_ptr_not_equal(page, MAP_FAILED);
+    page->sequence = 1;
+    assert_false(coll_page_read(page, &copy));
+    page->sequence = 2;
+    write_number(page, 0);
+    const pid_t child = fork();
+    if (!child) {
+        for (uint64_t number = 1; number <= WRITES; number++)
+            write_number(page, number);
+        _exit(0);
+    }
+    do {
+        if (!coll_page_read(page, &copy))
+            continue; // the writer was interrupted in the midst of it
+        assert_true(copy.state.count == ~copy.state.number);
+        for (size_t i = 0; i < sizeof(copy.state.awaited); i++)
+            assert_int_equal(copy.state.awaited[i], copy.state.number & 0xff);
+    } while (copy.state.number < WRITES);
+    int how = -1;
+    assert_int_equal(waitpid(child, &how, 0), child);
+    assert_int_equal(how, 0);
+    munmap(page, sizeof(*page));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(page__tells_of_an_operation_while_the_program_computes),
+        cmocka_unit_test(page__tells_of_a_message),
+        cmocka_unit_test(page__is_the_users_alone),
+        cmocka_unit_test(page__can_be_left_out),
+        cmocka_unit_test(page__stays_when_a_child_closes),
+        cmocka_unit_test(page__is_never_read_in_part),
+    };
+    return cmocka_run_group_tests(tests, make_runtime, remove_runtime);
+}

@@ -1,0 +1,128 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""sidewire coll status beside ranks that work, are stopped, and were killed.
+
+usage: test_status.py SIDEWIRE
+"""
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+SIDEWIRE = sys.argv[1]
+PATIENCE_S = 100
+ENDLESS = '--ranks 3 -b 64 -e 64 -n 1000000000 -c 0'.split()
+
+
+def until(found, what):
+    limit = time.monotonic() + PATIENCE_S
+    while time.monotonic() < limit:
+        value = found()
+        if value:
+            return value
+        time.sleep(0.05)
+    raise AssertionError(f'waited in vain: {what}')
+
+
+class Status(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix='coll_status.')
+        self.addCleanup(folder.cleanup)
+        self.variables = {**os.environ, 'XDG_RUNTIME_DIR': folder.name}
+        self.folder = os.path.join(folder.name, 'sidewire-coll')
+
+    def start(self, *words):
+        process = subprocess.Popen(
+            [SIDEWIRE, 'coll', 'perf', *words],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=self.variables,
+        )
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process
+
+    def ask(self, *words):
+        return subprocess.run(
+            [SIDEWIRE, 'coll', 'status', *words],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=PATIENCE_S,
+            env=self.variables,
+        ).stdout
+
+    def rows(self):
+        return json.loads(self.ask('--output-format', 'json'))['rows']
+
+    def files(self):
+        with contextlib.suppress(FileNotFoundError):
+            return os.listdir(self.folder)
+        return []
+
+    def working(self):
+        """The rows once all ranks are in the operation that is measured."""
+        rows = self.rows()
+        is_there = len(rows) == 3 and all(row['number'] > 10 for row in rows)
+        return is_there and rows
+
+    def test_stopped__the_rank_that_all_wait_for_is_named(self):
+        self.start(*ENDLESS)
+        rows = until(self.working, 'three ranks at work')
+        self.assertEqual([(row['rank'], row['ranks']) for row in rows], [(0, 3), (1, 3), (2, 3)])
+        self.assertEqual(len({row['job'] for row in rows}), 1)
+        stopped = rows[1]['pid']
+        os.kill(stopped, signal.SIGSTOP)
+        self.addCleanup(os.kill, stopped, signal.SIGCONT)
+
+        def named():
+            said = json.loads(self.ask('--output-format', 'json'))
+            waiting = [row['waits_for'] for row in said['rows'] if row['rank'] != 1]
+            return waiting == [[1], [1]] and said
+
+        said = until(named, 'two ranks that wait for the third')
+        for row in said['rows']:
+            if row['rank'] != 1:
+                self.assertEqual(
+                    (row['collective'], row['elements'], row['type']), ('all_reduce', 16, 'f32')
+                )
+                self.assertGreaterEqual(row['waits_ms'], 0)
+        self.assertEqual([one['rank'] for one in said['awaited']], [1])
+        self.assertIn(f'rank 1 (process {stopped}) is awaited', said['awaited'][0]['text'])
+        self.assertIn('and is stopped', self.ask().splitlines()[-1])
+
+    def test_killed__its_file_is_removed(self):
+        process = self.start(*ENDLESS)
+        rows = until(self.working, 'three ranks at work')
+        for row in rows:
+            os.kill(row['pid'], signal.SIGKILL)
+        process.wait(PATIENCE_S)
+        self.assertEqual(len(self.files()), 3)
+        until(lambda: not self.rows(), 'no rank')
+        self.assertEqual(self.files(), [])
+
+    def test_end__leaves_no_file(self):
+        process = self.start(*'--ranks 2 -b 8 -e 8 -n 2 -w 1'.split())
+        self.assertEqual(process.wait(PATIENCE_S), 0)
+        self.assertEqual(self.files(), [])
+        self.assertEqual(self.rows(), [])
+
+    def test_garbage__is_not_taken_for_a_rank(self):
+        os.mkdir(self.folder, 0o700)
+        os.mkfifo(os.path.join(self.folder, 'pipe.rank'))
+        os.symlink('/etc/passwd', os.path.join(self.folder, 'link.rank'))
+        self.assertEqual(self.rows(), [])
+        self.assertEqual(sorted(self.files()), ['link.rank', 'pipe.rank'])
+        os.chmod(self.folder, 0o777)
+        with self.assertRaises(subprocess.CalledProcessError) as raised:
+            self.ask()
+        self.assertIn('open to other users', raised.exception.stderr)
+
+
+if __name__ == '__main__':
+    unittest.main(argv=sys.argv[:1])
