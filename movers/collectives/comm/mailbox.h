@@ -113,11 +113,12 @@ static inline void coll_put_note(uint8_t *place, const struct coll_note *note, c
     memcpy(place, note, sizeof(*note));
 }
 
-static inline bool coll_note_is_there(const struct coll_layout *layout, const uint8_t *slice,
+/* What is at the place of that one: itself, or one that is older or newer. */
+static inline uint64_t coll_note_mark(const struct coll_layout *layout, const uint8_t *slice,
                                       bool is_room, uint64_t number)
 {
     const struct coll_note *note = (const void *)(slice + coll_note_at(layout, is_room, number));
-    return coll_word_read(&note->mark) == number;
+    return coll_word_read(&note->mark);
 }
 
 #endif

@@ -405,11 +405,11 @@ bool coll_send_has_arrived(const struct coll_peer *peer)
     for (uint32_t is_room = 0; is_room <= 1; is_room++) {
         const uint64_t number =
             coll_word_read(told + 8 * (is_room ? COLL_TOLD_ROOM : COLL_TOLD_NOTE));
-        if (number && !coll_note_is_there(layout, peer->inbox, is_room, number))
+        if (coll_note_mark(layout, peer->inbox, is_room, number) < number)
             return false;
     }
     for (uint32_t word = 0; word < COLL_WORDS; word++)
-        if (coll_word_read(peer->inbox + COLL_AT_WORDS + 8 * word) !=
+        if (coll_word_read(peer->inbox + COLL_AT_WORDS + 8 * word) <
             coll_word_read(told + 8 * (COLL_TOLD_WORD + word)))
             return false;
     return (!coll_word_read(told + 8 * COLL_TOLD_ABORT) ||

@@ -77,7 +77,7 @@ static const struct coll_note *look_for_note(void *context, uint32_t rank, bool 
 {
     const struct sw_coll *coll = context;
     const uint8_t *inbox = coll->peers[rank].inbox;
-    return coll_note_is_there(&coll->layout, inbox, is_room, number)
+    return coll_note_mark(&coll->layout, inbox, is_room, number) == number
                ? (const void *)(inbox + coll_note_at(&coll->layout, is_room, number))
                : NULL;
 }
@@ -121,6 +121,7 @@ void coll_transfers_go(struct sw_coll *coll)
         struct sw_coll_request *request = LIST_MEMBER(at, struct sw_coll_request, transfer.node);
         list_remove(at);
         coll_request_end(request, SW_COLL_OK);
+        coll->completions++; /* or it might be slept before the caller sees it */
     }
     if (status && status != SW_COLL_RANK_GONE)
         coll_fail(coll, status, "%s", coll->pairs.error.text);
