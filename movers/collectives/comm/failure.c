@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "collectives/comm/agreement.h"
+#include "collectives/comm/page.h"
 #include "collectives/comm/peer.h"
 #include "collectives/comm/request.h"
 #include "collectives/comm/send.h"
@@ -249,4 +250,5 @@ void coll_failure_end(struct sw_coll *coll)
         if (coll_is_other(coll, rank))
             coll_peer_tear_down(&coll->peers[rank]);
     coll_requests_fail(coll);
+    coll_page_close(coll, false); /* it does nothing any more */
 }

@@ -68,8 +68,12 @@ static inline bool coll_page_read(const struct coll_page *page, struct coll_page
         const uint64_t before = __atomic_load_n(&page->sequence, __ATOMIC_ACQUIRE);
         memcpy(copy, page, sizeof(*copy));
         __atomic_thread_fence(__ATOMIC_ACQUIRE);
-        if (!(before & 1) && __atomic_load_n(&page->sequence, __ATOMIC_RELAXED) == before)
-            return true;
+        if (before & 1 || __atomic_load_n(&page->sequence, __ATOMIC_RELAXED) != before)
+            continue;
+        /* Its end is one store, and leaves what it has waited for. */
+        if (copy->state.activity == COLL_IN_OPERATION && copy->ended >= copy->state.number)
+            copy->state.is_waiting = false;
+        return true;
     }
     return false;
 }

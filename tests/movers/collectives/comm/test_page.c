@@ -182,6 +182,27 @@ static void page__can_be_left_out(void **state)
     unsetenv(COLL_PAGE_OFF);
 }
 
+static void fail_together(struct rank *rank)
+{
+    char path[160];
+    struct sw_coll_error error = {.text = ""};
+    const struct sw_coll_call barrier = {.kind = SW_COLL_BARRIER};
+    flag_raise(rank->shared, READY);
+    flag_await(rank->shared, READY, 2);
+    if (rank->rank == 1) {
+        nap_ms(150);
+        return;
+    }
+    need(sw_coll_run(rank->coll, &barrier, sw_coll_deadline_ms(100), &error) == SW_COLL_TIMEOUT);
+    need(find_pages(0, path, sizeof(path)) <= 1);
+}
+
+static void page__of_a_failure_is_removed(void **state)
+{
+    (void)state;
+    ranks_run(2, fail_together);
+}
+
 // A child of fork() closes what it has inherited, and the parent's page stays.
 static void fork_and_close(struct rank *rank)
 {
@@ -251,6 +272,7 @@ int main(void)
         cmocka_unit_test(page__tells_of_a_message),
         cmocka_unit_test(page__is_the_users_alone),
         cmocka_unit_test(page__can_be_left_out),
+        cmocka_unit_test(page__of_a_failure_is_removed),
         cmocka_unit_test(page__stays_when_a_child_closes),
         cmocka_unit_test(page__is_never_read_in_part),
     };
