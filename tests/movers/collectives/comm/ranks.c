@@ -11,7 +11,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "collectives/core/page.h"
 #include "common/time/clock.h"
+
+bool ranks_have_pages;
 
 void nap_ms(uint32_t ms)
 {
@@ -77,6 +80,8 @@ static void be_rank(struct ranks_shared *shared, uint32_t number, uint32_t size,
         .rank = number, .size = size, .shared = shared, .result = &shared->results[number]};
     struct sw_coll_error error = {.text = ""};
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (!ranks_have_pages)
+        setenv(COLL_PAGE_OFF, "off", 1);
     sw_coll_options_init(&rank.options);
     rank.options.rank = number;
     rank.options.size = size;

@@ -51,6 +51,9 @@ struct ranks {
     struct ranks_shared *shared;
 };
 
+/* Ranks have pages for `sidewire coll status`. Those that are killed would leave them behind. */
+extern bool ranks_have_pages;
+
 /* Changes the options of a rank before it opens; NULL: those that all tests have. */
 typedef void rank_options(struct rank *rank);
 

@@ -25,6 +25,7 @@ static int make_runtime(void **state)
     if (!mkdtemp(runtime) || setenv("XDG_RUNTIME_DIR", runtime, 1))
         return -1;
     snprintf(folder, sizeof(folder), "%s/sidewire-coll", runtime);
+    ranks_have_pages = true;
     return unsetenv(COLL_PAGE_OFF);
 }
 
