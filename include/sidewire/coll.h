@@ -170,7 +170,7 @@ SW_COLL_PUBLIC enum sw_coll_status sw_coll_shrink(struct sw_coll *coll, uint64_t
                                                   struct sw_coll **shrunk);
 /* A new communicator for each color, of the ranks that call it with that color, in the order of
  * their keys, then of their ranks. All ranks call it; those with a negative color get NULL. It ends
- * well on all of them, or on none. */
+ * well on all of them, or on none. Not in a group. */
 SW_COLL_PUBLIC enum sw_coll_status sw_coll_split(struct sw_coll *coll, int32_t color, int32_t key,
                                                  uint64_t deadline_ns, struct sw_coll_error *error,
                                                  struct sw_coll **part);

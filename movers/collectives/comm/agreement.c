@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "collectives/comm/failure.h"
+#include "collectives/comm/page.h"
 #include "collectives/comm/peer.h"
 #include "collectives/comm/request.h"
 #include "collectives/comm/send.h"
@@ -164,12 +165,14 @@ static bool is_decided(struct sw_coll *coll, bool joins)
 bool coll_agreement_step(struct sw_coll *coll, bool joins)
 {
     struct coll_failure *failure = &coll->failure;
-    const bool is_late = mover_now_ns() >= failure->deadline_ns;
+    const uint64_t now_ns = mover_now_ns();
+    const bool is_late = now_ns >= failure->deadline_ns;
     coll_send_poll(coll);
     if (!failure->is_telling && is_decided(coll, joins))
         failure->is_telling = true;
     if (!failure->is_agreeing)
         return false;
+    coll_page_refresh(coll, now_ns, false);
     say_to_all(coll);
     if (failure->is_telling && (is_late || has_told_all(coll))) {
         failure->is_telling = false;
@@ -199,6 +202,7 @@ void coll_agreement_finish(struct sw_coll *coll)
     else
         coll_say(&failure->error, SW_COLL_REVOKED, "a rank has revoked the communicator");
     coll_requests_fail(coll);
+    coll_page_refresh(coll, mover_now_ns(), true);
 }
 
 void coll_agreement_nap(struct sw_coll *coll)

@@ -338,7 +338,7 @@ enum sw_coll_status sw_coll_open(const struct sw_coll_options *options, struct s
         sw_coll_close(coll);
         return status;
     }
-    coll_page_open(coll);
+    coll_page_open(coll, NULL);
     *out = coll;
     return SW_COLL_OK;
 }

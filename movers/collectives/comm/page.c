@@ -53,7 +53,7 @@ static int make_page_file(const char *path, char *fresh, size_t room)
     return -1;
 }
 
-static bool map_page(struct sw_coll *coll, const char *fresh)
+static bool map_page(struct sw_coll *coll, uint64_t job, uint64_t parent, const char *fresh)
 {
     struct coll_page *page =
         mmap(NULL, sizeof(*page), PROT_READ | PROT_WRITE, MAP_SHARED, coll->page_fd, 0);
@@ -61,7 +61,8 @@ static bool map_page(struct sw_coll *coll, const char *fresh)
         return false;
     *page = (struct coll_page){.magic = COLL_PAGE_MAGIC,
                                .version = COLL_PAGE_VERSION,
-                               .job = find_job(coll),
+                               .job = job,
+                               .parent = parent,
                                .rank = coll->site.rank,
                                .size = coll->site.size,
                                .pid = (uint32_t)getpid()};
@@ -69,18 +70,20 @@ static bool map_page(struct sw_coll *coll, const char *fresh)
     return !rename(fresh, coll->page_path);
 }
 
-void coll_page_open(struct sw_coll *coll)
+void coll_page_open(struct sw_coll *coll, const struct sw_coll *parent)
 {
+    const uint64_t job = find_job(coll);
+    const uint64_t above = parent && parent->page ? parent->page->job : 0;
     char folder[MOVER_CONTROL_FOLDER_MAX], path[PATH_BYTES], fresh[PATH_BYTES + 8];
     if (!find_page_folder(folder))
         return;
-    snprintf(path, sizeof(path), "%s/%016" PRIx64 "-%u" COLL_PAGE_SUFFIX, folder, find_job(coll),
+    snprintf(path, sizeof(path), "%s/%016" PRIx64 "-%u" COLL_PAGE_SUFFIX, folder, job,
              coll->site.rank);
     coll->page_fd = make_page_file(path, fresh, sizeof(fresh));
     if (coll->page_fd < 0)
         return;
     coll->page_path = strdup(path);
-    if (coll->page_path && map_page(coll, fresh))
+    if (coll->page_path && map_page(coll, job, above, fresh))
         return;
     unlink(fresh);
     coll_page_close(coll, true);
@@ -122,13 +125,25 @@ static const struct coll_transfer *first_waiting(const struct sw_coll *coll)
     return NULL;
 }
 
+/* Ranks agree on who is gone, or shrink it; or it is at rest for good. */
+static void say_failure(const struct sw_coll *coll, struct coll_page_state *state)
+{
+    bool is_awaited[SW_COLL_RANKS_MAX];
+    const bool is_first = coll->agree.vote.epoch == 1;
+    state->activity = COLL_HAS_FAILED;
+    if (!coll->failure.is_agreeing)
+        return;
+    state->activity = is_first ? COLL_IN_AGREEMENT : COLL_IN_SHRINK;
+    for (uint32_t rank = 0; rank < coll->site.size; rank++)
+        is_awaited[rank] = coll_agree_awaits(&coll->agree, rank);
+    add_awaited(state, is_awaited, coll->site.size);
+}
+
 /* An operation goes before messages. */
-static void say_state(const struct sw_coll *coll, struct coll_page_state *state)
+static void say_operation(const struct sw_coll *coll, struct coll_page_state *state)
 {
     bool is_awaited[SW_COLL_RANKS_MAX];
     const struct coll_transfer *transfer = coll->current ? NULL : first_waiting(coll);
-    memset(state->awaited, 0, sizeof(state->awaited));
-    state->is_waiting = false;
     state->activity = COLL_IN_OPERATION;
     if (coll->current) {
         state->step = coll->machine.step;
@@ -152,7 +167,12 @@ void coll_page_refresh(struct sw_coll *coll, uint64_t now_ns, bool is_sure)
         return;
     coll->page_ns = now_ns;
     struct coll_page_state state = page->state;
-    say_state(coll, &state);
+    memset(state.awaited, 0, sizeof(state.awaited));
+    state.is_waiting = false;
+    if (coll->failure.is_set)
+        say_failure(coll, &state);
+    else
+        say_operation(coll, &state);
     if (state.since_ns && !memcmp(&state, &page->state, sizeof(state)))
         return;
     state.since_ns = now_ns;

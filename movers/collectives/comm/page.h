@@ -6,7 +6,8 @@
 
 #include "collectives/comm/comm.h"
 
-void coll_page_open(struct sw_coll *coll);
+/* `parent`: which it was made of, or NULL. */
+void coll_page_open(struct sw_coll *coll, const struct sw_coll *parent);
 /* `is_child`: it is the parent's. */
 void coll_page_close(struct sw_coll *coll, bool is_child);
 /* What is awaited now; looks closer than each 20 us only if `is_sure`. */

@@ -11,6 +11,7 @@
 #include "collectives/comm/agreement.h"
 #include "collectives/comm/failure.h"
 #include "collectives/comm/open.h"
+#include "collectives/comm/page.h"
 #include "collectives/comm/peer.h"
 #include "collectives/comm/send.h"
 #include "collectives/comm/vote.h"
@@ -245,9 +246,12 @@ enum sw_coll_status sw_coll_shrink(struct sw_coll *coll, uint64_t deadline_ns,
         return coll_say(error, SW_COLL_NO_MEMORY, "out of memory");
     const enum sw_coll_status status = shrink_to_the_end(&shrink, deadline_ns, error);
     free(shrink.cards);
-    if (!status)
-        *out = shrink.child;
-    return status;
+    coll_page_refresh(coll, mover_now_ns(), true);
+    if (status)
+        return status;
+    *out = shrink.child;
+    coll_page_open(shrink.child, coll);
+    return SW_COLL_OK;
 }
 
 void sw_coll_revoke(struct sw_coll *coll)

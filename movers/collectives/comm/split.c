@@ -9,6 +9,7 @@
 
 #include "collectives/comm/failure.h"
 #include "collectives/comm/open.h"
+#include "collectives/comm/page.h"
 #include "collectives/comm/send.h"
 #include "collectives/comm/wait.h"
 #include "common/time/clock.h"
@@ -183,6 +184,9 @@ enum sw_coll_status sw_coll_split(struct sw_coll *coll, int32_t color, int32_t k
 {
     const struct place mine = {color < 0 ? -1 : color, key};
     const uint32_t size = coll->site.size;
+    if (coll->group_depth)
+        return coll_say(error, SW_COLL_INVALID,
+                        "split waits for all ranks: it cannot be in a group");
     struct split split = {
         .coll = coll,
         .deadline_ns = deadline_ns ? deadline_ns : sw_coll_deadline_ms(coll->options.timeout_ms),
@@ -197,6 +201,8 @@ enum sw_coll_status sw_coll_split(struct sw_coll *coll, int32_t color, int32_t k
         sw_coll_close(split.child);
     else
         *out = split.child;
+    if (!status && split.child)
+        coll_page_open(split.child, coll);
     free(split.places);
     free(split.cards);
     free(split.group);

@@ -30,7 +30,7 @@ struct pages {
 };
 
 static const struct mover_option options[] = {
-    {"output-format", 0, "FORMAT", 0, "normal or json", 1, mover_take_format,
+    {"output-format", 'o', "FORMAT", 0, "normal or json", 1, mover_take_format,
      offsetof(struct status, is_json)},
     {0},
 };
@@ -140,8 +140,10 @@ static int read_all_pages(struct pages *pages)
 
 /* ---- who is awaited ---- */
 
-/* How far it has come. An operation that has ended is behind all steps of it. */
+/* How far it has come. An operation that has ended is behind all steps of it, and the end of the
+ * communicator behind all operations. */
 struct progress {
+    enum { IN_USE, AGREES, AT_REST, SHRINKS } stage;
     uint64_t number;
     uint32_t step;
     bool is_waiting;
@@ -150,13 +152,20 @@ struct progress {
 static struct progress progress_of(const struct coll_page *page)
 {
     const bool is_over = page->ended >= page->state.number;
-    return (struct progress){.number = page->state.number + is_over,
+    const enum coll_activity activity = page->state.activity;
+    return (struct progress){.stage = activity == COLL_IN_SHRINK      ? SHRINKS
+                                      : activity == COLL_HAS_FAILED   ? AT_REST
+                                      : activity == COLL_IN_AGREEMENT ? AGREES
+                                                                      : IN_USE,
+                             .number = page->state.number + is_over,
                              .step = is_over ? 0 : page->state.step,
                              .is_waiting = page->state.is_waiting};
 }
 
 static bool status_is_behind(struct progress one, struct progress other)
 {
+    if (one.stage != other.stage)
+        return one.stage < other.stage;
     if (one.number != other.number)
         return one.number < other.number;
     if (one.step != other.step)
@@ -173,10 +182,23 @@ static const struct coll_page *page_of_rank(const struct coll_page *job, size_t 
     return NULL;
 }
 
-static bool status_is_awaited(const struct coll_page *job, size_t count, uint32_t rank)
+/* Once a rank agrees or shrinks, it does not matter whom those wait for that know nothing of it. */
+static unsigned find_last_stage(const struct coll_page *job, size_t count)
+{
+    unsigned last = IN_USE;
+    for (size_t i = 0; i < count; i++) {
+        const struct progress progress = progress_of(&job[i]);
+        if (progress.is_waiting && progress.stage > last)
+            last = progress.stage;
+    }
+    return last;
+}
+
+static bool status_is_awaited(const struct coll_page *job, size_t count, unsigned stage,
+                              uint32_t rank)
 {
     for (size_t i = 0; i < count; i++)
-        if (coll_page_awaits(&job[i], rank))
+        if (progress_of(&job[i]).stage == stage && coll_page_awaits(&job[i], rank))
             return true;
     return false;
 }
@@ -187,9 +209,10 @@ static bool status_is_awaited(const struct coll_page *job, size_t count, uint32_
 static uint32_t find_culprit(const struct coll_page *job, size_t count)
 {
     const uint32_t size = job->size;
+    const unsigned stage = find_last_stage(job, count);
     uint32_t found = size, unseen = size;
     for (uint32_t rank = 0; rank < size; rank++) {
-        if (!status_is_awaited(job, count, rank))
+        if (!status_is_awaited(job, count, stage, rank))
             continue;
         const struct coll_page *page = page_of_rank(job, count, rank);
         if (!page && unseen == size)
@@ -201,7 +224,8 @@ static uint32_t find_culprit(const struct coll_page *job, size_t count)
     }
     if (unseen == size || found == size)
         return unseen == size ? found : unseen;
-    return page_of_rank(job, count, found)->state.is_waiting ? unseen : found;
+    const struct progress progress = progress_of(page_of_rank(job, count, found));
+    return progress.is_waiting && progress.stage == stage ? unseen : found;
 }
 
 /* By SIGSTOP, or by a debugger. */
@@ -217,22 +241,53 @@ static bool is_stopped(uint32_t pid)
     return name_end && (name_end[2] == 'T' || name_end[2] == 't');
 }
 
-static void say_culprit(const struct coll_page *job, size_t count, uint32_t rank, char *text,
-                        size_t room)
+/* What that rank does instead of what the others want of it. `stage`: where these are. */
+static void say_where(const struct coll_page *page, unsigned stage, char *text, size_t room)
+{
+    const uint64_t number = page->state.number;
+    const struct progress progress = progress_of(page);
+    const bool is_over = page->ended >= number, is_calm = is_over && !page->state.is_waiting;
+    if (progress.stage == AT_REST)
+        snprintf(text, room, "does not shrink the failed communicator yet");
+    else if (progress.stage != IN_USE)
+        snprintf(text, room, "%s",
+                 progress.stage == AGREES ? "agrees on which ranks are gone"
+                                          : "shrinks the communicator");
+    else if (stage != IN_USE)
+        snprintf(text, room, "has not seen yet that the communicator has failed");
+    else
+        snprintf(text, room, "%s operation %" PRIu64,
+                 is_calm   ? "has not begun"
+                 : is_over ? "waits after"
+                           : "is in",
+                 number + is_calm);
+}
+
+static void say_culprit(const struct coll_page *job, size_t count, uint32_t rank,
+                        const struct coll_page *elsewhere, char *text, size_t room)
 {
     const struct coll_page *page = page_of_rank(job, count, rank);
+    char where[80], other[40] = "";
     if (!page) {
         snprintf(text, room, "rank %u is awaited, which is not on this host, or has ended", rank);
         return;
     }
-    const uint64_t number = page->state.number;
-    const bool is_over = page->ended >= number, is_calm = is_over && !page->state.is_waiting;
-    snprintf(text, room, "rank %u (process %u) is awaited: it %s operation %" PRIu64 "%s", rank,
-             page->pid,
-             is_calm   ? "has not begun"
-             : is_over ? "waits after"
-                       : "is in",
-             number + is_calm, is_stopped(page->pid) ? ", and is stopped" : "");
+    say_where(page, find_last_stage(job, count), where, sizeof(where));
+    if (elsewhere)
+        snprintf(other, sizeof(other), ", waits in job %016" PRIx64, elsewhere->job);
+    snprintf(text, room, "rank %u (process %u) is awaited: it %s%s%s", rank, page->pid, where,
+             other, is_stopped(page->pid) ? ", and is stopped" : "");
+}
+
+/* In another communicator of that process: NULL, in none. */
+static const struct coll_page *find_elsewhere(const struct pages *pages,
+                                              const struct coll_page *page)
+{
+    for (size_t i = 0; page && i < pages->count; i++)
+        if (pages->all[i].pid == page->pid && pages->all[i].job != page->job &&
+            pages->all[i].state.is_waiting)
+            return &pages->all[i];
+    return NULL;
 }
 
 /* ---- what is printed ---- */
@@ -252,13 +307,23 @@ static const struct mover_column columns[] = {{"JOB", "job", .width = 16},
 /* Which kind, and "-" where it has ended: then the program computes. */
 static const char *name_activity(const struct coll_page *page)
 {
-    if (page->state.activity == COLL_IN_SEND)
-        return "send";
-    if (page->state.activity == COLL_IN_RECV)
-        return "recv";
+    static const char *const names[COLL_ACTIVITIES] = {[COLL_IN_SEND] = "send",
+                                                       [COLL_IN_RECV] = "recv",
+                                                       [COLL_IN_AGREEMENT] = "agree",
+                                                       [COLL_IN_SHRINK] = "shrink",
+                                                       [COLL_HAS_FAILED] = "failed"};
+    if (names[page->state.activity])
+        return names[page->state.activity];
     return page->ended >= page->state.number
                ? NULL
                : sw_coll_kind_name((enum sw_coll_kind)page->state.kind);
+}
+
+static json_t *json_of_job(uint64_t job)
+{
+    char name[24];
+    snprintf(name, sizeof(name), "%016" PRIx64, job);
+    return job ? json_string(name) : json_null();
 }
 
 static json_t *json_of_awaited(const struct coll_page *page, char *text, size_t room)
@@ -281,20 +346,24 @@ static json_t *json_of_awaited(const struct coll_page *page, char *text, size_t 
 
 static void print_page(struct mover_table *table, const struct coll_page *page, uint64_t now_ns)
 {
-    char job[24], text[RANKS_TEXT];
+    char text[RANKS_TEXT];
     const char *what = name_activity(page);
-    const bool is_message = page->state.activity != COLL_IN_OPERATION;
+    const bool is_message =
+        page->state.activity == COLL_IN_SEND || page->state.activity == COLL_IN_RECV;
+    const bool is_operation = page->state.activity == COLL_IN_OPERATION;
+    const bool has_data = what && (is_message || is_operation);
     const bool has_since = what && page->state.since_ns && now_ns > page->state.since_ns;
     json_t *awaited = json_of_awaited(page, text, sizeof(text));
-    snprintf(job, sizeof(job), "%016" PRIx64, page->job);
     json_t *row = json_pack(
-        "{ss sI sI sI sI ss? so so so so so}", "job", job, "rank", (json_int_t)page->rank, "ranks",
-        (json_int_t)page->size, "pid", (json_int_t)page->pid, "number",
+        "{so so sI sI sI sI ss? so so so so so}", "job", json_of_job(page->job), "parent",
+        json_of_job(page->parent), "rank", (json_int_t)page->rank, "ranks", (json_int_t)page->size,
+        "pid", (json_int_t)page->pid, "number",
         (json_int_t)(is_message ? page->state.message : page->state.number), "collective", what,
-        "elements", what ? json_integer((json_int_t)page->state.count) : json_null(), "type",
-        what ? json_string(sw_coll_type_name((enum sw_coll_type)page->state.type)) : json_null(),
+        "elements", has_data ? json_integer((json_int_t)page->state.count) : json_null(), "type",
+        has_data ? json_string(sw_coll_type_name((enum sw_coll_type)page->state.type))
+                 : json_null(),
         "step",
-        what && !is_message && page->state.steps ? json_integer(page->state.step) : json_null(),
+        what && is_operation && page->state.steps ? json_integer(page->state.step) : json_null(),
         "waits_ms",
         has_since ? json_integer((json_int_t)((now_ns - page->state.since_ns) / NS_PER_MS))
                   : json_null(),
@@ -302,10 +371,23 @@ static void print_page(struct mover_table *table, const struct coll_page *page, 
     mover_table_add(table, text, row);
 }
 
+/* NULL: nobody is awaited in it. */
+static json_t *json_of_culprit(const struct pages *pages, const struct coll_page *job, size_t count,
+                               char *text, size_t room)
+{
+    const uint32_t culprit = find_culprit(job, count);
+    if (culprit == job->size)
+        return NULL;
+    const struct coll_page *elsewhere = find_elsewhere(pages, page_of_rank(job, count, culprit));
+    say_culprit(job, count, culprit, elsewhere, text, room);
+    return json_pack("{so sI so ss}", "job", json_of_job(job->job), "rank", (json_int_t)culprit,
+                     "waits_in", json_of_job(elsewhere ? elsewhere->job : 0), "text", text);
+}
+
 static int print_all(const struct pages *pages, bool is_json)
 {
     struct mover_table table;
-    json_t *awaited = json_array();
+    json_t *all_awaited = json_array(), *awaited;
     const uint64_t now_ns = mover_now_ns();
     size_t begin = 0, end;
     mover_table_open(&table, columns, is_json);
@@ -316,18 +398,15 @@ static int print_all(const struct pages *pages, bool is_json)
         char text[RANKS_TEXT];
         for (end = begin + 1; end < pages->count && pages->all[end].job == job->job; end++)
             continue;
-        const uint32_t culprit = find_culprit(job, end - begin);
-        if (culprit == job->size)
+        awaited = json_of_culprit(pages, job, end - begin, text, sizeof(text));
+        if (!awaited)
             continue;
-        say_culprit(job, end - begin, culprit, text, sizeof(text));
+        json_array_append_new(all_awaited, awaited);
         if (!is_json)
             printf("job %016" PRIx64 ": %s\n", job->job, text);
-        char name[24];
-        snprintf(name, sizeof(name), "%016" PRIx64, job->job);
-        json_array_append_new(awaited, json_pack("{ss sI ss}", "job", name, "rank",
-                                                 (json_int_t)culprit, "text", text));
     }
-    return mover_table_close(&table, json_pack("{so so}", "rows", table.rows, "awaited", awaited));
+    return mover_table_close(&table,
+                             json_pack("{so so}", "rows", table.rows, "awaited", all_awaited));
 }
 
 int co_status(int argc, char **argv)

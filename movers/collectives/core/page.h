@@ -22,6 +22,9 @@ enum coll_activity {
     COLL_IN_OPERATION, /* or it has ended: then `ended` says so */
     COLL_IN_SEND,
     COLL_IN_RECV,
+    COLL_IN_AGREEMENT, /* on which ranks are gone */
+    COLL_IN_SHRINK,
+    COLL_HAS_FAILED, /* it can only be shrunk, or closed */
     COLL_ACTIVITIES,
 };
 
@@ -39,7 +42,8 @@ struct coll_page_state {
 
 struct coll_page {
     uint32_t magic, version;
-    uint64_t job; /* alike for all ranks of a communicator */
+    uint64_t job;    /* alike for all ranks of a communicator */
+    uint64_t parent; /* the one that it was split or shrunk from; 0: none */
     uint32_t rank, size;
     uint32_t pid, reserved;
     uint64_t sequence;

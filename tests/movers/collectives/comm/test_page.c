@@ -4,6 +4,8 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,17 +38,19 @@ static int remove_runtime(void **state)
     return rmdir(runtime);
 }
 
-// How many files there are; `path` is that of this rank.
-static int find_pages(uint32_t rank, char *path, size_t room)
+// How many files there are; `path` is that of this rank in a communicator other than `but`.
+static int find_pages(uint32_t rank, uint64_t but, char *path, size_t room)
 {
-    char end[24];
+    char end[24], beginning[24];
     int count = 0;
     DIR *dir = opendir(folder);
     snprintf(end, sizeof(end), "-%u" COLL_PAGE_SUFFIX, rank);
+    snprintf(beginning, sizeof(beginning), "%016" PRIx64, but);
     for (const struct dirent *entry; dir && (entry = readdir(dir));) {
         const size_t length = strlen(entry->d_name), tail = strlen(end);
         count += entry->d_name[0] != '.';
-        if (length > tail && !strcmp(entry->d_name + length - tail, end))
+        if (length > tail && !strcmp(entry->d_name + length - tail, end) &&
+            strncmp(entry->d_name, beginning, 16) != 0)
             snprintf(path, room, "%s/%.60s", folder, entry->d_name);
     }
     if (dir)
@@ -54,17 +58,29 @@ static int find_pages(uint32_t rank, char *path, size_t room)
     return count;
 }
 
-static struct coll_page read_page(uint32_t rank)
+static int count_pages(void)
+{
+    char path[160];
+    return find_pages(0, 0, path, sizeof(path));
+}
+
+static struct coll_page read_page_but(uint32_t rank, uint64_t but)
 {
     char path[160] = "";
     struct coll_page copy = {.magic = 0};
-    assert_int_equal(find_pages(rank, path, sizeof(path)), 2);
+    find_pages(rank, but, path, sizeof(path));
     const int fd = open(path, O_RDONLY);
     const struct coll_page *page = mmap(NULL, sizeof(*page), PROT_READ, MAP_SHARED, fd, 0);
     assert_true(fd >= 0 && page != MAP_FAILED && coll_page_read(page, &copy));
     munmap((void *)(uintptr_t)page, sizeof(*page));
     close(fd);
     return copy;
+}
+
+static struct coll_page read_page(uint32_t rank)
+{
+    assert_int_equal(count_pages(), 2);
+    return read_page_but(rank, 0);
 }
 
 // Rank 0 posts, and computes. Rank 1 comes when it is told to.
@@ -88,7 +104,6 @@ static void post_and_compute(struct rank *rank)
 static void page__tells_of_an_operation_while_the_program_computes(void **state)
 {
     struct ranks ranks;
-    char path[160] = "";
     (void)state;
     ranks_start(&ranks, 2, post_and_compute, NULL);
     flag_await(ranks.shared, READY, 2);
@@ -104,7 +119,7 @@ static void page__tells_of_an_operation_while_the_program_computes(void **state)
     assert_true(other.state.number == 1 && other.ended == 1 && !other.state.is_waiting);
     flag_raise(ranks.shared, GO);
     ranks_end(&ranks, 0);
-    assert_int_equal(find_pages(0, path, sizeof(path)), 0);
+    assert_int_equal(count_pages(), 0);
 }
 
 static void receive_and_compute(struct rank *rank)
@@ -153,7 +168,7 @@ static void page__is_the_users_alone(void **state)
     (void)state;
     ranks_start(&ranks, 2, post_and_compute, NULL);
     flag_await(ranks.shared, READY, 2);
-    assert_int_equal(find_pages(1, path, sizeof(path)), 2);
+    assert_int_equal(find_pages(1, 0, path, sizeof(path)), 2);
     assert_false(stat(path, &file));
     assert_int_equal(file.st_mode & 0777, 0600);
     assert_false(stat(folder, &file));
@@ -172,12 +187,11 @@ static void page__is_the_users_alone(void **state)
 static void page__can_be_left_out(void **state)
 {
     struct ranks ranks;
-    char path[160];
     (void)state;
     setenv(COLL_PAGE_OFF, "off", 1);
     ranks_start(&ranks, 2, post_and_compute, NULL);
     flag_await(ranks.shared, READY, 2);
-    assert_int_equal(find_pages(0, path, sizeof(path)), 0);
+    assert_int_equal(count_pages(), 0);
     flag_raise(ranks.shared, GO);
     ranks_end(&ranks, 0);
     unsetenv(COLL_PAGE_OFF);
@@ -185,7 +199,6 @@ static void page__can_be_left_out(void **state)
 
 static void fail_together(struct rank *rank)
 {
-    char path[160];
     struct sw_coll_error error = {.text = ""};
     const struct sw_coll_call barrier = {.kind = SW_COLL_BARRIER};
     flag_raise(rank->shared, READY);
@@ -195,7 +208,7 @@ static void fail_together(struct rank *rank)
         return;
     }
     need(sw_coll_run(rank->coll, &barrier, sw_coll_deadline_ms(100), &error) == SW_COLL_TIMEOUT);
-    need(find_pages(0, path, sizeof(path)) <= 1);
+    need(count_pages() <= 1);
 }
 
 static void page__of_a_failure_is_removed(void **state)
@@ -207,7 +220,6 @@ static void page__of_a_failure_is_removed(void **state)
 // A child of fork() closes what it has inherited, and the parent's page stays.
 static void fork_and_close(struct rank *rank)
 {
-    char path[160];
     struct sw_coll_error error = {.text = ""};
     need_ok(rank, sw_coll_barrier(rank->coll, 0, &error), &error);
     const pid_t child = fork();
@@ -217,7 +229,7 @@ static void fork_and_close(struct rank *rank)
         _exit(0);
     }
     need(waitpid(child, &how, 0) == child && !how);
-    need(find_pages(rank->rank, path, sizeof(path)) == 2);
+    need(count_pages() == 2);
     need_ok(rank, sw_coll_barrier(rank->coll, 0, &error), &error);
 }
 
@@ -226,6 +238,105 @@ static void page__stays_when_a_child_closes(void **state)
     (void)state;
     ranks_run(2, fork_and_close);
 }
+
+// ---- after a failure, and out of one another ----
+
+static bool awaits_alone(const struct coll_page *page, uint32_t awaited)
+{
+    bool is_so = page->state.is_waiting == (awaited != page->rank);
+    for (uint32_t rank = 0; rank < page->size; rank++)
+        is_so = is_so && coll_page_awaits(page, rank) == (rank == awaited && rank != page->rank);
+    return is_so;
+}
+
+// Until its page says so. `awaited` may be this rank itself: then it waits for nobody.
+static struct coll_page await_activity(uint32_t rank, enum coll_activity activity, uint32_t awaited)
+{
+    for (uint32_t ms = 0; ms < PATIENCE_MS; ms++, nap_ms(1)) {
+        const struct coll_page page = read_page_but(rank, 0);
+        if (page.state.activity == activity && awaits_alone(&page, awaited))
+            return page;
+    }
+    fail_msg("rank %u does not say that it awaits rank %u", rank, awaited);
+    return (struct coll_page){0};
+}
+
+// Rank 1 is killed, and 2 stopped, so that rank 0 awaits its vote. Then it awaits it in shrink.
+static void shrink_when_told(struct rank *rank)
+{
+    struct sw_coll_error error = {.text = ""};
+    struct sw_coll *shrunk = NULL;
+    need_ok(rank, sw_coll_barrier(rank->coll, 0, &error), &error);
+    flag_raise(rank->shared, READY);
+    if (rank->rank == 1)
+        pause();
+    need(sw_coll_barrier(rank->coll, 0, &error) == SW_COLL_RANK_GONE);
+    flag_await(rank->shared, GO, rank->rank ? 2 : 1);
+    need_ok(rank, sw_coll_shrink(rank->coll, 0, &error, &shrunk), &error);
+    flag_raise(rank->shared, READY);
+    flag_await(rank->shared, GO, 3);
+    sw_coll_close(shrunk);
+}
+
+static void page__tells_of_agreement_and_shrink(void **state)
+{
+    struct ranks ranks;
+    char path[160] = "";
+    (void)state;
+    ranks_start(&ranks, 3, shrink_when_told, NULL);
+    flag_await(ranks.shared, READY, 3);
+    kill(ranks.pids[2], SIGSTOP);
+    kill(ranks.pids[1], SIGKILL);
+    const struct coll_page page = await_activity(0, COLL_IN_AGREEMENT, 2);
+    assert_true(page.state.since_ns && !page.parent);
+    kill(ranks.pids[2], SIGCONT);
+    flag_raise(ranks.shared, GO);
+    await_activity(0, COLL_IN_SHRINK, 2);
+    await_activity(2, COLL_HAS_FAILED, 2);
+    flag_raise(ranks.shared, GO);
+    flag_await(ranks.shared, READY, 5);
+    for (uint32_t rank = 0; rank <= 2; rank += 2) {
+        const struct coll_page shrunk = read_page_but(rank / 2, page.job);
+        assert_true(shrunk.parent == page.job && shrunk.size == 2);
+        assert_int_equal(shrunk.pid, ranks.pids[rank]);
+    }
+    find_pages(1, read_page_but(1, page.job).job, path, sizeof(path));
+    assert_false(unlink(path)); // of the one that was killed
+    flag_raise(ranks.shared, GO);
+    ranks_end(&ranks, 1u << 1);
+    assert_int_equal(count_pages(), 0);
+}
+
+static void split_and_stay(struct rank *rank)
+{
+    struct sw_coll_error error = {.text = ""};
+    struct sw_coll *part = NULL;
+    need_ok(rank, sw_coll_split(rank->coll, rank->rank ? 1 : -1, 0, 0, &error, &part), &error);
+    flag_raise(rank->shared, READY);
+    flag_await(rank->shared, GO, 1);
+    if (part)
+        sw_coll_close(part);
+}
+
+static void page__of_a_part_names_the_whole(void **state)
+{
+    struct ranks ranks;
+    (void)state;
+    ranks_start(&ranks, 3, split_and_stay, NULL);
+    flag_await(ranks.shared, READY, 3);
+    assert_int_equal(count_pages(), 5);
+    const struct coll_page whole = read_page_but(2, 0);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        const struct coll_page part = read_page_but(rank, whole.job);
+        assert_true(part.parent == whole.job && part.size == 2 && !whole.parent);
+        assert_int_equal(part.pid, ranks.pids[rank + 1]);
+    }
+    flag_raise(ranks.shared, GO);
+    ranks_end(&ranks, 0);
+    assert_int_equal(count_pages(), 0);
+}
+
+// ---- reading ----
 
 static void write_number(struct coll_page *page, uint64_t number)
 {
@@ -275,6 +386,8 @@ int main(void)
         cmocka_unit_test(page__can_be_left_out),
         cmocka_unit_test(page__of_a_failure_is_removed),
         cmocka_unit_test(page__stays_when_a_child_closes),
+        cmocka_unit_test(page__tells_of_agreement_and_shrink),
+        cmocka_unit_test(page__of_a_part_names_the_whole),
         cmocka_unit_test(page__is_never_read_in_part),
     };
     return cmocka_run_group_tests(tests, make_runtime, remove_runtime);

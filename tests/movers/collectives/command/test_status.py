@@ -5,9 +5,11 @@
 usage: test_status.py SIDEWIRE
 """
 import contextlib
+import fcntl
 import json
 import os
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -27,6 +29,21 @@ def until(found, what):
             return value
         time.sleep(0.05)
     raise AssertionError(f'waited in vain: {what}')
+
+
+# enum coll_activity of movers/collectives/core/page.h
+OPERATION, SEND, RECV, AGREEMENT, SHRINK, FAILED = range(6)
+
+
+def page(job, rank, size, parent=0, number=5, ended=None, activity=OPERATION, awaits=()):
+    """The bytes of a rank's page; `ended` is the operation before `number` unless it is given."""
+    bits = sum(1 << one for one in awaits).to_bytes(128, 'little')
+    return struct.pack(
+        '<IIQQIIIIQQQQQQIIBBBB4x128s',
+        *(0x50435753, 1, job, parent, rank, size, os.getpid(), 0),
+        *(0, number - 1 if ended is None else ended, number, 0, 7, 1),
+        *(0, 1, 0, 0, activity, bool(awaits), bits),
+    )
 
 
 class Status(unittest.TestCase):
@@ -111,6 +128,64 @@ class Status(unittest.TestCase):
         self.assertEqual(process.wait(PATIENCE_S), 0)
         self.assertEqual(self.files(), [])
         self.assertEqual(self.rows(), [])
+
+    # ---- pages that the test writes ----
+
+    def write(self, *pages):
+        """As processes do that live: each file has a lock, which this process holds."""
+        os.makedirs(self.folder, mode=0o700, exist_ok=True)
+        for i, one in enumerate(pages):
+            file = open(os.path.join(self.folder, f'{i}.rank'), 'wb')
+            self.addCleanup(file.close)
+            file.write(one)
+            file.flush()
+            fcntl.lockf(file, fcntl.LOCK_EX)
+        said = json.loads(self.ask('-o', 'json'))
+        self.assertEqual(len(said['rows']), len(pages))
+        return said
+
+    def test_parts__who_is_awaited_in_one_waits_in_another(self):
+        whole, part = 0xA1, 0xB2
+        said = self.write(
+            page(whole, 0, 3, awaits=[2]),
+            page(whole, 1, 3, awaits=[2]),
+            page(whole, 2, 3, ended=5),
+            page(part, 0, 2, parent=whole, awaits=[1]),
+        )
+        # All pages are of one process, so each rank of the whole is in the part, too.
+        whole_name, part_name = f'{whole:016x}', f'{part:016x}'
+        self.assertEqual([row['parent'] for row in said['rows']], [None] * 3 + [whole_name])
+        first, second = said['awaited']
+        self.assertEqual((first['job'], first['rank']), (whole_name, 2))
+        self.assertEqual(first['waits_in'], part_name)
+        self.assertIn(f'has not begun operation 6, waits in job {part_name}', first['text'])
+        self.assertEqual((second['job'], second['rank']), (part_name, 1))
+        self.assertIsNone(second['waits_in'])
+        self.assertIn('not on this host, or has ended', second['text'])
+        self.assertIn(first['text'], self.ask())
+
+    def awaited(self, *pages):
+        (one,) = self.write(*pages)['awaited']
+        return one['rank'], one['text']
+
+    def test_agreement__the_rank_that_has_not_heard_is_awaited_and_not_the_dead_one(self):
+        rank, text = self.awaited(
+            page(1, 0, 3, activity=AGREEMENT, awaits=[2]), page(1, 2, 3, awaits=[1])
+        )
+        self.assertEqual(rank, 2)
+        self.assertIn('has not seen yet that the communicator has failed', text)
+
+    def test_shrink__the_rank_that_has_not_called_it_is_awaited(self):
+        pages = (
+            page(1, 0, 4, activity=SHRINK, awaits=[2, 3]),
+            page(1, 2, 4, activity=FAILED),
+            page(1, 3, 4, activity=SHRINK, awaits=[0, 2]),
+        )
+        rank, text = self.awaited(*pages)
+        self.assertEqual(rank, 2)
+        self.assertIn('does not shrink the failed communicator yet', text)
+        self.assertEqual([row['collective'] for row in self.rows()], ['shrink', 'failed', 'shrink'])
+        self.assertEqual([row['elements'] for row in self.rows()], [None] * 3)
 
     def test_garbage__is_not_taken_for_a_rank(self):
         os.mkdir(self.folder, 0o700)
