@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // Messages from rank to rank: their bytes and order, beside operations, and how they end.
-#include "ranks.h"
+#include "survivors.h"
 
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 enum { GUARD = 64, GUARD_BYTE = 0xa5, LONG = 300000, READY = 0 };
@@ -261,9 +260,7 @@ static void unlike__both_sides_are_told(void **state)
         char text[120];
         memcpy(unlike, cases[i], sizeof(unlike));
         ranks_start(&ranks, 3, send_unlike, NULL);
-        for (uint32_t j = 0; j < 3; j++)
-            while (waitid(P_PID, (id_t)ranks.pids[j], &(siginfo_t){0}, WEXITED | WNOWAIT))
-                continue;
+        await_others(&ranks, 0);
         snprintf(text, sizeof(text), "rank 0 sends count %u of type u8, rank 1 awaits %u of u8",
                  (unsigned)unlike[0], (unsigned)unlike[1]);
         for (uint32_t j = 0; j < 3; j++)
@@ -291,9 +288,7 @@ static void absent__is_named_at_the_deadline(void **state)
     (void)state;
     struct ranks ranks;
     ranks_start(&ranks, 2, await_nothing, NULL);
-    for (uint32_t j = 0; j < 2; j++)
-        while (waitid(P_PID, (id_t)ranks.pids[j], &(siginfo_t){0}, WEXITED | WNOWAIT))
-            continue;
+    await_others(&ranks, 0);
     for (uint32_t j = 0; j < 2; j++)
         expect_result(&ranks, j, SW_COLL_TIMEOUT, "rank 1 has not sent message 1 to rank 0");
     ranks_end(&ranks, 0);
@@ -322,8 +317,7 @@ static void gone__what_it_has_sent_is_received(void **state)
     (void)state;
     struct ranks ranks;
     ranks_start(&ranks, 2, close_early, NULL);
-    while (waitid(P_PID, (id_t)ranks.pids[0], &(siginfo_t){0}, WEXITED | WNOWAIT))
-        continue;
+    await_others(&ranks, 0);
     expect_result(&ranks, 0, SW_COLL_RANK_GONE, "rank 1");
     ranks_end(&ranks, 0);
 }
@@ -349,9 +343,7 @@ static void gone__a_death_ends_sends_and_receives(void **state)
     flag_await(ranks.shared, READY, 3);
     nap_ms(30);
     kill(ranks.pids[1], SIGKILL);
-    for (uint32_t j = 0; j < 3; j += 2)
-        while (waitid(P_PID, (id_t)ranks.pids[j], &(siginfo_t){0}, WEXITED | WNOWAIT))
-            continue;
+    await_others(&ranks, 1u << 1);
     expect_result(&ranks, 0, SW_COLL_RANK_GONE, "rank 1 ");
     expect_result(&ranks, 2, SW_COLL_RANK_GONE, "rank 1 ");
     ranks_end(&ranks, 1u << 1);
