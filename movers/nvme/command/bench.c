@@ -235,6 +235,7 @@ int nv_bench(int argc, char **argv)
         bench.host.options.nr_io_queues = bench.threads;
     if (nv_host_connect(&bench.host))
         return 1;
+    bool is_blank = false;
     struct mover_table table = {.is_json = bench.host.format != NV_NORMAL};
     int failed = nv_host_namespace(&bench.host, &bench.ns) || check_span(&bench);
     if (failed && table.is_json)
@@ -242,13 +243,18 @@ int nv_bench(int argc, char **argv)
     if (!failed) {
         mover_table_open(&table, columns, table.is_json);
         failed = run_rows(&bench, &table);
+        is_blank =
+            !failed && !bench.verifies && bench.read_percent == 100 && nv_bench_is_blank(&bench);
     }
+    if (is_blank && !table.is_json)
+        mover_fail("what was read is all zeroes, as of blocks that were never written: no disk is "
+                   "read for a file's holes. --rw write --bs 1m --destroy-data writes them");
     if (bench.verifies && !failed && !table.is_json)
         printf("verification: all blocks are as they were written\n");
     nv_host_close(&bench.host);
     return mover_table_close(&table,
-                             json_pack("{s:s, s:b, s:b, s:b, s:o*}", "rw", bench.rw, "polling",
-                                       (int)bench.polls, "verify", (int)bench.verifies, "failed",
-                                       failed, "rows", table.rows)) ||
+                             json_pack("{s:s, s:b, s:b, s:b, s:b, s:o*}", "rw", bench.rw, "polling",
+                                       (int)bench.polls, "verify", (int)bench.verifies, "is_blank",
+                                       (int)is_blank, "failed", failed, "rows", table.rows)) ||
            failed;
 }

@@ -33,6 +33,9 @@ struct nv_measure {
 int nv_bench_measure(struct nv_bench *bench, struct nv_measure *measure);
 int nv_bench_verify(struct nv_bench *bench, struct nv_measure *measure);
 
+/* Whether blocks all over the span are zeroes, as where nothing was ever written. */
+bool nv_bench_is_blank(struct nv_bench *bench);
+
 /* The content of a block by its address and the round that wrote it. */
 void nv_pattern_fill(uint8_t *data, uint32_t block_bytes, uint64_t lba, uint64_t sequence);
 /* NULL, or what is wrong: "a block of another address" and the like. */

@@ -65,6 +65,27 @@ def keys_have_units(sidewire, folder):
     return good
 
 
+def tells_of_holes(sidewire, folder):
+    """Figures of a file's holes are of no disk."""
+    path = os.path.join(folder, 'holes')
+    with open(path, 'wb') as file:
+        file.truncate(1 << 20)
+    target = Target(sidewire, f'file:{path}')
+    quick, good = f'bench -n {NQN} --runtime 0.1 --ramp_time 0', True
+    for line, is_blank in (
+        (quick, True),
+        (f'{quick} --rw write --bs 64k --destroy-data', False),
+        (quick, False),
+    ):
+        status, text = host(sidewire, line)
+        told = 'all zeroes' in text
+        good = say(status == 0 and told == is_blank, f'{line}: holes are told', text) and good
+        if '--rw' not in line:
+            told = json.loads(host(sidewire, f'{line} -o json')[1])['is_blank']
+            good = say(told == is_blank, 'the same in JSON', told) and good
+    return say(target.end() == 0, 'SIGTERM: it ends by itself') and good
+
+
 def fills_its_queues(sidewire):
     """More answers in a turn than the target posts in one list, of writes in the capsule and of
     requests that wait for memory."""
@@ -178,6 +199,7 @@ def main(sidewire):
         killed.wait()
         good = verifies(sidewire, 1, 'after a host was killed') and good
         good = say(target.end() == 0, 'SIGTERM: it ends by itself') and good
+        good = tells_of_holes(sidewire, folder) and good
         good = fills_its_queues(sidewire) and good
         good = authenticates(sidewire, folder) and good
     return 0 if good else 1
