@@ -22,6 +22,7 @@
 #include "collectives/comm/send.h"
 #include "collectives/comm/transfer.h"
 #include "collectives/comm/wait.h"
+#include "collectives/core/fold.h"
 #include "collectives/core/plan.h"
 #include "collectives/core/ranks.h"
 #include "common/base/minmax.h"
@@ -42,6 +43,7 @@ void sw_coll_options_init(struct sw_coll_options *options)
 static enum sw_coll_status check_options(const struct sw_coll_options *options,
                                          enum coll_plan *plan, struct sw_coll_error *error)
 {
+    const char *unknown = coll_fold_unknown();
     *plan = COLL_PLAN_ANY;
     if (!options->size || options->size > SW_COLL_RANKS_MAX || options->rank >= options->size)
         return coll_say(error, SW_COLL_INVALID, "rank %u of %u: there may be 1 to %u ranks",
@@ -58,6 +60,10 @@ static enum sw_coll_status check_options(const struct sw_coll_options *options,
     if (*plan == COLL_PLAN_RING && options->order != SW_COLL_ORDER_ANY)
         return coll_say(error, SW_COLL_INVALID,
                         "a ring does not sum in the order of the tree: ask for order any, too");
+    if (unknown)
+        return coll_say(error, SW_COLL_INVALID,
+                        "SIDEWIRE_COLL_FOLD is '%.40s', and may be generic, avx2 or avx512",
+                        unknown);
     return SW_COLL_OK;
 }
 

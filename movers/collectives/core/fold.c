@@ -59,6 +59,16 @@ static const struct coll_loops *const widest_first[] = {&coll_loops_generic};
 
 #endif
 
+const char *coll_fold_unknown(void)
+{
+    static const char *const known[] = {"", "generic", "avx2", "avx512"};
+    const char *wanted = getenv("SIDEWIRE_COLL_FOLD");
+    for (size_t i = 0; wanted && i < sizeof(known) / sizeof(*known); i++)
+        if (!strcmp(wanted, known[i]))
+            return NULL;
+    return wanted;
+}
+
 /* The widest that the processor has, from the one on that SIDEWIRE_COLL_FOLD names. */
 static const struct coll_loops *choose_loops(void)
 {

@@ -40,5 +40,7 @@ void coll_fold_finish(enum sw_coll_type type, enum sw_coll_op op, unsigned leave
 
 /* "generic", "avx2" or "avx512": the instructions that this process folds by. */
 const char *coll_fold_instructions(void);
+/* What SIDEWIRE_COLL_FOLD asks for, if it is none of these. NULL: all is well. */
+const char *coll_fold_unknown(void);
 
 #endif

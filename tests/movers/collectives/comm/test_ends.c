@@ -495,6 +495,23 @@ static void give_options(struct rank *rank)
     exit(0);
 }
 
+static void ask_for_sse2(struct rank *rank)
+{
+    struct sw_coll_error error = {.text = ""};
+    setenv("SIDEWIRE_COLL_FOLD", "sse2", 1);
+    need(sw_coll_open(&rank->options, &error, &rank->coll) == SW_COLL_INVALID);
+    need(strstr(error.text, "'sse2', and may be generic, avx2 or avx512"));
+    exit(0);
+}
+
+static void open__instructions_that_there_are_not(void **state)
+{
+    struct ranks ranks;
+    (void)state;
+    ranks_start(&ranks, 1, sum_fifty, ask_for_sse2);
+    ranks_end(&ranks, 0);
+}
+
 static void open__options_that_differ(void **state)
 {
     struct ranks ranks;
@@ -520,6 +537,7 @@ int main(void)
         cmocka_unit_test(door__strangers_are_refused),
         cmocka_unit_test(fork__the_child_is_told),
         cmocka_unit_test(open__options_that_differ),
+        cmocka_unit_test(open__instructions_that_there_are_not),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
