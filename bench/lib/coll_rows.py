@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """What is measured of collectives: sums of two ranks of one host, and of four on two processors,
-beside Open MPI, MPICH, gloo and what the sum itself costs. coll_gloo.py has more.
+beside Open MPI, MPICH, gloo and what the sum itself costs. coll_gloo.py has
+more, and coll_death.py how soon a death is known.
 
 Ranks are bound to processors on all sides. Each result is checked.
 """
@@ -9,6 +10,7 @@ import json
 import os
 import shutil
 
+import coll_death
 import coll_gloo
 import procs
 from experiment import Experiment, Row
@@ -152,6 +154,7 @@ def experiments(bench):
         ),
         Experiment('coll_4_ranks', 'all-reduce of 8 B, four ranks', sums.four_ranks(8, 1000)),
         *coll_gloo.experiments(bench),
+        *coll_death.experiments(bench),
     ]
 
 
@@ -188,4 +191,5 @@ ROWS = (
 
 def rows(by_key):
     """The rows of the experiments that were made."""
-    return [Row(title, by_key[key], *rest) for title, key, *rest in ROWS if key in by_key]
+    found = [Row(title, by_key[key], *rest) for title, key, *rest in ROWS if key in by_key]
+    return found + coll_death.rows(by_key)
