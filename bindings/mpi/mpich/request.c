@@ -12,7 +12,7 @@
 
 /* As long as MPI waits for one it asks without pause: then the processor is given away at times,
  * and MPI goes on with its messages, which it does not by itself in such a wait. */
-enum { LOOKS_BUSY = 4096, LOOKS_PER_POKE = 256, NAP_NS = 100000 };
+enum { LOOKS_BUSY = 512, LOOKS_PER_POKE = 256, NAP_NS = 100000 };
 
 struct pending {
     struct mpm_later *later; /* NULL: it is complete */
