@@ -64,6 +64,7 @@ static void look_around(struct sw_coll *coll, uint64_t now_ns)
         coll_take_events(coll, 0);
     if (coll_failure_is_near(coll)) {
         coll_requests_go(coll);
+        coll_transfers_go(coll);
         coll_failure_look(coll);
     }
     coll_requests_tick(coll, now_ns);

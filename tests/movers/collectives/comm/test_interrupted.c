@@ -9,7 +9,16 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { READY, GO, SPLIT, LONG = 20000, MESSAGES = 6, CHAOS_RANKS = 4, UNTOUCHED = 0x5a5a5a5a };
+enum {
+    READY,
+    GO,
+    POSTED,
+    SPLIT,
+    LONG = 20000,
+    MESSAGES = 6,
+    CHAOS_RANKS = 4,
+    UNTOUCHED = 0x5a5a5a5a
+};
 
 static unsigned long rounds = 4;
 static uint64_t random_state = 1;
@@ -161,6 +170,36 @@ static void revoke__ends_messages_that_are_under_way(void **state)
     await_others(&ranks, 0);
     expect_same(&ranks, 0, "revoked");
     ranks_end(&ranks, 0);
+}
+
+// The message has come before the word of the rank that revokes it all.
+static void revoke_after_a_send(struct rank *rank)
+{
+    struct sw_coll_error error = {.text = ""};
+    struct sw_coll_request *request = NULL;
+    uint32_t data = 5 + rank->rank;
+    meet(rank, READY);
+    if (rank->rank == 0) {
+        flag_await(rank->shared, POSTED, 1);
+        need_ok(rank, sw_coll_send(rank->coll, 1, &data, 1, SW_COLL_U32, 0, &error), &error);
+        sw_coll_revoke(rank->coll);
+        flag_raise(rank->shared, GO);
+        need(sw_coll_recv(rank->coll, 1, &data, 1, SW_COLL_U32, 0, &error) == SW_COLL_REVOKED);
+        return;
+    }
+    need_ok(rank, sw_coll_recv_post(rank->coll, 0, &data, 1, SW_COLL_U32, 0, &error, &request),
+            &error);
+    flag_raise(rank->shared, POSTED);
+    flag_await(rank->shared, GO, 1);
+    need_ok(rank, sw_coll_test(request, &error), &error);
+    need(data == 5);
+    need(sw_coll_recv(rank->coll, 0, &data, 1, SW_COLL_U32, 0, &error) == SW_COLL_REVOKED);
+}
+
+static void revoke__what_has_come_before_is_received(void **state)
+{
+    (void)state;
+    ranks_run(2, revoke_after_a_send);
 }
 
 // What a group has begun ends with the communicator; one in which it is shrunk still has its end.
@@ -369,6 +408,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(revoke__ends_messages_that_are_under_way),
+        cmocka_unit_test(revoke__what_has_come_before_is_received),
         cmocka_unit_test(group__ends_after_a_shrink_within),
         cmocka_unit_test(split__each_part_has_messages_of_its_own),
         cmocka_unit_test(split__a_part_is_revoked_alone),
