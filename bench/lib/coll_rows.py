@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What is measured of collectives: sums of two ranks of one host, and of four on two processors,
-beside Open MPI, MPICH, gloo and what the sum itself costs. coll_gloo.py has
-more, and coll_death.py how soon a death is known.
+"""What is measured of collectives: sums and messages of two ranks of one host, and sums of four on
+two processors, beside Open MPI, MPICH, gloo and what the sum itself costs. coll_gloo.py has more,
+and coll_death.py how soon a death is known.
 
 Ranks are bound to processors on all sides. Each result is checked.
 """
@@ -26,6 +26,11 @@ MPIS = {
 # Words that bind ranks where there are enough processors for them.
 BINDING = {'Open MPI': ('--bind-to', 'core'), 'MPICH': ('-bind-to', 'core')}
 UNBOUND = {'Open MPI': ('--bind-to', 'none'), 'MPICH': ('-bind-to', 'none')}
+EXCHANGES = (
+    ('8', '8 B', (8, 5000)),
+    ('64k', '64 KiB', (64 * KIB, 2000)),
+    ('4m', '4 MiB', (4 * MIB, 100)),
+)
 
 
 class Sums:
@@ -36,13 +41,14 @@ class Sums:
     def times(self, count):
         return max(count // self.bench.divide, 5)
 
-    def ours(self, size, count, *more, ranks=2, warmups=WARMUPS):
+    def ours(self, size, count, *more, ranks=2, warmups=WARMUPS, prefix=()):
         """`size` 0: a barrier."""
         program = os.path.join(self.bench.sidewire.build, 'movers/collectives/sidewire-coll')
         kind = ['-b', str(size), '-e', str(size)] if size else ['barrier']
         text = procs.run(
             [
                 *self.bench.sidewire.command,
+                *prefix,
                 program,
                 *f'perf --ranks {ranks} -w {warmups} -n {self.times(count)}'.split(),
                 *'--output-format json'.split(),
@@ -53,7 +59,7 @@ class Sums:
         )
         return {'time_s': json.loads(text)['rows'][0]['time_us'] * 1e-6}
 
-    def mpi(self, name, size, count, ranks=2):
+    def mpi(self, name, size, count, ranks=2, kind=()):
         flavor, launcher, *words = MPIS[name]
         compiler, launcher = shutil.which(f'mpicc.{flavor}'), shutil.which(launcher)
         if not compiler or not launcher:
@@ -72,6 +78,7 @@ class Sums:
                 program,
                 str(size),
                 str(self.times(count)),
+                *kind,
             ],
             LIMIT_S,
         )
@@ -86,6 +93,24 @@ class Sums:
         return {
             'sidewire': lambda: self.ours(size, count),
             **{f'MPI [{name}]': lambda name=name: self.mpi(name, size, count) for name in MPIS},
+        }
+
+    def exchange(self, size, count):
+        """Each rank sends to the next one, and receives from the one before."""
+        return {
+            'sidewire': lambda: self.ours(size, count, 'sendrecv'),
+            **{
+                f'MPI [{name}]': lambda name=name: self.mpi(name, size, count, kind=('sendrecv',))
+                for name in MPIS
+            },
+        }
+
+    def recorder(self, size, count):
+        """With the pages of `sidewire coll status`, as always, and without."""
+        without = ('env', 'SIDEWIRE_COLL_STATUS=off')
+        return {
+            'sidewire': lambda: self.ours(size, count),
+            'no record': lambda: self.ours(size, count, prefix=without),
         }
 
     def beside_gloo(self, size, count):
@@ -153,6 +178,11 @@ def experiments(bench):
             'coll_gloo_64m', 'all-reduce of 64 MiB, and gloo', sums.beside_gloo(64 * MIB, 10)
         ),
         Experiment('coll_4_ranks', 'all-reduce of 8 B, four ranks', sums.four_ranks(8, 1000)),
+        *(
+            Experiment(f'coll_sendrecv_{name}', f'{what} to the next rank', sums.exchange(*how))
+            for name, what, how in EXCHANGES
+        ),
+        Experiment('coll_recorder', 'all-reduce of 8 B, recorded', sums.recorder(8, 20000)),
         *coll_gloo.experiments(bench),
         *coll_death.experiments(bench),
     ]
@@ -184,6 +214,13 @@ ROWS = (
     ),
     ('coll: four ranks, 8 B, and the best of MPI and gloo', 'coll_4_ranks', 'sidewire',
      'MPI or gloo', 'time_s', 'us', True, 1.0, 0.5),
+    *(
+        (f'coll: {what} sent and received, and the better MPI', f'coll_sendrecv_{name}',
+         'sidewire', 'MPI', 'time_s', 'us', True, 1.0, 0.625)
+        for name, what, _ in EXCHANGES
+    ),
+    ('coll: all-reduce of 8 B, recorded and not', 'coll_recorder', 'sidewire', 'no record',
+     'time_s', 'us', True, 1.03, 1.01),
     *coll_gloo.ROWS,
 )
 # fmt: on
