@@ -26,7 +26,7 @@ struct world_rank {
     void *memory, *scratch;
     struct world_mail *mails; /* of each rank, side and slot */
     uint64_t begun, ended;
-    bool is_slow, has_failed;
+    bool is_slow, has_failed, has_stopped;
     bool is_gone; /* its connections have ended: it has died, or its operation has failed */
     struct world_buffer buffers[2]; /* the second: where send and recv are apart */
     uint8_t *send, *recv;

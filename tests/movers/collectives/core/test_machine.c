@@ -28,6 +28,7 @@ static struct world_options options_of(uint64_t seed, uint32_t size)
         .operations = 6,
         .absent = size,
         .dies = size,
+        .stops = size,
     };
 }
 
@@ -319,6 +320,23 @@ static void machine__names_who_is_absent(void **state)
     }
 }
 
+/* What ranks say that they wait for leads to the one that has stopped, in each algorithm. */
+static void machine__waits_lead_to_who_has_stopped(void **state)
+{
+    (void)state;
+    struct world_result one;
+    uint64_t held = 0;
+    for (uint64_t seed = 1; seed <= 300; seed++) {
+        struct world_options options = options_of(seed, 2 + (uint32_t)(seed % 7));
+        options.stops = (uint32_t)(seed / 5 % options.draw.size);
+        world_run(&options, &one);
+        if (*one.failure)
+            fail_msg("seed %lu: %s", (unsigned long)seed, one.failure);
+        held += one.held;
+    }
+    assert_true(held > 500);
+}
+
 /* A rank that dies at any instant: nothing that is sent changes, nobody goes on without it. */
 static void machine__survives_a_death(void **state)
 {
@@ -348,6 +366,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(machine__finds_faults_on_purpose),
         cmocka_unit_test(machine__tells_all_ranks_who_differs),
         cmocka_unit_test(machine__names_who_is_absent),
+        cmocka_unit_test(machine__waits_lead_to_who_has_stopped),
         cmocka_unit_test(machine__survives_a_death),
     };
     if (argc > 1)

@@ -299,6 +299,11 @@ static void turn_rank(struct world_rank *rank, bool is_forced)
             begin_operation(rank);
         return;
     }
+    if (options->stops == rank->rank && rank->begun == options->operations &&
+        calls_random(&world->random) % 4 == 0)
+        rank->has_stopped = true;
+    if (rank->has_stopped)
+        return;
     const enum sw_coll_status status = coll_machine_go(&rank->machine);
     if (may_die)
         check_survivor(rank, status);
@@ -362,6 +367,29 @@ static void compare_waits(struct world *world)
     }
 }
 
+/* From each rank that waits, those that it waits for lead to the one that has stopped. */
+static void follow_waits(struct world *world, uint32_t first)
+{
+    bool is_reached[CALLS_RANKS_MAX] = {false}, is_absent[CALLS_RANKS_MAX];
+    uint32_t row[CALLS_RANKS_MAX] = {first}, count = 1;
+    is_reached[first] = true;
+    for (uint32_t at = 0; at < count; at++) {
+        const struct world_rank *rank = &world->ranks[row[at]];
+        if (row[at] == world->options->stops || rank->ended == rank->begun)
+            continue;
+        coll_machine_absent(&rank->machine, is_absent);
+        for (uint32_t i = 0; i < world->size; i++) {
+            if (is_absent[i] && !is_reached[i])
+                row[count++] = i;
+            is_reached[i] |= is_absent[i];
+        }
+    }
+    world->result->held++;
+    if (!is_reached[world->options->stops])
+        world_fail(world, "rank %u does not wait for rank %u, which has stopped", first,
+                   world->options->stops);
+}
+
 /* Nothing is on its way. True: nothing more can happen. */
 static bool is_quiet(struct world *world)
 {
@@ -384,7 +412,9 @@ static void check_end(struct world *world)
     }
     for (uint32_t i = 0; i < world->size; i++) {
         char text[256];
-        if (options->dies < world->size)
+        if (options->stops < world->size && world->ranks[i].ended < options->operations)
+            follow_waits(world, i);
+        if (options->dies < world->size || options->stops < world->size)
             continue;
         coll_machine_waits_text(&world->ranks[i].machine, text, sizeof(text));
         if (world->ranks[i].ended < options->operations)

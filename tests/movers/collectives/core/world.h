@@ -49,12 +49,14 @@ struct world_options {
     struct world_change change;
     uint32_t absent; /* a rank that does not begin the last operation; `size`: none */
     uint32_t dies;   /* a rank that ends at some time; `size`: none */
+    uint32_t stops;  /* a rank that does not go on with the last operation; `size`: none */
 };
 
 struct world_result {
     char failure[200]; /* "": none */
     uint64_t operations, requests, mails, ahead;
     uint64_t gone;   /* operations that ended since a rank had */
+    uint64_t held;   /* ranks that wait, at last, for the one that has stopped, or for such */
     char error[256]; /* where a change was made: what each rank says */
     char waits[256]; /* where one is absent: what each rank says that has begun */
 };
