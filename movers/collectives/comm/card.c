@@ -65,6 +65,7 @@ void coll_card_put(uint8_t bytes[COLL_CARD_BYTES], const struct coll_card *card)
     put_le32(bytes + 80, card->rank);
     put_le32(bytes + 84, card->size);
     put_le32(bytes + 88, card->plan);
+    put_le32(bytes + 92, card->processor);
 }
 
 enum coll_card_fault coll_card_get(const uint8_t bytes[COLL_CARD_BYTES], struct coll_card *card)
@@ -82,6 +83,7 @@ enum coll_card_fault coll_card_get(const uint8_t bytes[COLL_CARD_BYTES], struct 
     card->rank = get_le32(bytes + 80);
     card->size = get_le32(bytes + 84);
     card->plan = get_le32(bytes + 88);
+    card->processor = get_le32(bytes + 92);
     return get_address(bytes + 8, &card->address) ? COLL_CARD_FINE : COLL_CARD_GARBAGE;
 }
 

@@ -29,7 +29,8 @@ struct coll_card {
     uint32_t key;
     uint32_t eager_bytes;
     uint32_t rank, size;
-    uint32_t plan; /* enum coll_plan */
+    uint32_t plan;      /* enum coll_plan */
+    uint32_t processor; /* that it is bound to, from 1; 0: none */
 };
 
 enum coll_card_fault { COLL_CARD_FINE, COLL_CARD_VERSION, COLL_CARD_GARBAGE };

@@ -137,7 +137,7 @@ struct sw_coll {
     struct coll_card card; /* this rank's */
     uint8_t token[COLL_TOKEN_BYTES];
     struct coll_peer *peers; /* one for each rank; this rank's is not used */
-    bool must_yield;         /* there are more ranks here than processors */
+    bool must_yield;         /* ranks of this host share processors */
 
     struct coll_port port;
     struct coll_machine machine;

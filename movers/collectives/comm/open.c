@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +17,7 @@
 #include "collectives/comm/page.h"
 #include "collectives/comm/peer.h"
 #include "collectives/comm/port.h"
+#include "collectives/comm/processors.h"
 #include "collectives/comm/request.h"
 #include "collectives/comm/send.h"
 #include "collectives/comm/transfer.h"
@@ -194,6 +194,7 @@ static enum sw_coll_status make_card(struct sw_coll *coll, struct sw_coll_error 
     struct coll_card *card = &coll->card;
     *card = (struct coll_card){.address = coll->listener.address,
                                .host = find_host_number(),
+                               .processor = coll_processors_of_this().bound,
                                .mailbox = (uintptr_t)coll->mailbox,
                                .key = coll->mailbox_mr->rkey,
                                .eager_bytes = coll->site.eager_bytes,
@@ -225,7 +226,8 @@ enum sw_coll_status coll_open_cards(struct sw_coll *coll, const uint8_t *cards,
                                     struct sw_coll_error *error)
 {
     const struct coll_card *first = &coll->peers[0].card;
-    uint32_t here = 0;
+    const struct coll_processors processors = coll_processors_of_this();
+    uint32_t here = 0, on_mine = 0;
     for (uint32_t rank = 0; rank < coll->site.size; rank++) {
         struct coll_card *card = &coll->peers[rank].card;
         const enum coll_card_fault fault =
@@ -238,14 +240,12 @@ enum sw_coll_status coll_open_cards(struct sw_coll *coll, const uint8_t *cards,
         const enum sw_coll_status status = say_unlike(first, card, error);
         if (status)
             return status;
-        here += card->host == coll->card.host;
+        const bool is_here = card->host == coll->card.host;
+        here += is_here;
+        on_mine += is_here && card->processor == processors.bound;
     }
     memcpy(coll->token, first->token, COLL_TOKEN_BYTES);
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    const uint32_t processors =
-        sched_getaffinity(0, sizeof(set), &set) ? 1 : (uint32_t)CPU_COUNT(&set);
-    coll->must_yield = here > processors;
+    coll->must_yield = coll_processors_are_short(&processors, here, on_mine);
     return SW_COLL_OK;
 }
 
