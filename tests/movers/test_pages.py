@@ -21,6 +21,7 @@ sys.path.append(os.path.join(HERE, '../tools'))
 from own_network import move_to_own_network  # noqa: E402
 
 SIDEWIRE, MODULES = (os.path.abspath(path) for path in sys.argv[1:3])
+BUILD = os.path.abspath(os.path.join(os.path.dirname(SIDEWIRE), '../..'))
 LIMIT_S = 100
 TRAP = '''trap 'echo "FAILED: $BASH_COMMAND"' ERR\n'''
 NVME_CLI = shutil.which('nvme') or shutil.which('nvme', path='/usr/sbin')
@@ -33,7 +34,7 @@ PASTED = [
         ['^ready', r'traddr: +127\.0\.0\.1', r'1\.07 +GB', '^read +4096 +32 ', 'rkey +: 7b'],
     ),
     ('pmem', ['Five minutes'], ['^region.img', '^promise', '6 bytes', '^hello$', '^persistent']),
-    ('pmem-log', ['Five minutes'], ['^copy3.img', '^0 hello$', '^copy 1 ', '^copy 3 ']),
+    ('pmem-log', ['Five minutes'], ['^copy3.img', '^0 hello$', '^copy 3 ', '^hello again$']),
     (
         'transfer',
         ['Commands'],
@@ -97,6 +98,8 @@ class Pages(unittest.TestCase):
             os.environ,
             PATH=f'{tools}:{os.environ["PATH"]}:/usr/sbin:/sbin',
             PYTHONPATH=MODULES,
+            PKG_CONFIG_PATH=os.path.join(BUILD, 'meson-uninstalled'),  # where nothing is installed
+            LD_LIBRARY_PATH=os.path.join(BUILD, 'movers/pmem/client'),
             XDG_RUNTIME_DIR=os.path.join(folder.name, 'run'),  # servers of other tests are not seen
             PYTHONDONTWRITEBYTECODE='1',
         )
