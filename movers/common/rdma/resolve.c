@@ -11,9 +11,8 @@
 static bool is_no_port(const char *port)
 {
     const bool is_number = *port && strspn(port, "0123456789") == strlen(port);
-    const char *rest;
-    uint64_t number;
-    return is_number && (!mover_parse_number(port, &number, &rest) || number > UINT16_MAX);
+    uint16_t number;
+    return is_number && !mover_parse_port(port, &number);
 }
 
 const char *mover_resolve(const char *address, const char *port, int flags,

@@ -17,9 +17,8 @@ enum { AT_MAX = 300 };
 
 static bool is_port(const char *text)
 {
-    uint64_t port;
-    const char *rest;
-    return text && mover_parse_number(text, &port, &rest) && !*rest && port && port <= UINT16_MAX;
+    uint16_t port;
+    return text && mover_parse_port(text, &port) && port;
 }
 
 int mover_meet_resolve(const char *at, struct addrinfo **addresses, char *error, size_t error_bytes)

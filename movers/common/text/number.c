@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* strtoull() finds out by itself, too, but takes "010" for eight. */
 static int number_base(const char *text)
@@ -21,5 +22,16 @@ bool mover_parse_number(const char *text, uint64_t *out, const char **rest)
         return false;
     *out = value;
     *rest = end;
+    return true;
+}
+
+bool mover_parse_port(const char *text, uint16_t *out)
+{
+    const char *rest;
+    uint64_t port;
+    if (text[strspn(text, "0123456789")] || !mover_parse_number(text, &port, &rest) ||
+        port > UINT16_MAX)
+        return false;
+    *out = (uint16_t)port;
     return true;
 }

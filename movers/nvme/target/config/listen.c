@@ -5,13 +5,11 @@
 #include <errno.h>
 #include <net/if.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/text/endpoint.h"
+#include "common/text/number.h"
 #include "nvme/wire/fabrics.h"
-
-enum { PORT_DIGITS_MAX = 5 };
 
 static int parse_ip6(const char *text, struct nvt_listen *out)
 {
@@ -47,11 +45,8 @@ int nvt_addr_parse(const char *text, uint8_t adrfam, struct nvt_listen *out)
 
 uint16_t nvt_port_parse(const char *text)
 {
-    const size_t len = strspn(text, "0123456789");
-    if (!len || len > PORT_DIGITS_MAX || text[len])
-        return 0;
-    const unsigned long port = strtoul(text, NULL, 10);
-    return port <= UINT16_MAX ? (uint16_t)port : 0;
+    uint16_t port;
+    return mover_parse_port(text, &port) ? port : 0;
 }
 
 int nvt_listen_parse(const char *text, struct nvt_listen *out, char *error, size_t error_bytes)

@@ -48,11 +48,27 @@ static void parse_number__refuses(void **state)
     }
 }
 
+static void parse_port__knows_no_remainders(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "", "65536", "69966", "4294971726", "99999999999999999999", "0x50", "-1", "80 ", "http"};
+    uint16_t port = 7;
+    for (unsigned i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
+        assert_false(mover_parse_port(texts[i], &port));
+        assert_int_equal(port, 7);
+    }
+    assert_true(mover_parse_port("0", &port) && port == 0);
+    assert_true(mover_parse_port("65535", &port) && port == 65535);
+    assert_true(mover_parse_port("04430", &port) && port == 4430);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parse_number__leaves_the_rest),
         cmocka_unit_test(parse_number__refuses),
+        cmocka_unit_test(parse_port__knows_no_remainders),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
