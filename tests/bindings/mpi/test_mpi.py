@@ -55,6 +55,24 @@ def openmpi__pending():
     check_pending('openmpi', [(2, 3, 60), (3, 4, 60)])
 
 
+def check_threads(kind):
+    need(kind)
+    with harness.public_folder() as folder:
+        program = compile_for(kind, folder, 'threads', 'threads.c', flags=['-Wall', '-pthread'])
+        done = launch(kind, 2, program)
+        expect_status(done, 0)
+        expect('2 ranks, 3 threads' in done.stdout, done)
+        check_share(done, 2)
+
+
+def mpich__threads():
+    check_threads('mpich')
+
+
+def openmpi__threads():
+    check_threads('openmpi')
+
+
 def check_unlike(kind):
     """Calls that do not match: MPI's error handler decides what becomes of it."""
     need(kind)

@@ -16,7 +16,7 @@ from harness import BUILD, SOURCE, Skip, expect, expect_status, run
 # call of ours one in eight.
 WANTS_ALL = bool(os.environ.get('SIDEWIRE_MPICH_TESTS_ALL'))
 # Two processors bear so many ranks: where the list says more, this many run.
-RANKS_MAX = 4
+RANKS_MAX = 5
 # Between groups, with other operators, persistent, of neighbours.
 PASSED_BY = re.compile(
     r'(nb)?ic|nbredscatinter|redscat\w*inter|op|uop|p_|neighb|ring|nonblock|scan'
