@@ -2,6 +2,8 @@
 #include "ranks.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,6 +39,15 @@ void need_ok(struct rank *rank, enum sw_coll_status status, const struct sw_coll
     fprintf(stderr, "rank %u: %s: %s\n", rank->rank, sw_coll_status_text(status), error->text);
     fflush(NULL);
     _exit(1);
+}
+
+void rank_enter(const char *name)
+{
+    char path[256];
+    snprintf(path, sizeof(path), "/run/netns/%s", name);
+    const int at = open(path, O_RDONLY | O_CLOEXEC);
+    need(at >= 0 && !setns(at, CLONE_NEWNET));
+    close(at);
 }
 
 void flag_raise(struct ranks_shared *shared, uint32_t flag)

@@ -67,6 +67,9 @@ void ranks_run(uint32_t size, rank_main *run);
 void need_at(bool holds, const char *file, int line);
 void need_ok(struct rank *rank, enum sw_coll_status status, const struct sw_coll_error *error);
 
+/* The network namespace of that name. */
+void rank_enter(const char *name);
+
 void flag_raise(struct ranks_shared *shared, uint32_t flag);
 void flag_await(const struct ranks_shared *shared, uint32_t flag, uint32_t count);
 void nap_ms(uint32_t ms);

@@ -7,12 +7,9 @@
 // An empty ALGORITHM is none, and so is an empty NAMESPACE. Ranks take turns in these.
 #include "ranks.h"
 
-#include <fcntl.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #if defined(__SSE2__)
 #include <xmmintrin.h>
 #endif
@@ -203,15 +200,6 @@ static void run_cases(struct rank *rank)
 static char **hosts;
 static uint32_t hosts_count;
 
-static void enter_namespace(const char *name)
-{
-    char path[256];
-    snprintf(path, sizeof(path), "/run/netns/%s", name);
-    const int at = open(path, O_RDONLY | O_CLOEXEC);
-    need(at >= 0 && !setns(at, CLONE_NEWNET));
-    close(at);
-}
-
 static void set_bits_options(struct rank *rank)
 {
     rank->options.eager_bytes = eager_bytes;
@@ -222,7 +210,7 @@ static void set_bits_options(struct rank *rank)
         return;
     char **host = hosts + 2 * (size_t)(rank->rank % hosts_count);
     if (*host[0])
-        enter_namespace(host[0]);
+        rank_enter(host[0]);
     rank->options.address = host[1];
 }
 
