@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// A rank that is stopped is no dead one, however long. With an argument: so many milliseconds.
+// A rank that is stopped is no dead one, however long, and those that run on overwrite nothing.
+//
+// usage: test_coll_stops [MILLISECONDS [OPERATIONS]]
 #include "survivors.h"
 
 #include <signal.h>
 #include <stdlib.h>
+#include <unistd.h>
 
-enum { READY, GO };
+enum { READY, GO, ENDED };
 
-static uint32_t stop_ms = 1500;
+static uint32_t stop_ms = 1500, operations = 5000;
 
 // Both sizes, so that it is stopped in the midst of either, until all know that it is over.
 static void sum_until_told(struct rank *rank)
@@ -99,14 +102,66 @@ static void shrink__waits_for_a_rank_that_is_stopped(void **state)
     ranks_end(&ranks, 0);
 }
 
+// Roots run ahead of the others in a broadcast, and these of the root in a reduction.
+static void do_tiny(struct rank *rank, uint32_t number, struct sw_coll_error *error)
+{
+    static const enum sw_coll_kind kinds[] = {SW_COLL_BROADCAST, SW_COLL_REDUCE,
+                                              SW_COLL_ALL_REDUCE};
+    const uint32_t mine = number * (rank->rank + 1);
+    const uint32_t whole = number * (rank->size * (rank->size + 1) / 2);
+    uint32_t got = 0;
+    const struct sw_coll_call call = {.kind = kinds[number / rank->size % 3],
+                                      .type = SW_COLL_U32,
+                                      .op = SW_COLL_SUM,
+                                      .root = number % rank->size,
+                                      .send = &mine,
+                                      .recv = &got,
+                                      .count = 1};
+    need_ok(rank, sw_coll_run(rank->coll, &call, 0, error), error);
+    if (call.kind == SW_COLL_BROADCAST)
+        need(got == number * (call.root + 1));
+    else if (call.kind == SW_COLL_ALL_REDUCE || rank->rank == call.root)
+        need(got == whole);
+}
+
+static void do_tiny_ones(struct rank *rank)
+{
+    struct sw_coll_error error = {.text = ""};
+    flag_raise(rank->shared, READY);
+    for (uint32_t number = 1; number <= operations; number++)
+        do_tiny(rank, number, &error);
+    flag_raise(rank->shared, ENDED);
+    flag_await(rank->shared, ENDED, rank->size); // one that has ended is not stopped
+}
+
+static void stop__at_any_instant_of_tiny_operations(void **state)
+{
+    struct ranks ranks;
+    (void)state;
+    srandom(42);
+    ranks_start(&ranks, 3, do_tiny_ones, NULL);
+    flag_await(ranks.shared, READY, 3);
+    while (!__atomic_load_n(&ranks.shared->flags[ENDED], __ATOMIC_SEQ_CST)) {
+        const pid_t pid = ranks.pids[random() % 3];
+        kill(pid, SIGSTOP);
+        usleep((useconds_t)(random() % 3000));
+        kill(pid, SIGCONT);
+        usleep((useconds_t)(random() % 5000));
+    }
+    ranks_end(&ranks, 0);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stop__is_no_death),
+        cmocka_unit_test(stop__at_any_instant_of_tiny_operations),
         cmocka_unit_test(death__beside_a_rank_that_is_stopped),
         cmocka_unit_test(shrink__waits_for_a_rank_that_is_stopped),
     };
     if (argc > 1)
         stop_ms = (uint32_t)strtoul(argv[1], NULL, 10);
+    if (argc > 2)
+        operations = (uint32_t)strtoul(argv[2], NULL, 10);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
