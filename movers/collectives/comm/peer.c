@@ -68,6 +68,12 @@ static void go_up(struct coll_peer *peer)
     coll_send_deferred(peer);
 }
 
+void coll_peer_note_bell(struct coll_peer *peer)
+{
+    if (peer->state == COLL_PEER_ASKED)
+        go_up(peer);
+}
+
 /* ---- the rank that asks ---- */
 
 static void await_later_dial(struct coll_peer *peer, uint32_t ms)
@@ -237,6 +243,8 @@ static void take_peer_event(struct coll_peer *peer, enum mover_event event)
     const bool is_dialing = peer->state == COLL_PEER_DIALING || peer->state == COLL_PEER_PROBING;
     if (peer->state == COLL_PEER_ENDED) /* a completion has told it before */
         return;
+    if (peer->state == COLL_PEER_UP && (event == MOVER_UP || event == MOVER_NO_ANSWER))
+        return; /* a doorbell has */
     switch (event) {
     case MOVER_NOTHING:
         break;

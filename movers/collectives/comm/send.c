@@ -431,7 +431,9 @@ static void note_bell(struct coll_peer *peer)
         peer->bells++;
     peer->stage = COLL_AWAKE;
     peer->coll->bells++;
-    if (!coll_send_expect_bell(peer))
+    if (coll_send_expect_bell(peer))
+        coll_peer_note_bell(peer);
+    else
         coll_peer_lose(peer);
 }
 

@@ -116,10 +116,34 @@ static void peer__ends_while_it_connects(void **state)
     run_two_of_many(call_one_that_has_failed);
 }
 
+// Rank 1 has not heard that the connection is up: the last word of its making was lost.
+static void be_told_by_a_doorbell(struct rank *rank)
+{
+    static const struct sw_coll_call barrier = {.kind = SW_COLL_BARRIER};
+    struct sw_coll_error error = {.text = ""};
+    struct coll_peer *other = &rank->coll->peers[1 - rank->rank];
+    need(other->state == COLL_PEER_UP);
+    if (rank->rank) {
+        other->state = COLL_PEER_ASKED;
+        flag_raise(rank->shared, READY);
+    } else {
+        flag_await(rank->shared, READY, 1);
+        sw_coll_revoke(rank->coll);
+    }
+    need(sw_coll_run(rank->coll, &barrier, sw_coll_deadline_ms(100), &error) == SW_COLL_REVOKED);
+}
+
+static void peer__is_up_when_it_rings(void **state)
+{
+    (void)state;
+    ranks_run(2, be_told_by_a_doorbell);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(peer__ends_while_it_connects),
+        cmocka_unit_test(peer__is_up_when_it_rings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
