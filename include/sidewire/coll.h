@@ -142,11 +142,12 @@ struct sw_coll_options {
 
 /* 60 s, 50 us of polling, 4096 bytes. */
 SW_COLL_PUBLIC void sw_coll_options_init(struct sw_coll_options *options);
-/* Waits until all ranks are there. `error` may be NULL, here and below. */
+/* Waits until all ranks are there. `error` may be NULL, here and below. `coll` is NULL where it
+ * fails, as are the communicators of sw_coll_shrink() and sw_coll_split(). */
 SW_COLL_PUBLIC enum sw_coll_status sw_coll_open(const struct sw_coll_options *options,
                                                 struct sw_coll_error *error, struct sw_coll **coll);
 /* Ends the connections and frees it all, requests too; other ranks that wait for this one get
- * SW_COLL_RANK_GONE. In a child of fork() it leaves the parent's alone. */
+ * SW_COLL_RANK_GONE. In a child of fork() it leaves the parent's alone. NULL: it does nothing. */
 SW_COLL_PUBLIC void sw_coll_close(struct sw_coll *coll);
 SW_COLL_PUBLIC uint32_t sw_coll_rank(const struct sw_coll *coll);
 SW_COLL_PUBLIC uint32_t sw_coll_size(const struct sw_coll *coll);

@@ -334,6 +334,7 @@ enum sw_coll_status sw_coll_open(const struct sw_coll_options *options, struct s
 {
     enum coll_plan plan;
     enum sw_coll_status status = check_options(options, &plan, error);
+    *out = NULL;
     if (status)
         return status;
     struct sw_coll *coll = make_coll(options, plan);
@@ -438,6 +439,8 @@ static void free_coll(struct sw_coll *coll)
 
 void sw_coll_close(struct sw_coll *coll)
 {
+    if (!coll)
+        return;
     coll_page_close(coll, mover_is_forked(&coll->guard));
     if (!mover_is_forked(&coll->guard)) {
         if (coll->peers && !coll->failure.is_done)

@@ -232,6 +232,7 @@ enum sw_coll_status sw_coll_shrink(struct sw_coll *coll, uint64_t deadline_ns,
                                    struct sw_coll_error *error, struct sw_coll **out)
 {
     struct shrink shrink = {.coll = coll};
+    *out = NULL;
     if (mover_is_forked(&coll->guard))
         return coll_say(error, SW_COLL_FORKED, "%s", sw_coll_status_text(SW_COLL_FORKED));
     if (!deadline_ns)

@@ -184,6 +184,7 @@ enum sw_coll_status sw_coll_split(struct sw_coll *coll, int32_t color, int32_t k
 {
     const struct place mine = {color < 0 ? -1 : color, key};
     const uint32_t size = coll->site.size;
+    *out = NULL;
     if (coll->group_depth)
         return coll_say(error, SW_COLL_INVALID,
                         "split waits for all ranks: it cannot be in a group");
