@@ -118,6 +118,7 @@ static bool open_for_all(struct mpm_group *group)
     if (opening.cards && places &&
         group->binding->exchange(group->communicator, &own, sizeof(own), places)) {
         char address[INET_ADDRSTRLEN];
+        group->must_yield = mpm_places_are_short(places, group->size, group->rank);
         if (!mpm_place_address(places, group->size, group->rank, address))
             say_failed(group, "not all ranks have an address with a device");
         else

@@ -25,6 +25,7 @@ struct mpm_group {
     uint32_t rank, size;
     enum mpm_state state;
     struct sw_coll *coll;
+    bool must_yield;      /* ranks of this host share processors */
     uint32_t later_count; /* non-blocking calls that are not over (later.c) */
 };
 

@@ -9,9 +9,10 @@
 /* How a rank waits. MPI has no descriptor to sleep on, and what it has under way must go on, so
  * the wait looks at both: at first without pause, then with other threads of the processor let in
  * between, at last asleep in between. Ranks that share a processor, as unbound ones may for a
- * while, spend all looks without pause in each operation: 4,096 were 580 us, 512 are 50 to 180. At
- * first it looks at MPI once in 256 times, some 20 us: MPICH's look gives the processor away, which
- * on a busy one takes milliseconds (8 bytes in 1.2 ms in the place of half a microsecond). */
+ * while, spend all looks without pause in each operation: 4,096 were 580 us, 512 are 50 to 180.
+ * Where ranks are more than processors, there is a pause from the first look on. At first it looks
+ * at MPI once in 256 times, some 20 us: MPICH's look gives the processor away, which on a busy one
+ * takes milliseconds (8 bytes in 1.2 ms in the place of half a microsecond). */
 enum { LOOKS_BUSY = 512, LOOKS_POKING = 4096, LOOKS_YIELDING = 20000 };
 enum { LOOKS_PER_POKE = 256, NAP_NS = 50000 };
 
@@ -53,7 +54,7 @@ bool mpm_wait(struct mpm_group *group, const struct sw_coll_call *call, struct s
         mpm_later_unlock();
     if (status != SW_COLL_OK)
         return false;
-    uint32_t looks = 0;
+    uint32_t looks = group->must_yield ? LOOKS_BUSY : 0;
     while ((status = test_call(is_shared, request, error)) == SW_COLL_AGAIN) {
         looks += looks <= LOOKS_YIELDING;
         if (looks > LOOKS_POKING || looks % LOOKS_PER_POKE == 0)

@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <net/if.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,18 @@ static bool has_device(const char *name)
     return false;
 }
 
+static void find_processors(struct mpm_place *place)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof(set), &set))
+        return;
+    for (uint32_t i = 0; i < CPU_SETSIZE; i++) {
+        if (CPU_ISSET(i, &set))
+            place->processors[i / 64 % 4] |= UINT64_C(1) << i % 64;
+    }
+}
+
 void mpm_place_find(struct mpm_place *place)
 {
     memset(place, 0, sizeof(*place));
@@ -38,6 +51,7 @@ void mpm_place_find(struct mpm_place *place)
             place->host[0] = '\0';
         fclose(boot);
     }
+    find_processors(place);
     struct stat network;
     if (!stat("/proc/self/ns/net", &network))
         place->network = network.st_ino;
@@ -71,4 +85,20 @@ bool mpm_place_address(const struct mpm_place *places, uint32_t size, uint32_t r
     }
     struct in_addr own = {.s_addr = by_loopback ? htonl(INADDR_LOOPBACK) : places[rank].address};
     return (by_loopback || by_network) && inet_ntop(AF_INET, &own, address, INET_ADDRSTRLEN);
+}
+
+bool mpm_places_are_short(const struct mpm_place *places, uint32_t size, uint32_t rank)
+{
+    uint64_t all[4] = {0};
+    int here = 0, usable = 0;
+    for (uint32_t i = 0; i < size; i++) {
+        if (strcmp(places[i].host, places[rank].host) != 0)
+            continue;
+        here++;
+        for (int word = 0; word < 4; word++)
+            all[word] |= places[i].processors[word];
+    }
+    for (int word = 0; word < 4; word++)
+        usable += __builtin_popcountll(all[word]);
+    return usable < here;
 }

@@ -142,6 +142,7 @@ bool mpp_request_start(struct mpm_later *later, MPI_Comm communicator, MPI_Reque
         return false;
     pending->later = later;
     pending->communicator = communicator;
+    pending->looks = mpp_group(communicator)->must_yield ? LOOKS_BUSY : 0;
     __typeof__(PMPIX_Grequest_start) *start =
         (__typeof__(PMPIX_Grequest_start) *)mpp_find(MPP_Xgrequest_start);
     if (start(query_pending, free_pending, request_refuse, poll_pending, wait_pending, pending,
