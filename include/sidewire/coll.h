@@ -91,6 +91,7 @@ SW_COLL_PUBLIC const char *sw_coll_op_name(enum sw_coll_op op);
 SW_COLL_PUBLIC const char *sw_coll_kind_name(enum sw_coll_kind kind);
 SW_COLL_PUBLIC size_t sw_coll_type_bytes(enum sw_coll_type type);
 
+/* C++ says `struct` in front: there is a function of this name, too. */
 struct sw_coll_error {
     enum sw_coll_status status;
     char text[256]; /* what happened, and why */
@@ -178,9 +179,9 @@ SW_COLL_PUBLIC enum sw_coll_status sw_coll_split(struct sw_coll *coll, int32_t c
 
 /* ---- operations ---- */
 
-/* What a rank calls. `send` and `recv` may be the same buffer (in place): for ALL_GATHER and GATHER
- * `send` then is this rank's block of `recv`, for REDUCE_SCATTER and SCATTER `recv` that of `send`.
- * They may not overlap in another way. */
+/* What a rank calls. It may be done in place: `send` equals `recv` then, but for ALL_GATHER and
+ * GATHER `send` points to this rank's block of `recv`, and for REDUCE_SCATTER and SCATTER `recv` to
+ * that of `send`. They may not overlap in another way, and ALL_TO_ALL is not done in place. */
 struct sw_coll_call {
     enum sw_coll_kind kind;
     enum sw_coll_type type;

@@ -56,7 +56,9 @@ static enum sw_coll_status check_options(const struct sw_coll_options *options,
                         "ranks find each other by an exchange, or at an address to meet: neither "
                         "is set");
     if (options->algorithm && !coll_plan_of_name(options->algorithm, plan))
-        return coll_say(error, SW_COLL_INVALID, "there is no algorithm '%s'", options->algorithm);
+        return coll_say(error, SW_COLL_INVALID,
+                        "there is no algorithm '%.40s'; there are " COLL_PLAN_NAMES,
+                        options->algorithm);
     if (*plan == COLL_PLAN_RING && options->order != SW_COLL_ORDER_ANY)
         return coll_say(error, SW_COLL_INVALID,
                         "a ring does not sum in the order of the tree: ask for order any, too");

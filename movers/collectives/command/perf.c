@@ -25,6 +25,9 @@ enum { MEET_BYTES = 80 };
 static void take_measured_kind(struct argp_state *state, void *arguments, char *text)
 {
     struct co_perf *perf = arguments;
+    if (perf->has_kind)
+        argp_error(state, "\"%s\" is a second operation: measure one at a time", text);
+    perf->has_kind = true;
     if (!strcmp(text, "sendrecv"))
         perf->kind = CO_SENDRECV;
     else
@@ -58,6 +61,10 @@ static void check_perf(struct argp_state *state, void *arguments)
         argp_error(state, "sizes end at less than that (-e)");
     if (perf->ranks != CO_NOT_SAID && perf->root >= perf->ranks)
         argp_error(state, "the root is one of the ranks: at most %u (-r)", perf->ranks - 1);
+    if (perf->algorithm && !strcmp(perf->algorithm, "ring") && perf->order != SW_COLL_ORDER_ANY)
+        argp_error(state, "a ring does not sum in the order of the tree: add --order any");
+    if (!perf->deadline_ms)
+        argp_error(state, "an operation has at least a millisecond (--deadline)");
     if (perf->plot && !is_svg(perf->plot))
         argp_error(state, "a plot is an SVG: its name ends in .svg (--plot)");
     if (perf->plot && perf->kind == SW_COLL_BARRIER)
@@ -96,8 +103,8 @@ static const struct mover_option options[] = {
      3, co_take_type, PERF(type)},
     {"root", 'r', "R", 0, "Root of broadcast, reduce, gather and scatter (0)", 3,
      MOVER_TO(struct co_perf, root)},
-    {"algorithm", 0, "NAME", 0, "The way to go (the fastest)", 3,
-     MOVER_TO(struct co_perf, algorithm)},
+    {"algorithm", 0, "NAME", 0, "The way to go (the fastest)", 3, co_take_algorithm,
+     PERF(algorithm)},
     {"order", 0, "ORDER", 0, "Order of sums: tree, or any, which a ring needs (tree)", 3,
      co_take_order, PERF(order)},
     {"deadline", 0, "MS", 0, "When an operation is ended that is not done (60000)", 4,

@@ -27,7 +27,7 @@ struct co_perf {
     uint32_t ranks, rank;
     const char *meet, *local, *algorithm, *plot;
     uint32_t deadline_ms;
-    bool is_json, is_verbose;
+    bool is_json, is_verbose, has_kind;
 };
 
 /* A line of the table: what is measured. */

@@ -22,12 +22,15 @@ struct trace {
     uint32_t type, op, root, ranks, rank;
     uint64_t bytes;
     const char *algorithm;
-    bool is_json;
+    bool is_json, has_kind;
 };
 
 static void take_traced_kind(struct argp_state *state, void *arguments, char *text)
 {
     struct trace *trace = arguments;
+    if (trace->has_kind)
+        argp_error(state, "\"%s\" is a second operation: look at one at a time", text);
+    trace->has_kind = true;
     co_take_kind(state, &trace->kind, text);
 }
 
@@ -40,6 +43,8 @@ static void check_trace(struct argp_state *state, void *arguments)
         argp_error(state, "--rank and the root are less than --ranks");
     if (trace->type == SW_COLL_TYPES || trace->op == SW_COLL_OPS)
         argp_error(state, "steps are those of one type and one operator");
+    if (!trace->bytes)
+        argp_error(state, "a buffer has at least 1 byte (--size)");
     if (trace->bytes > INT64_MAX / 8)
         argp_error(state, "that are too many bytes (--size)");
 }
@@ -55,8 +60,8 @@ static const struct mover_option options[] = {
     {"datatype", 'd', "TYPE", 0, "Type of the elements (f32)", 2, co_take_type, TRACE(type)},
     {"root", 'r', "R", 0, "Root of broadcast, reduce, gather and scatter (0)", 2,
      MOVER_TO(struct trace, root)},
-    {"algorithm", 0, "NAME", 0, "The way to go (the fastest)", 2,
-     MOVER_TO(struct trace, algorithm)},
+    {"algorithm", 0, "NAME", 0, "The way to go (the fastest)", 2, co_take_algorithm,
+     TRACE(algorithm)},
     {"output-format", 0, "FORMAT", 0, "normal or json", 3, mover_take_format, TRACE(is_json)},
     {0},
 };
@@ -97,10 +102,8 @@ static int run_trace(const struct trace *trace)
                              .size = trace->ranks,
                              .eager_bytes = preset.eager_bytes,
                              .scratch_bytes = coll_scratch_fit(trace->ranks, preset.eager_bytes)};
-    if (trace->algorithm && !coll_plan_of_name(trace->algorithm, &site.wanted))
-        return mover_fail("there is no algorithm \"%s\"; there are eager, owners, halving and "
-                          "ring",
-                          trace->algorithm);
+    if (trace->algorithm)
+        coll_plan_of_name(trace->algorithm, &site.wanted);
     const struct co_asked asked = {trace->kind, trace->type, trace->op, trace->root, trace->ranks};
     const struct co_row row = co_row_make(&asked, trace->bytes);
     const struct sw_coll_call call = {.kind = row.kind,

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "collectives/core/call.h"
 #include "sidewire/coll.h"
 
 /* Names of NCCL for types that have another one here. */
@@ -51,6 +52,14 @@ void co_take_order(struct argp_state *state, void *place, char *text)
     *(uint32_t *)place = is_any ? SW_COLL_ORDER_ANY : SW_COLL_ORDER_TREE;
     if (!is_any && strcmp(text, "tree") != 0)
         argp_error(state, "\"%s\" is no order; there are tree and any", text);
+}
+
+void co_take_algorithm(struct argp_state *state, void *place, char *text)
+{
+    enum coll_plan plan;
+    if (!coll_plan_of_name(text, &plan))
+        argp_error(state, "\"%s\" is no algorithm; there are " COLL_PLAN_NAMES, text);
+    *(const char **)place = text;
 }
 
 void co_take_kind(struct argp_state *state, void *place, char *text)

@@ -245,6 +245,22 @@ static bool overlap_is_allowed(const struct sw_coll_call *call, const struct col
     return false;
 }
 
+static enum sw_coll_status refuse_overlap(const struct sw_coll_call *call,
+                                          const struct coll_site *site, struct sw_coll_error *error)
+{
+    const char *kind = sw_coll_kind_name(call->kind);
+    const bool is_whole = call->kind == SW_COLL_ALL_GATHER || call->kind == SW_COLL_GATHER;
+    if (call->kind == SW_COLL_ALL_TO_ALL)
+        return call_refuse(error, "%s is not done in place: send and recv overlap", kind);
+    if (!call_kinds[call->kind].has_blocks)
+        return call_refuse(error, "%s: send and recv overlap; in place they are the same", kind);
+    return call_refuse(
+        error, "%s: send and recv overlap; in place %s is %" PRIu64 " bytes behind %s", kind,
+        is_whole ? "send" : "recv",
+        coll_blocks_before(call->counts, call->count, site->rank) * sw_coll_type_bytes(call->type),
+        is_whole ? "recv" : "send");
+}
+
 static enum sw_coll_status check_buffers(const struct sw_coll_call *call,
                                          const struct coll_site *site, struct sw_coll_error *error)
 {
@@ -266,11 +282,7 @@ static enum sw_coll_status check_buffers(const struct sw_coll_call *call,
                            "%" PRIu64,
                            site->rank, call->counts[site->rank], call->recv_counts[site->rank]);
     if (!overlap_is_allowed(call, site, extents))
-        return call_refuse(error,
-                           call->kind == SW_COLL_ALL_TO_ALL
-                               ? "%s is not done in place: send and recv overlap"
-                               : "%s: send and recv overlap, and not as for one done in place",
-                           kind);
+        return refuse_overlap(call, site, error);
     return SW_COLL_OK;
 }
 

@@ -56,6 +56,7 @@ static inline bool coll_plan_has_rounds(enum coll_plan plan)
     return plan == COLL_PLAN_HALVING || plan == COLL_PLAN_RING;
 }
 /* False: no way has that name. */
+#define COLL_PLAN_NAMES "eager, owners, halving and ring"
 bool coll_plan_of_name(const char *name, enum coll_plan *plan);
 
 #endif

@@ -113,8 +113,8 @@ class Perf(unittest.TestCase):
             said = measure('--order', 'any', *words.split())
             self.assertEqual((said['wrong'], len(said['rows'])), (0, 3))
             code, _, err = finish(start(*words.split(), *QUICK))
-            self.assertEqual(code, 1)
-            self.assertIn('a ring does not sum in the order of the tree: ask for order any', err)
+            self.assertEqual(code, 2)
+            self.assertIn('a ring does not sum in the order of the tree: add --order any', err)
 
     def test_table__as_nccl_tests_have_it(self):
         code, out, err = finish(start(*'--ranks 2 -b 64 -e 192 -i 64 -n 1 -w 0'.split()))

@@ -63,9 +63,11 @@ static void coll_call_check__says_what_is_wrong(void **state)
         {{.kind = SW_COLL_ALL_TO_ALL, .count = 8, .send = here, .recv = here},
          "all_to_all is not done in place: send and recv overlap"},
         {{.kind = SW_COLL_ALL_REDUCE, .count = 8, .send = here, .recv = here + 7},
-         "all_reduce: send and recv overlap, and not as for one done in place"},
+         "all_reduce: send and recv overlap; in place they are the same"},
         {{.kind = SW_COLL_ALL_GATHER, .count = 8, .send = here, .recv = here},
-         "all_gather: send and recv overlap, and not as for one done in place"},
+         "all_gather: send and recv overlap; in place send is 8 bytes behind recv"},
+        {{.kind = SW_COLL_REDUCE_SCATTER, .count = 8, .send = here, .recv = here},
+         "reduce_scatter: send and recv overlap; in place recv is 8 bytes behind send"},
     };
     for (unsigned i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         struct sw_coll_error error = {0};
