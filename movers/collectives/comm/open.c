@@ -209,6 +209,12 @@ static enum sw_coll_status make_card(struct sw_coll *coll, struct sw_coll_error 
                : coll_say(error, SW_COLL_SYSTEM, "no random numbers: %s", strerror(errno));
 }
 
+static const char *wanted_name(const struct coll_card *card)
+{
+    const char *name = card->plan < COLL_PLANS ? coll_plan_name((enum coll_plan)card->plan) : "?";
+    return name ? name : "any";
+}
+
 static enum sw_coll_status say_unlike(const struct coll_card *mine, const struct coll_card *theirs,
                                       struct sw_coll_error *error)
 {
@@ -219,8 +225,8 @@ static enum sw_coll_status say_unlike(const struct coll_card *mine, const struct
         return coll_say(error, SW_COLL_MISMATCH, "rank %u has %u eager bytes, and rank %u has %u",
                         theirs->rank, theirs->eager_bytes, mine->rank, mine->eager_bytes);
     if (theirs->plan != mine->plan)
-        return coll_say(error, SW_COLL_MISMATCH, "rank %u and rank %u want other algorithms",
-                        theirs->rank, mine->rank);
+        return coll_say(error, SW_COLL_MISMATCH, "rank %u wants algorithm %s, and rank %u wants %s",
+                        theirs->rank, wanted_name(theirs), mine->rank, wanted_name(mine));
     return SW_COLL_OK;
 }
 

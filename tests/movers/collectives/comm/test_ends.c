@@ -495,6 +495,15 @@ static void give_options(struct rank *rank)
     exit(0);
 }
 
+static void give_algorithms(struct rank *rank)
+{
+    rank->options.algorithm = rank->rank == 1 ? "owners" : NULL;
+    struct sw_coll_error error = {.text = ""};
+    need(sw_coll_open(&rank->options, &error, &rank->coll) == SW_COLL_MISMATCH);
+    need(strstr(error.text, "rank 1 wants algorithm owners, and rank 0 wants any"));
+    exit(0);
+}
+
 static void ask_for_sse2(struct rank *rank)
 {
     struct sw_coll_error error = {.text = ""};
@@ -517,6 +526,8 @@ static void open__options_that_differ(void **state)
     struct ranks ranks;
     (void)state;
     ranks_start(&ranks, 2, sum_fifty, give_options);
+    ranks_end(&ranks, 0);
+    ranks_start(&ranks, 2, sum_fifty, give_algorithms);
     ranks_end(&ranks, 0);
 }
 
