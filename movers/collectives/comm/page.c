@@ -37,7 +37,8 @@ static uint64_t find_job(const struct sw_coll *coll)
                                : mover_now_ns() << 16 ^ (uint64_t)getpid();
 }
 
-/* It has its lock before it has its name: a file without a lock is that of a dead process. */
+/* It has its lock before it has its name: a file without a lock is that of a dead process. And it
+ * has its memory: a store to a page that a full file system cannot give would end the process. */
 static int make_page_file(const char *path, char *fresh, size_t room)
 {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
@@ -46,7 +47,7 @@ static int make_page_file(const char *path, char *fresh, size_t room)
     const int fd = open(fresh, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
         return -1;
-    if (!ftruncate(fd, sizeof(struct coll_page)) && !fcntl(fd, F_SETLK, &lock))
+    if (!posix_fallocate(fd, 0, sizeof(struct coll_page)) && !fcntl(fd, F_SETLK, &lock))
         return fd;
     unlink(fresh);
     close(fd);

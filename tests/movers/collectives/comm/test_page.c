@@ -5,11 +5,13 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -195,6 +197,36 @@ static void page__can_be_left_out(void **state)
     flag_raise(ranks.shared, GO);
     ranks_end(&ranks, 0);
     unsetenv(COLL_PAGE_OFF);
+}
+
+// Each rank has a folder of its own, on a file system of one page that is taken.
+static void fill_folder(struct rank *rank)
+{
+    char path[160], page[4096] = "";
+    (void)rank;
+    need(!unshare(CLONE_NEWNS) && !mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL));
+    need(!mount("none", runtime, "tmpfs", 0, "size=4096,mode=700"));
+    snprintf(path, sizeof(path), "%s/full", runtime);
+    const int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    need(write(fd, page, sizeof(page)) == sizeof(page));
+    close(fd);
+}
+
+static void meet_without_pages(struct rank *rank)
+{
+    struct sw_coll_error error = {.text = ""};
+    need(!count_pages());
+    need_ok(rank, sw_coll_barrier(rank->coll, 0, &error), &error);
+}
+
+static void page__is_left_out_where_the_disk_is_full(void **state)
+{
+    struct ranks ranks;
+    (void)state;
+    if (geteuid())
+        skip(); // it may not mount
+    ranks_start(&ranks, 2, meet_without_pages, fill_folder);
+    ranks_end(&ranks, 0);
 }
 
 static void fail_together(struct rank *rank)
@@ -384,6 +416,7 @@ int main(void)
         cmocka_unit_test(page__tells_of_a_message),
         cmocka_unit_test(page__is_the_users_alone),
         cmocka_unit_test(page__can_be_left_out),
+        cmocka_unit_test(page__is_left_out_where_the_disk_is_full),
         cmocka_unit_test(page__of_a_failure_is_removed),
         cmocka_unit_test(page__stays_when_a_child_closes),
         cmocka_unit_test(page__tells_of_agreement_and_shrink),
