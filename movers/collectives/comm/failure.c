@@ -33,6 +33,14 @@ enum sw_coll_status coll_say(struct sw_coll_error *error, enum sw_coll_status st
     return status;
 }
 
+void coll_log(const struct sw_coll_options *options, const char *line)
+{
+    if (options->log)
+        options->log(options->log_context, line);
+    else
+        fprintf(stderr, "sidewire-coll: %s\n", line);
+}
+
 void coll_fail(struct sw_coll *coll, enum sw_coll_status status, const char *format, ...)
 {
     va_list args;

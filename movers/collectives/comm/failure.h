@@ -13,6 +13,9 @@
 enum sw_coll_status coll_say(struct sw_coll_error *error, enum sw_coll_status status,
                              const char *format, ...) __attribute__((format(printf, 3, 4)));
 
+/* A line for the log of its options, or to standard error. */
+void coll_log(const struct sw_coll_options *options, const char *line);
+
 /* Notes why the communicator is of no use any more. coll_failure_end() does the rest, where nobody
  * is in the midst of something. */
 void coll_fail(struct sw_coll *coll, enum sw_coll_status status, const char *format, ...)

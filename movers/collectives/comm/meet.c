@@ -93,6 +93,11 @@ static enum sw_coll_status status_of_meeting(int code)
     }
 }
 
+static void log_meeting(void *context, const char *line)
+{
+    coll_log(context, line);
+}
+
 enum sw_coll_status coll_meet_exchange(const struct sw_coll_options *options, const void *card,
                                        size_t bytes, void *cards, uint64_t deadline_ns,
                                        struct sw_coll_error *error)
@@ -110,8 +115,8 @@ enum sw_coll_status coll_meet_exchange(const struct sw_coll_options *options, co
                                          .size = options->size,
                                          .at = options->meet,
                                          .token = token && *token ? token : NULL,
-                                         .log = options->log,
-                                         .log_context = options->log_context};
+                                         .log = log_meeting,
+                                         .log_context = (void *)(uintptr_t)options};
     const int code = mover_rendezvous(&how, card, bytes, cards, deadline_ns, text, sizeof(text));
     return code ? coll_say(error, status_of_meeting(code), "%s", text) : SW_COLL_OK;
 }

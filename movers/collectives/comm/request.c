@@ -224,10 +224,7 @@ static void log_absent(struct sw_coll *coll, const struct sw_coll_request *reque
     say_waits(coll, request, waits, sizeof(waits));
     snprintf(line, sizeof(line), "rank %u: %s, for %d s", coll->site.rank, waits,
              COLL_TELL_AFTER_MS / 1000);
-    if (coll->options.log)
-        coll->options.log(coll->options.log_context, line);
-    else
-        fprintf(stderr, "sidewire-coll: %s\n", line);
+    coll_log(&coll->options, line);
 }
 
 /* The first look at the clock since its post. */

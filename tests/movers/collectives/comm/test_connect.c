@@ -2,7 +2,14 @@
 // Connections that are made when they are needed, and that end while they are made.
 #include "ranks.h"
 
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "collectives/comm/comm.h"
 #include "collectives/comm/failure.h"
@@ -139,11 +146,77 @@ static void peer__is_up_when_it_rings(void **state)
     ranks_run(2, be_told_by_a_doorbell);
 }
 
+// ---- at the address where ranks meet ----
+
+static char meeting[32];
+
+// What is said while the ranks meet, though the program has named no log.
+static void meet_without_log(struct rank *rank)
+{
+    static const char garbage[64] = "what is this?";
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    char answer[256];
+    rank->options.exchange = NULL;
+    rank->options.meet = meeting;
+    rank->options.log = NULL;
+    if (!rank->rank) { // its words come into memory
+        need(dup2(memfd_create("words", 0), STDERR_FILENO) == STDERR_FILENO);
+        close(fd);
+        return;
+    }
+    address.sin_port = htons((uint16_t)strtoul(strchr(meeting, ':') + 1, NULL, 10));
+    while (connect(fd, (struct sockaddr *)&address, sizeof(address)))
+        nap_ms(1);
+    need(send(fd, garbage, sizeof(garbage), 0) == sizeof(garbage));
+    while (recv(fd, answer, sizeof(answer), 0) > 0)
+        continue;
+    close(fd);
+}
+
+static void read_own_words(struct rank *rank)
+{
+    char words[1024] = "";
+    if (rank->rank)
+        return;
+    const ssize_t bytes = pread(STDERR_FILENO, words, sizeof(words) - 1, 0);
+    snprintf(rank->result->log, sizeof(rank->result->log), "%.*s", (int)bytes, words);
+    flag_raise(rank->shared, READY);
+    flag_await(rank->shared, GO, 1);
+}
+
+// A port that was free a moment ago.
+static void choose_meeting(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof(address);
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_false(bind(fd, (struct sockaddr *)&address, bytes));
+    assert_false(getsockname(fd, (struct sockaddr *)&address, &bytes));
+    close(fd);
+    snprintf(meeting, sizeof(meeting), "127.0.0.1:%u", (unsigned)ntohs(address.sin_port));
+}
+
+static void log__of_a_meeting_goes_to_standard_error(void **state)
+{
+    struct ranks ranks;
+    char words[256];
+    (void)state;
+    choose_meeting();
+    ranks_start(&ranks, 2, read_own_words, meet_without_log);
+    flag_await(ranks.shared, READY, 1);
+    memcpy(words, ranks.shared->results[0].log, sizeof(words));
+    flag_raise(ranks.shared, GO);
+    ranks_end(&ranks, 0);
+    assert_non_null(strstr(words, "sidewire-coll: refused 127.0.0.1"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(peer__ends_while_it_connects),
         cmocka_unit_test(peer__is_up_when_it_rings),
+        cmocka_unit_test(log__of_a_meeting_goes_to_standard_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
