@@ -191,6 +191,10 @@ static enum sw_coll_status shrink_once(struct shrink *shrink, struct sw_coll_err
     if (are_ranks_alike(&coll->agree.vote.set, &shrink->gone))
         make_child(shrink);
     bool is_decided = agree_on_epoch(coll);
+    if (is_decided && is_as_before(shrink) && !shrink->child) {
+        coll_fail_here(coll, SW_COLL_PROTOCOL, "the others have decided what it has not said");
+        is_decided = false;
+    }
     if (is_decided && is_as_before(shrink))
         is_decided = connect_child(shrink) || (coll->failure.is_agreeing && agree_on_epoch(coll));
     if (is_decided && is_as_before(shrink))

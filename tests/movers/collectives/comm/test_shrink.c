@@ -6,8 +6,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "collectives/comm/comm.h"
+#include "collectives/comm/failure.h"
+#include "collectives/comm/send.h"
+#include "collectives/comm/vote.h"
+#include "collectives/comm/wait.h"
 
 enum { READY, CALLED };
 
@@ -143,6 +150,52 @@ static void shrink__ends_at_the_deadline(void **state)
     ranks_run(3, shrink_without_one);
 }
 
+// Rank 0 cannot take part, and says so. Rank 1 claims that all have decided otherwise.
+static void claim_a_decision(struct rank *rank)
+{
+    struct sw_coll *coll = rank->coll;
+    struct coll_vote *vote = &coll->agree.vote;
+    uint32_t times = 0;
+    flag_await(rank->shared, CALLED, 1);
+    *vote = (struct coll_vote){.epoch = vote->epoch + 1};
+    coll->agree.version++;
+    while (!coll_failure_is_told_by(&coll->peers[0]) && times++ < 10000) {
+        coll_vote_send(&coll->peers[0]);
+        coll_take_events(coll, 1);
+        coll_send_poll(coll);
+    }
+    need(coll_failure_is_told_by(&coll->peers[0]));
+}
+
+static void shrink_beside_a_liar(struct rank *rank)
+{
+    struct sw_coll_error error = {.text = ""};
+    struct sw_coll *shrunk = NULL;
+    struct rlimit limit;
+    enum sw_coll_status status;
+    sum_and_meet(rank);
+    sw_coll_revoke(rank->coll);
+    while ((status = sw_coll_error(rank->coll, &error)) == SW_COLL_AGAIN)
+        nap_ms(1);
+    need(status == SW_COLL_REVOKED);
+    if (rank->rank) {
+        claim_a_decision(rank);
+        return;
+    }
+    need(!getrlimit(RLIMIT_NOFILE, &limit));
+    need(!setrlimit(RLIMIT_NOFILE, &(struct rlimit){0, limit.rlim_max}));
+    flag_raise(rank->shared, CALLED);
+    status = sw_coll_shrink(rank->coll, sw_coll_deadline_ms(20000), &error, &shrunk);
+    need(status == SW_COLL_PROTOCOL && !shrunk);
+    need(!setrlimit(RLIMIT_NOFILE, &limit));
+}
+
+static void shrink__believes_no_decision_without_its_vote(void **state)
+{
+    (void)state;
+    ranks_run(2, shrink_beside_a_liar);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -150,6 +203,7 @@ int main(void)
         cmocka_unit_test(error__comes_without_a_call),
         cmocka_unit_test(revoke__reaches_all_that_wait),
         cmocka_unit_test(shrink__ends_at_the_deadline),
+        cmocka_unit_test(shrink__believes_no_decision_without_its_vote),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
