@@ -16,6 +16,7 @@ struct mover_guest {
     bool is_taken; /* it is the rank of the roll */
     bool is_told;  /* that it fails: it is closed once that has left */
     uint32_t rank;
+    uint32_t watch; /* its place among those that rank 0 polls */
     uint8_t nonce[MOVER_MEET_NONCE_BYTES], joiner[MOVER_MEET_NONCE_BYTES];
     struct mover_meet_inbox in;
     struct mover_meet_outbox out;

@@ -47,7 +47,8 @@ struct host {
     uint32_t told; /* ranks that know */
     uint32_t places;
     struct mover_guest *guests;
-    struct pollfd *watches; /* the listener, then one for each place */
+    struct pollfd *watches; /* the listener, then one for each guest: poll() takes no more of them
+                             * than this process may have descriptors */
 };
 
 static void log_line(const struct host *host, const char *line)
@@ -240,25 +241,35 @@ static void drop_strangers(struct host *host, uint64_t now_ns)
     }
 }
 
+/* How many are watched. */
+static uint32_t watch_guests(struct host *host)
+{
+    uint32_t count = 1;
+    for (uint32_t i = 0; i < host->places; i++) {
+        struct mover_guest *guest = &host->guests[i];
+        const short events = mover_meet_has_more(&guest->out) ? POLLIN | POLLOUT : POLLIN;
+        if (guest->fd < 0)
+            continue;
+        guest->watch = count++;
+        host->watches[guest->watch] = (struct pollfd){.fd = guest->fd, .events = events};
+    }
+    return count;
+}
+
 /* Sleeps until something comes, for `longest_ms` at most, and serves all. */
 static void serve_guests(struct host *host, int longest_ms)
 {
     uint64_t now_ns = mover_now_ns();
     const bool is_accepting = host->listener >= 0 && now_ns >= host->accept_ns;
     host->watches[0] = (struct pollfd){.fd = is_accepting ? host->listener : -1, .events = POLLIN};
-    for (uint32_t i = 0; i < host->places; i++) {
-        const struct mover_guest *guest = &host->guests[i];
-        const short events = mover_meet_has_more(&guest->out) ? POLLIN | POLLOUT : POLLIN;
-        host->watches[1 + i] = (struct pollfd){.fd = guest->fd, .events = events};
-    }
-    poll(host->watches, 1 + host->places, mover_ms_until(host->deadline_ns, now_ns, longest_ms));
+    const uint32_t count = watch_guests(host);
+    poll(host->watches, count, mover_ms_until(host->deadline_ns, now_ns, longest_ms));
     now_ns = mover_now_ns();
     for (uint32_t i = 0; i < host->places; i++) {
         struct mover_guest *guest = &host->guests[i];
-        const struct pollfd *watch = &host->watches[1 + i];
-        if (watch->fd >= 0 && guest->fd == watch->fd && (watch->revents & ~POLLOUT))
+        if (guest->fd >= 0 && (host->watches[guest->watch].revents & ~POLLOUT))
             read_guest(host, guest);
-        if (watch->fd >= 0 && guest->fd == watch->fd && mover_meet_has_more(&guest->out))
+        if (guest->fd >= 0 && mover_meet_has_more(&guest->out))
             write_guest(host, guest);
     }
     drop_strangers(host, now_ns);

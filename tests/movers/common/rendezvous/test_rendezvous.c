@@ -164,6 +164,27 @@ static void same_port__serves_one_job_after_another(void **state)
     }
 }
 
+/* Fewer than the places that strangers may have. */
+static void descriptors__may_be_few(void **state)
+{
+    const struct rlimit few = {48, 48};
+    int how = -1;
+    (void)state;
+    choose_port("127.0.0.1");
+    const pid_t child = fork();
+    if (!child) {
+        const bool is_limited = !setrlimit(RLIMIT_NOFILE, &few);
+        for (uint32_t i = 0; i < 3; i++)
+            prepare_rank(i, i, 3)->patience_ms = 5000;
+        for (uint32_t i = 0; i < 3; i++)
+            start_rank(&ranks[i]);
+        join_ranks(0, 3);
+        _exit(!is_limited || ranks[0].code || ranks[1].code || ranks[2].code);
+    }
+    assert_int_equal(waitpid(child, &how, 0), child);
+    assert_int_equal(how, 0);
+}
+
 /* All but rank 0 are played by one thread: so many processes would be a storm. */
 static void ranks__may_be_1024(void **state)
 {
@@ -524,6 +545,7 @@ int main(void)
         cmocka_unit_test(all__get_the_cards_of_all),
         cmocka_unit_test(rank_0__may_come_last),
         cmocka_unit_test(same_port__serves_one_job_after_another),
+        cmocka_unit_test(descriptors__may_be_few),
         cmocka_unit_test(ranks__may_be_1024),
         cmocka_unit_test(token__strangers_are_refused_and_the_job_goes_on),
         cmocka_unit_test(token__is_asked_of_rank_0_too),
