@@ -35,9 +35,10 @@ void mpm_later_unlock(void)
     pthread_mutex_unlock(&lock);
 }
 
+/* A thread that sees 0 may use communicators without the lock, and sees what others left there. */
 uint32_t mpm_later_count(void)
 {
-    return atomic_load_explicit(&under_way, memory_order_relaxed);
+    return atomic_load_explicit(&under_way, memory_order_acquire);
 }
 
 /* Lock held. The next one takes its place. */
@@ -48,7 +49,7 @@ static void leave_list(struct mpm_later **link)
     if (!later->next)
         last = link;
     later->work.group->later_count--;
-    atomic_fetch_sub_explicit(&under_way, 1, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&under_way, 1, memory_order_release);
     atomic_store_explicit(&later->is_over, true, memory_order_release);
 }
 

@@ -24,7 +24,6 @@ static void pause_between(uint32_t looks)
         sched_yield();
 }
 
-/* Others of the communicator may be under way without a caller: then this is no thread's alone. */
 static enum sw_coll_status post_call(struct mpm_group *group, const struct sw_coll_call *call,
                                      struct sw_coll_error *error, struct sw_coll_request **request)
 {
@@ -32,6 +31,7 @@ static enum sw_coll_status post_call(struct mpm_group *group, const struct sw_co
     return sw_coll_post(group->coll, call, sw_coll_deadline_ms(UINT32_MAX), error, request);
 }
 
+/* Others of the communicator may be under way without a caller: then this is no thread's alone. */
 static enum sw_coll_status test_call(bool is_shared, struct sw_coll_request *request,
                                      struct sw_coll_error *error)
 {
