@@ -76,17 +76,11 @@ static bool take_vote(struct coll_peer *peer)
     return false;
 }
 
-/* A close is the last that is said, and may be there long before the end of the connection. */
-static bool peer_has_ended(const struct coll_peer *peer)
-{
-    return peer->state == COLL_PEER_ENDED || coll_word_read(peer->inbox + COLL_AT_LEFT);
-}
-
 /* All that came by a connection is heard before its end counts. True: a decision. */
 static bool hear_peer(struct coll_peer *peer)
 {
     struct sw_coll *coll = peer->coll;
-    const bool is_lost = peer_has_ended(peer);
+    const bool is_lost = coll_peer_has_closed(peer);
     const bool is_gone = coll_set_has(&coll->agree.vote.set, peer->rank);
     if ((is_gone || is_lost) && (peer->state != COLL_PEER_ENDED || peer->connection.events))
         coll_peer_tear_down(peer);
@@ -130,7 +124,7 @@ static bool has_told_all(const struct sw_coll *coll)
 {
     for (uint32_t rank = 0; rank < coll->site.size; rank++)
         if (coll_is_other(coll, rank) && !coll_set_has(&coll->agree.vote.set, rank) &&
-            !peer_has_ended(&coll->peers[rank]) && !coll_vote_is_there(&coll->peers[rank]))
+            !coll_peer_has_closed(&coll->peers[rank]) && !coll_vote_is_there(&coll->peers[rank]))
             return false;
     return true;
 }

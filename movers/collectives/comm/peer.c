@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "collectives/comm/failure.h"
+#include "collectives/comm/meet.h"
 #include "collectives/comm/send.h"
 #include "common/base/minmax.h"
 #include "common/time/clock.h"
@@ -107,10 +108,7 @@ static void dial_peer(struct coll_peer *peer)
 {
     struct sw_coll *coll = peer->coll;
     struct sockaddr_storage source = coll->listener.address;
-    if (source.ss_family == AF_INET6)
-        ((struct sockaddr_in6 *)&source)->sin6_port = 0;
-    else
-        ((struct sockaddr_in *)&source)->sin_port = 0;
+    coll_meet_clear_port(&source);
     peer->retry_ns = 0;
     peer->state = is_dialer(peer) ? COLL_PEER_DIALING : COLL_PEER_PROBING;
     const enum mover_event event =
@@ -301,6 +299,11 @@ bool coll_peer_has_quit(const struct coll_peer *peer, uint64_t number)
 {
     const uint64_t left = coll_word_read(peer->inbox + COLL_AT_LEFT);
     return left && left <= number;
+}
+
+bool coll_peer_has_closed(const struct coll_peer *peer)
+{
+    return peer->state == COLL_PEER_ENDED || coll_word_read(peer->inbox + COLL_AT_LEFT);
 }
 
 void coll_peer_tear_down(struct coll_peer *peer)

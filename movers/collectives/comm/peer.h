@@ -25,6 +25,9 @@ void coll_peer_lose(struct coll_peer *peer);
 bool coll_peer_has_left(const struct coll_peer *peer, uint64_t number);
 /* It has closed, and does not do operation `number`. */
 bool coll_peer_has_quit(const struct coll_peer *peer, uint64_t number);
+/* It has closed, or the connection is over. A close is the last that is said, and may be there long
+ * before the end of the connection. */
+bool coll_peer_has_closed(const struct coll_peer *peer);
 /* Nothing touches memory any more. */
 void coll_peer_tear_down(struct coll_peer *peer);
 

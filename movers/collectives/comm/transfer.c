@@ -144,11 +144,6 @@ uint32_t coll_transfers_absent(const struct sw_coll *coll, bool *is_absent)
     return count;
 }
 
-static bool peer_has_closed(const struct coll_peer *peer)
-{
-    return peer->state == COLL_PEER_ENDED || coll_word_read(peer->inbox + COLL_AT_LEFT);
-}
-
 /* What such a rank has sent before is there, and is looked at once more. */
 bool coll_transfers_have_lost_any(struct sw_coll *coll)
 {
@@ -156,7 +151,7 @@ bool coll_transfers_have_lost_any(struct sw_coll *coll)
     if (list_is_empty(&coll->pairs.busy) || !coll_transfers_absent(coll, is_absent))
         return false;
     for (uint32_t rank = 0; rank < coll->site.size; rank++) {
-        if (!is_absent[rank] || !peer_has_closed(&coll->peers[rank]))
+        if (!is_absent[rank] || !coll_peer_has_closed(&coll->peers[rank]))
             continue;
         coll_transfers_go(coll);
         if (coll_pair_waits(&coll->pairs.pairs[rank]))
