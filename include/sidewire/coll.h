@@ -226,7 +226,7 @@ SW_COLL_PUBLIC enum sw_coll_status sw_coll_run(struct sw_coll *coll,
  * are no tags. Count and type have to be alike on both sides, else SW_COLL_MISMATCH, and nothing
  * has changed. It may be this rank itself. These are no barriers, and go on beside operations: each
  * list has its own order. A short message, of up to a quarter of `eager_bytes`, is over once it was
- * sent, unless 4 or more before it are still unreceived; a longer one waits until it is received.
+ * sent, unless 5 or more before it are still unreceived; a longer one waits until it is received.
  * Requests are those of sw_coll_test() and sw_coll_wait(). */
 SW_COLL_PUBLIC enum sw_coll_status sw_coll_send_post(struct sw_coll *coll, uint32_t peer,
                                                      const void *data, uint64_t count,

@@ -57,6 +57,30 @@ static void pairs__a_ring_of_short_sends_goes_on(void **state)
     }
 }
 
+/* A receiver tells of places that it has freed when there are four. So with four messages that
+ * nobody has received a fifth still goes, and with eight a ninth does not: docs/collectives.md. */
+static void pairs__five_short_ones_wait_for_nobody(void **state)
+{
+    (void)state;
+    for (uint32_t received = 0; received <= COLL_RING; received++) {
+        const uint32_t messages = received + COLL_RING + 1;
+        struct world *world = make_world(received + 1, 2, messages, NO_FAULT);
+        for (uint32_t k = 0; k < messages; k++) {
+            make_message(world, 0, 1, k, SHORT);
+            post_side(world, 0, 1, k, true);
+            if (k < received)
+                post_side(world, 0, 1, k, false);
+        }
+        for (uint32_t turn = 0; turn < 3000; turn++) {
+            rank_turns(world, &world->nodes[turn % 2]);
+            network_turns(world);
+        }
+        assert_string_equal(world->failure, "");
+        assert_in_range(world->over, 2 * received + 5, 2 * received + COLL_RING);
+        free_world(world);
+    }
+}
+
 /* Either comes first, and either is short or long: the same words, and no byte has changed. */
 static void differ_once(uint64_t seed, uint64_t sent, uint64_t awaited)
 {
@@ -231,6 +255,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pairs__every_message_comes_in_its_order),
         cmocka_unit_test(pairs__a_ring_of_short_sends_goes_on),
+        cmocka_unit_test(pairs__five_short_ones_wait_for_nobody),
         cmocka_unit_test(pairs__sides_that_differ_are_told),
         cmocka_unit_test(pairs__what_is_waited_for_has_a_name),
         cmocka_unit_test(pairs__what_survivors_have_is_whole),
