@@ -34,8 +34,7 @@ struct mover_server {
 
 /* A loop that SIGINT and SIGTERM stop, in a child where the server goes on in the background: that
  * ends what waits for it by mover_background_ready(). Before devices are opened and other threads
- * start. Returns the exit status: 0, or 1
- * after it has said why not. */
+ * start. Returns the exit status: 0, or 1 after it has said why not. */
 int mover_server_open(struct mover_server *server);
 /* The control socket, by `setup` and the path above. A server that can have none says so and serves
  * all the same, unless --control asked for it: then this returns 1. */

@@ -20,10 +20,10 @@ struct nvt_config_editor;
 const char *nv_secret_split(const char *text, char nqn[NVF_NQN_MAX + 1],
                             char out[NVF_SECRET_TEXT_MAX]);
 
-/* Options of a target: "HOSTNQN=SECRET" each. */
 /* The file in "HOSTNQN=@FILE"; NULL: there is none. */
 const char *nv_secret_file(const char *text);
 
+/* Options of a target: "HOSTNQN=SECRET" each. */
 struct nv_secrets {
     struct nv_words of_hosts, of_ctrl;
 };
