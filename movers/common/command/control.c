@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "common/command/front.h"
 #include "common/command/json.h"
 #include "common/command/remote.h"
 
@@ -50,7 +51,7 @@ int mover_control_show(const struct mover_ask *ask, void (*print)(const json_t *
         return mover_print_json(status);
     (print ? print : print_numbers)(status);
     json_decref(status);
-    return fflush(stdout) != 0;
+    return mover_finish_output();
 }
 
 int mover_control_status(const struct mover_ask *of, void (*print)(const json_t *status), int argc,
@@ -73,7 +74,9 @@ int mover_control_metrics(const struct mover_ask *of, int argc, char **argv)
     struct show_args args = {.ask = *of};
     mover_parse(&usage, argc, argv, &args);
     char *text = mover_ask_command(&args.ask, "metrics");
-    const bool is_written = text && fputs(text, stdout) >= 0 && !fflush(stdout);
+    if (!text)
+        return MOVER_FAILED;
+    fputs(text, stdout);
     free(text);
-    return !is_written;
+    return mover_finish_output();
 }

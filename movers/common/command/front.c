@@ -3,6 +3,7 @@
 
 #include <argp.h>
 #include <assert.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -70,4 +71,13 @@ int mover_fail(const char *format, ...)
     fputc('\n', stderr);
     va_end(args);
     return MOVER_FAILED;
+}
+
+int mover_finish_output(void)
+{
+    errno = 0;
+    if (!fflush(stdout) && !ferror(stdout))
+        return MOVER_DONE;
+    return mover_fail("standard output cannot be written%s%s", errno ? ": " : "",
+                      errno ? strerror(errno) : "");
 }

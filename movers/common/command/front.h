@@ -44,5 +44,7 @@ const char *mover_front_words(void);
 
 /* "sidewire pmem ls: " and what went wrong, a line on standard error. Returns MOVER_FAILED. */
 int mover_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* At the end of what was printed. MOVER_DONE, if all of it was written; else it fails as above. */
+int mover_finish_output(void);
 
 #endif

@@ -3,12 +3,15 @@
 
 #include <stdio.h>
 
+#include "common/command/front.h"
+
 int mover_print_json(json_t *json)
 {
     const int code = json ? json_dumpf(json, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) : -1;
     json_decref(json);
     putchar('\n');
-    return code || fflush(stdout) ? 1 : 0;
+    const int written = mover_finish_output();
+    return code ? MOVER_FAILED : written;
 }
 
 void mover_hex(const uint8_t bytes[16], char text[33])

@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <stdio.h>
 
+#include "common/command/front.h"
 #include "common/command/json.h"
 
 enum { CELL_BYTES = 512 };
@@ -68,7 +69,7 @@ int mover_table_close(const struct mover_table *table, json_t *all)
     if (table->is_json)
         return mover_print_json(all);
     json_decref(all);
-    return fflush(stdout) || ferror(stdout) ? 1 : 0;
+    return mover_finish_output();
 }
 
 void mover_table_print(const struct mover_column *columns, const json_t *rows)

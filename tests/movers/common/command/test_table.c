@@ -100,14 +100,23 @@ static void table__text_may_have_another_unit(void **state)
 
 static void table__a_full_disk_fails(void **state)
 {
+    char *said = NULL;
+    size_t bytes;
     (void)state;
     for (int is_json = 0; is_json < 2; is_json++) {
+        FILE *own_errors = stderr;
         own = stdout;
         stdout = fopen("/dev/full", "w");
         assert_non_null(stdout);
-        assert_int_equal(show_rows(is_json), 1);
+        stderr = open_memstream(&said, &bytes);
+        const int code = show_rows(is_json);
+        fclose(stderr);
+        stderr = own_errors;
         fclose(stdout);
         stdout = own;
+        assert_int_equal(code, 1);
+        assert_non_null(strstr(said, "standard output cannot be written"));
+        free(said);
     }
 }
 
