@@ -23,7 +23,8 @@ static bool read_variable(const char *name, uint32_t *out, char *error, size_t e
         *out = (uint32_t)number;
         return true;
     }
-    snprintf(error, error_bytes, text ? "%s=%.40s is no number" : "%s is not set", name,
+    snprintf(error, error_bytes,
+             text ? "%s=%.40s is no number" : "%s is not set, and the rank of a launcher is", name,
              text ? text : "");
     return false;
 }

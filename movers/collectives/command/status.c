@@ -409,6 +409,14 @@ static int print_all(const struct pages *pages, bool is_json)
                              json_pack("{so so}", "rows", table.rows, "awaited", all_awaited));
 }
 
+/* Two sessions of a user may have two folders. */
+static void tell_nobody(void)
+{
+    char folder[MOVER_CONTROL_FOLDER_MAX], error[300];
+    if (mover_control_folder("coll", folder, error, sizeof(error)))
+        fprintf(stderr, "sidewire coll status: no rank has a page in %s\n", folder);
+}
+
 int co_status(int argc, char **argv)
 {
     static const struct mover_usage usage = {
@@ -419,6 +427,8 @@ int co_status(int argc, char **argv)
     struct pages pages = {0};
     mover_parse(&usage, argc, argv, &status);
     int code = read_all_pages(&pages);
+    if (!code && !pages.count && !status.is_json)
+        tell_nobody();
     if (!code)
         code = print_all(&pages, status.is_json);
     free(pages.all);

@@ -71,6 +71,6 @@ void co_take_kind(struct argp_state *state, void *place, char *text)
         }
     argp_error(state,
                "\"%s\" is no operation; there are barrier, all_reduce, reduce_scatter, "
-               "all_gather, all_to_all, broadcast, reduce, gather, scatter",
+               "all_gather, all_to_all, broadcast, reduce, gather, scatter; for perf sendrecv, too",
                text);
 }

@@ -250,6 +250,8 @@ class Ranks(unittest.TestCase):
         ):
             code, _, err = finish(start(PMI_RANK=rank, PMI_SIZE=size))
             self.assertEqual((code, said in err), (1, True), err)
+        code, _, err = finish(start(PMI_RANK='0'))
+        self.assertIn('PMI_SIZE is not set, and the rank of a launcher is', err)
 
     def test_absent__is_named(self):
         meet = f'127.0.0.1:{ports.claim()}'

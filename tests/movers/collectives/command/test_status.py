@@ -128,6 +128,10 @@ class Status(unittest.TestCase):
         self.assertEqual(process.wait(PATIENCE_S), 0)
         self.assertEqual(self.files(), [])
         self.assertEqual(self.rows(), [])
+        said = subprocess.run(
+            [SIDEWIRE, 'coll', 'status'], capture_output=True, text=True, env=self.variables
+        )
+        self.assertEqual((said.returncode, self.folder in said.stderr), (0, True), said)
 
     # ---- pages that the test writes ----
 
