@@ -44,11 +44,13 @@ static void complete_pending(struct pending *pending)
 {
     struct sw_coll_error error = {0};
     request_leave_list(pending);
-    pending->has_failed = !mpm_later_end(pending->later, &error);
+    const MPI_Comm communicator = pending->communicator;
+    bool has_failed = !mpm_later_end(pending->later, &error);
+    pending->has_failed = has_failed;
     pending->later = NULL;
-    MPP_REAL(Grequest_complete)(pending->request);
-    if (pending->has_failed)
-        mpp_fail(pending->communicator, &error);
+    MPP_REAL(Grequest_complete)(pending->request); /* a thread that waits for it may free it now */
+    if (has_failed)
+        mpp_fail(communicator, &error);
 }
 
 static void request_pause(struct pending *pending)
