@@ -154,11 +154,14 @@ static struct coll_region *register_pages(struct coll_regions *regions, uint64_t
         keep_region(regions, region);
         return region;
     }
+    if (!region && errno == EFAULT) /* on demand it is registered though it is not there */
+        return NULL;
     struct coll_region *followed =
         regions->has_on_demand ? make_region(regions, begin, end, is_written, IBV_ACCESS_ON_DEMAND)
                                : NULL;
     if (!followed)
         return region;
+    followed->is_writable &= !region || region->is_writable;
     keep_region(regions, followed);
     if (region)
         free_region(region);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -531,6 +532,45 @@ static void open__options_that_differ(void **state)
     ranks_end(&ranks, 0);
 }
 
+// The results of rank 1 belong where nothing can be written, or where nothing is.
+static void sum_to_nowhere(struct rank *rank, int protection)
+{
+    enum { COUNT = 50000, BYTES = 4 * COUNT };
+    static uint32_t sources[COUNT];
+    struct sw_coll_error error = {.text = ""};
+    void *results = mmap(NULL, BYTES, rank->rank == 1 ? protection : PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    flag_raise(rank->shared, READY);
+    flag_await(rank->shared, READY, rank->size); // all have opened
+    keep_result(rank,
+                sw_coll_all_reduce(rank->coll, sources, results, COUNT, SW_COLL_U32, SW_COLL_SUM, 0,
+                                   &error),
+                &error);
+}
+
+static void sum_to_what_is_read_only(struct rank *rank)
+{
+    sum_to_nowhere(rank, PROT_READ);
+}
+
+static void sum_to_what_is_not_there(struct rank *rank)
+{
+    sum_to_nowhere(rank, PROT_NONE);
+}
+
+static void buffers__that_cannot_be_used_are_told(void **state)
+{
+    rank_main *const mains[] = {sum_to_what_is_read_only, sum_to_what_is_not_there};
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        struct ranks ranks;
+        ranks_start(&ranks, 3, mains[i], NULL);
+        await_others(&ranks, 0);
+        expect_same(&ranks, 0, SW_COLL_NO_MEMORY, "rank 1: its buffers cannot be registered");
+        ranks_end(&ranks, 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -546,6 +586,7 @@ int main(void)
         cmocka_unit_test(deadline__names_the_absent),
         cmocka_unit_test(deadline__names_who_stopped),
         cmocka_unit_test(door__strangers_are_refused),
+        cmocka_unit_test(buffers__that_cannot_be_used_are_told),
         cmocka_unit_test(fork__the_child_is_told),
         cmocka_unit_test(open__options_that_differ),
         cmocka_unit_test(open__instructions_that_there_are_not),
