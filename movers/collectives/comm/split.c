@@ -88,15 +88,15 @@ static void note_end_of_connecting(struct split *split)
         coll_say(&split->own, SW_COLL_TIMEOUT, "the connections did not come about in time");
 }
 
-/* Those of the part are connected, or it has failed here, or the parent has. */
+/* Those of the part are connected, or it has failed here, or the parent has. One that has failed
+ * misses none any more. */
 static void connect_part(struct split *split)
 {
     struct sw_coll *child = split->child;
     bool is_missing[SW_COLL_RANKS_MAX];
     coll_open_want(child);
-    while (coll_open_missing(child, is_missing)) {
-        if (split->coll->failure.is_set || child->failure.is_set ||
-            mover_now_ns() >= split->deadline_ns) {
+    while (!child->failure.is_set && coll_open_missing(child, is_missing)) {
+        if (split->coll->failure.is_set || mover_now_ns() >= split->deadline_ns) {
             note_end_of_connecting(split);
             return;
         }
@@ -104,6 +104,8 @@ static void connect_part(struct split *split)
         coll_look(child);
         coll_look(split->coll);
     }
+    if (child->failure.is_set)
+        note_end_of_connecting(split);
 }
 
 /* False: a rank has none, and will say why. */

@@ -7,6 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "collectives/comm/comm.h"
+#include "collectives/comm/open.h"
+
 enum { SPLIT };
 
 static const struct sw_coll_call barrier = {.kind = SW_COLL_BARRIER};
@@ -119,6 +122,39 @@ static void split__a_death_in_one_part(void **state)
     ranks_end(&ranks, 1u << 3);
 }
 
+// Rank 1 shows a card, and listens no more; it claims that all went well.
+static void leave_before_it_is_connected(struct rank *rank)
+{
+    struct sw_coll_error error = {.text = ""};
+    const int32_t place[2] = {0};
+    const uint32_t status = SW_COLL_OK;
+    uint8_t card[COLL_CARD_BYTES], all[2 * COLL_CARD_BYTES];
+    const void *said[] = {place, card, &status};
+    const uint64_t bytes[] = {sizeof(place), sizeof(card), sizeof(status)};
+    struct sw_coll *part = NULL;
+    if (!rank->rank) {
+        need(sw_coll_split(rank->coll, 0, 0, 0, &error, &part) == SW_COLL_RANK_GONE);
+        return;
+    }
+    need_ok(rank, coll_open_child(rank->coll, 1, 2, &error, &part), &error);
+    coll_card_put(card, &part->card);
+    sw_coll_close(part);
+    for (size_t i = 0; i < 3; i++) {
+        const struct sw_coll_call call = {.kind = SW_COLL_ALL_GATHER,
+                                          .type = SW_COLL_U8,
+                                          .send = said[i],
+                                          .recv = all,
+                                          .count = bytes[i]};
+        need_ok(rank, sw_coll_run(rank->coll, &call, 0, &error), &error);
+    }
+}
+
+static void split__of_which_one_is_not_connected(void **state)
+{
+    (void)state;
+    ranks_run(2, leave_before_it_is_connected);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -126,6 +162,7 @@ int main(void)
         cmocka_unit_test(split__of_one_rank_each),
         cmocka_unit_test(split__beside_another_call),
         cmocka_unit_test(split__a_death_in_one_part),
+        cmocka_unit_test(split__of_which_one_is_not_connected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
