@@ -55,18 +55,18 @@ def openmpi__pending():
     check_pending('openmpi', [(2, 3, 60), (3, 4, 60)])
 
 
-def check_threads(kind):
+def check_threads(kind, *arguments):
     need(kind)
     with harness.public_folder() as folder:
         program = compile_for(kind, folder, 'threads', 'threads.c', flags=['-Wall', '-pthread'])
-        done = launch(kind, 2, program)
+        done = launch(kind, 2, program, *arguments)
         expect_status(done, 0)
         expect('2 ranks, 3 threads' in done.stdout, done)
         check_share(done, 2)
 
 
 def mpich__threads():
-    check_threads('mpich')
+    check_threads('mpich', 'free')
 
 
 def openmpi__threads():

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { THREADS = 3, ROUNDS = 100, COUNT = 20000, FEW = 7 };
+enum { THREADS = 3, ROUNDS = 100, COUNT = 20000, FEW = 7, FREED = 40, CALLS = 24 };
 
 static int rank, size;
 
@@ -59,6 +59,33 @@ static void *run_thread(void *of)
     return NULL;
 }
 
+static void *free_communicator(void *of)
+{
+    MPI_Comm_free(of);
+    return NULL;
+}
+
+/* A thread frees the communicator while another one waits for the last calls by it. */
+static void free_while_waiting(int round)
+{
+    MPI_Comm communicator;
+    MPI_Request requests[CALLS];
+    pthread_t thread;
+    int own = rank + round, sums[CALLS];
+    MPI_Comm_dup(MPI_COMM_WORLD, &communicator);
+    MPI_Barrier(communicator);
+    for (int i = 0; i < CALLS; i++)
+        MPI_Iallreduce(&own, &sums[i], 1, MPI_INT, MPI_SUM, communicator, &requests[i]);
+    pthread_create(&thread, NULL, free_communicator, &communicator);
+    if (round % 2)
+        MPI_Waitall(CALLS, requests, MPI_STATUSES_IGNORE);
+    for (int i = 0; i < CALLS; i++) {
+        MPI_Wait(&requests[i], MPI_STATUS_IGNORE);
+        check(sums[i] == (int)sum_at(round), "sum by a communicator that is freed");
+    }
+    pthread_join(thread, NULL);
+}
+
 int main(int argc, char **argv)
 {
     int level;
@@ -77,6 +104,9 @@ int main(int argc, char **argv)
         pthread_join(threads[i], NULL);
     for (int i = 0; i < THREADS; i++)
         MPI_Comm_free(&communicators[i]);
+    /* Open MPI crashes by itself where a communicator is freed before its request is waited for. */
+    for (int i = 0; argc > 1 && i < FREED; i++)
+        free_while_waiting(i);
     if (rank == 0)
         printf("%d ranks, %d threads\n", size, THREADS);
     MPI_Finalize();
