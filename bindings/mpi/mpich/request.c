@@ -194,7 +194,7 @@ bool mpp_request_start(struct mpm_later *later, MPI_Comm communicator, MPI_Reque
 }
 
 /* NULL: there is none, or other threads complete them. */
-static struct pending *take_pending(MPI_Comm communicator)
+static struct pending *request_take_next(MPI_Comm communicator)
 {
     pthread_mutex_lock(&lock);
     struct pending *found = first_pending;
@@ -217,7 +217,7 @@ static bool are_completing(void)
 void mpp_requests_complete(struct mpm_group *group, MPI_Comm communicator)
 {
     mpm_later_drain(group);
-    for (struct pending *pending; (pending = take_pending(communicator));)
+    for (struct pending *pending; (pending = request_take_next(communicator));)
         complete_pending(pending);
     while (are_completing()) /* by other threads, with the group */
         sched_yield();
