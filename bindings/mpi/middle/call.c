@@ -18,6 +18,15 @@ static bool has_root(enum sw_coll_kind kind)
            kind == SW_COLL_SCATTER;
 }
 
+/* MPI says what is wrong with others. */
+static bool are_counts_sane(const int *counts, uint32_t blocks)
+{
+    for (uint32_t i = 0; counts && i < blocks; i++)
+        if (counts[i] < 0)
+            return false;
+    return true;
+}
+
 /* ---- whether it is ours, and as which operation of the library; MPM_DONE: prepared ---- */
 
 static enum mpm_outcome prepare_sum(struct mpm_work *work, const struct mpm_call *call,
@@ -29,7 +38,8 @@ static enum mpm_outcome prepare_sum(struct mpm_work *work, const struct mpm_call
     work->call.count = (uint64_t)call->recv.count;
     if (!binding->find_type(call->recv.type, &work->call.type) ||
         !binding->find_op(call->op, &work->call.op) || call->recv.count < 0 ||
-        (call->has_counts && !call->recv.counts))
+        (call->has_counts && !call->recv.counts) ||
+        !are_counts_sane(call->recv.counts, work->group->size))
         return leave_call(MPM_LEFT_TYPE);
     if (!mpm_group_is_ours(work->group))
         return leave_call(MPM_LEFT_UNOPENED);
@@ -48,6 +58,8 @@ static bool describe_side(const struct mpm_group *group, const struct mpm_side *
     buffer->counts = side->counts;
     buffer->starts = side->starts;
     enum sw_coll_type known;
+    if (!are_counts_sane(side->counts, blocks))
+        return false;
     if (binding->find_type(side->type, &known)) {
         size_t bytes = sw_coll_type_bytes(known);
         buffer->is = (struct mpm_description){
