@@ -119,7 +119,7 @@ void coll_answer_put(uint8_t bytes[COLL_ANSWER_BYTES], enum coll_answer answer, 
 bool coll_answer_get(const uint8_t *bytes, size_t count, enum coll_answer *answer,
                      uint64_t *instance, uint32_t *rank)
 {
-    if (!is_head(bytes, count, COLL_ANSWER_BYTES) || get_le16(bytes + 6) > COLL_STRANGER)
+    if (!is_head(bytes, count, COLL_ANSWER_BYTES) || get_le16(bytes + 6) > COLL_NO_ROOM)
         return false;
     *answer = (enum coll_answer)get_le16(bytes + 6);
     *instance = get_le64(bytes + 8);

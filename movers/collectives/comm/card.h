@@ -49,7 +49,7 @@ void coll_hello_put(uint8_t bytes[COLL_HELLO_BYTES], const struct coll_hello *he
 bool coll_hello_get(const uint8_t *bytes, size_t count, struct coll_hello *hello);
 
 /* Why a call was not accepted, or that it was. */
-enum coll_answer { COLL_ACCEPTED, COLL_STRANGER };
+enum coll_answer { COLL_ACCEPTED, COLL_STRANGER, COLL_NO_ROOM };
 
 void coll_answer_put(uint8_t bytes[COLL_ANSWER_BYTES], enum coll_answer answer, uint64_t instance,
                      uint32_t rank);

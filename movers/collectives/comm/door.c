@@ -58,7 +58,7 @@ static struct coll_peer *caller_of(struct sw_coll *coll, const struct mover_arri
 {
     struct coll_hello hello;
     if (!coll_hello_get(arrival->private_data, arrival->param.private_data_len, &hello) ||
-        hello.rank >= coll->site.rank || !coll->peers ||
+        hello.rank >= coll->site.rank || !coll->peers || arrival->id->verbs != coll->verbs ||
         memcmp(hello.token, coll->token, COLL_TOKEN_BYTES) != 0)
         return NULL;
     struct coll_peer *peer = &coll->peers[hello.rank];
@@ -86,10 +86,11 @@ static void take_request(struct sw_coll *coll, const struct mover_arrival *arriv
     if (peer && coll_peer_accept(peer, arrival->id))
         return;
     uint8_t answer[COLL_ANSWER_BYTES];
-    coll_answer_put(answer, COLL_STRANGER, coll->card.instance, coll->site.rank);
+    coll_answer_put(answer, peer ? COLL_NO_ROOM : COLL_STRANGER, coll->card.instance,
+                    coll->site.rank);
     rdma_reject(arrival->id, answer, sizeof(answer));
     rdma_destroy_id(arrival->id);
-    coll->strangers++;
+    coll->strangers += !peer;
 }
 
 void coll_door_events(struct sw_coll *coll)

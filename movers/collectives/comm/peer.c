@@ -183,6 +183,9 @@ static void peer_take_refusal(struct coll_peer *peer)
     if (get_peer_answer(peer, &answer) && peer->state == COLL_PEER_PROBING) {
         mover_connection_destroy(&peer->connection); /* it is there, and will dial */
         await_later_dial(peer, PROBE_MS);
+    } else if (get_peer_answer(peer, &answer) && answer == COLL_NO_ROOM) {
+        coll_fail_here(peer->coll, SW_COLL_NO_MEMORY, "rank %u has no room for a connection",
+                       peer->rank);
     } else if (get_peer_answer(peer, &answer)) {
         coll_fail_here(peer->coll, SW_COLL_PROTOCOL, "rank %u takes this rank for a stranger",
                        peer->rank);
@@ -221,9 +224,12 @@ bool coll_peer_accept(struct coll_peer *peer, struct rdma_cm_id *id)
         mover_connection_destroy(&peer->connection);
     peer->state = COLL_PEER_ABSENT;
     peer->retry_ns = 0;
-    if (id->verbs != coll->verbs ||
-        mover_connection_take(&peer->connection, coll->epoll_fd, peer, id))
+    const int code = mover_connection_take(&peer->connection, coll->epoll_fd, peer, id);
+    if (code) {
+        coll_fail_here(coll, SW_COLL_NO_MEMORY, "there is no room for a connection: %s",
+                       strerror(-code));
         return false;
+    }
     coll_answer_put(said, COLL_ACCEPTED, coll->card.instance, coll->site.rank);
     struct rdma_conn_param param = peer_param(coll, said, sizeof(said));
     peer->state = COLL_PEER_ASKED;

@@ -15,7 +15,8 @@ void coll_peer_want(struct coll_peer *peer);
 uint64_t coll_peer_tick(struct coll_peer *peer, uint64_t now_ns);
 /* What rdma_cm says. */
 void coll_peer_events(struct coll_peer *peer);
-/* A request that came and is this rank's. False: it is still the caller's. */
+/* A request that came and is this rank's. False: there is no room for it, which has ended the
+ * communicator, and it is still the caller's. */
 bool coll_peer_accept(struct coll_peer *peer, struct rdma_cm_id *id);
 /* It has rung. So the connection is up, though rdma_cm may say that much later. */
 void coll_peer_note_bell(struct coll_peer *peer);

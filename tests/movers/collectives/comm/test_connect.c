@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 #include <unistd.h>
 
 #include "collectives/comm/comm.h"
+#include "collectives/comm/door.h"
 #include "collectives/comm/failure.h"
 #include "collectives/comm/peer.h"
 #include "collectives/comm/send.h"
@@ -115,12 +117,36 @@ static void call_one_that_has_failed(struct rank *rank)
     flag_raise(rank->shared, READY);
 }
 
+// Rank 1 has no descriptors for a connection.
+static void call_one_without_room(struct rank *rank)
+{
+    struct sw_coll *coll = rank->coll;
+    const int epoll_fd = coll->epoll_fd;
+    struct pollfd call = {.fd = rank->rank ? coll->events->fd : -1, .events = POLLIN};
+    if (rank->rank) {
+        need(poll(&call, 1, PATIENCE_MS) == 1);
+        coll->epoll_fd = -1;
+        coll_door_events(coll);
+        coll->epoll_fd = epoll_fd;
+        need(coll->failure.is_set && !coll->strangers);
+    } else {
+        coll_peer_want(&coll->peers[1]);
+        while (!coll->failure.is_set)
+            coll_take_events(coll, 10);
+        need(strstr(coll->failure.error.text, "rank 1 has no room"));
+    }
+    need(coll->failure.error.status == SW_COLL_NO_MEMORY);
+    flag_raise(rank->shared, READY);
+    flag_await(rank->shared, READY, 2);
+}
+
 static void peer__ends_while_it_connects(void **state)
 {
     (void)state;
     run_two_of_many(end_before_it_is_up);
     run_two_of_many(call_and_close);
     run_two_of_many(call_one_that_has_failed);
+    run_two_of_many(call_one_without_room);
 }
 
 // Rank 1 has not heard that the connection is up: the last word of its making was lost.
