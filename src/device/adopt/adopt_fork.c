@@ -24,6 +24,7 @@
 #include "device/adopt/adopt_lock.h"
 #include "device/adopt/adopt_monitor.h"
 #include "device/adopt/arena.h"
+#include "device/adopt/fork_fault.h"
 #include "device/adopt/keep.h"
 #include "device/adopt/memory_room.h"
 #include "device/adopt/page_move.h"
@@ -139,15 +140,43 @@ static void adopt_fork_copy_all(void)
                  (unsigned long long)missing);
 }
 
+/* The child's own memory takes its places. */
+static void parts_swap_in(void)
+{
+    for (size_t i = 0; i < forking.count; i++) {
+        struct part *part = &forking.parts[i];
+        if (part->copied)
+            sw_park_swap_in(part->segment, part->va, part->len_bytes);
+        part->copied = false;
+    }
+}
+
+/* In a child that cannot wait for its handler: whether its memory is there now. */
+static bool adopt_fork_mend(const void *address)
+{
+    const uint64_t va = (uint64_t)(uintptr_t)address;
+    for (size_t i = 0; i < forking.count; i++) {
+        const struct part *part = &forking.parts[i];
+        if (part->copied && va >= part->va && va - part->va < part->len_bytes) {
+            parts_swap_in();
+            return true;
+        }
+    }
+    return false;
+}
+
 static void adopt_fork_prepare(void)
 {
     sw_adopt_lock();
     adopt_fork_copy_all();
+    if (forking.count)
+        sw_fork_fault_watch(adopt_fork_mend);
     sw_segments_lock();
 }
 
 static void adopt_fork_parent(void)
 {
+    sw_fork_fault_end();
     sw_segments_unlock();
     for (struct sw_segment *s = sw_segments_first(); s; s = s->next) {
         if (s->kind == SW_SEGMENT_ADOPTED)
@@ -159,11 +188,8 @@ static void adopt_fork_parent(void)
 
 static void adopt_fork_child(void)
 {
-    for (size_t i = 0; i < forking.count; i++) {
-        const struct part *part = &forking.parts[i];
-        if (part->copied)
-            sw_park_swap_in(part->segment, part->va, part->len_bytes);
-    }
+    parts_swap_in();
+    sw_fork_fault_end();
     parts_forget();
     sw_keep_forget();
     sw_adopt_monitor_forget();
