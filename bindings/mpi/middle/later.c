@@ -19,7 +19,7 @@ struct mpm_later {
     struct mpm_later *next;
 };
 
-/* Those that are not over, in the order of their calls. The lock guards the list, and each library
+/* Calls that are not over, in the order they were made. The lock guards the list, and each library
  * communicator that has one in it. Nobody calls MPI while holding it. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct mpm_later *first, **last = &first;

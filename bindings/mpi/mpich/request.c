@@ -25,8 +25,8 @@ struct pending {
     struct pending *next;
 };
 
-/* Those that no thread completes, and how many some thread does. The lock guards both, `is_taken`
- * and the thread; nobody calls MPI with it. */
+/* Requests that no thread completes, and how many some thread does. The lock guards both,
+ * `is_taken` and the thread; nobody calls MPI with it. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t has_work = PTHREAD_COND_INITIALIZER;
 static struct pending *first_pending;

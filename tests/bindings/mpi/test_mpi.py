@@ -14,17 +14,22 @@ import pair  # noqa: E402
 from harness import CLI, Skip, expect, expect_status, run  # noqa: E402
 
 
+def check_runs(kind, program, runs):
+    """Each is ranks, a seed, and how much is drawn from it."""
+    for ranks, seed, length in runs:
+        done = launch(kind, ranks, program, str(seed), str(length))
+        expect_status(done, 0)
+        expect(re.search(rf'^{ranks} ranks, [1-9]\d+ checks$', done.stdout, re.M), done.stdout)
+        check_share(done, ranks)
+
+
 def check_drawn(kind, runs):
     need(kind)
     with harness.public_folder() as folder:
         program = compile_for(
             kind, folder, 'drawn', 'drawn.c', 'draws.c', flags='-std=gnu17 -Wall -Werror'.split()
         )
-        for ranks, seed, calls in runs:
-            done = launch(kind, ranks, program, str(seed), str(calls))
-            expect_status(done, 0)
-            expect(re.search(rf'^{ranks} ranks, [1-9]\d+ checks$', done.stdout, re.M), done.stdout)
-            check_share(done, ranks)
+        check_runs(kind, program, runs)
 
 
 def mpich__drawn():
@@ -40,11 +45,7 @@ def check_pending(kind, runs):
     need(kind)
     with harness.public_folder() as folder:
         program = compile_for(kind, folder, 'pending', 'pending.c', 'draws.c', flags=['-Wall'])
-        for ranks, seed, rounds in runs:
-            done = launch(kind, ranks, program, str(seed), str(rounds))
-            expect_status(done, 0)
-            expect(re.search(rf'^{ranks} ranks, [1-9]\d+ checks$', done.stdout, re.M), done.stdout)
-            check_share(done, ranks)
+        check_runs(kind, program, runs)
 
 
 def mpich__pending():
