@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * What ranks tell each other before there is a connection: cards, which the exchange hands out, and
- * what they say when they connect. docs/collectives.md, "The protocol", has the bytes.
+ * what they say when they connect. docs/collectives-protocol.md, "Connections", has the bytes.
  */
 #ifndef SW_COLLECTIVES_CARD_H
 #define SW_COLLECTIVES_CARD_H

@@ -2,7 +2,7 @@
 /*
  * A rank's mailbox: a slice for each other rank, which that one writes to and reads from. The
  * outbox has slices laid out alike, from which this rank writes to those of others.
- * docs/collectives.md, "The protocol", says who writes what.
+ * docs/collectives-protocol.md, "Mailboxes", says who writes what.
  */
 #ifndef SW_COLLECTIVES_MAILBOX_H
 #define SW_COLLECTIVES_MAILBOX_H

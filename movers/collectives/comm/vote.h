@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Votes on who is gone as bytes of a mailbox: docs/collectives.md, "When a rank dies". */
+/* Votes on who is gone as bytes of a mailbox: docs/collectives-protocol.md, "Votes". */
 #ifndef SW_COLLECTIVES_VOTE_H
 #define SW_COLLECTIVES_VOTE_H
 

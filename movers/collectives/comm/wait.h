@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Looking, and sleeping when there is nothing: docs/collectives.md says why nothing is missed. */
+/* Looking, and sleeping when there is nothing: docs/collectives-protocol.md, "Sleep", says why
+ * nothing is missed. */
 #ifndef SW_COLLECTIVES_WAIT_H
 #define SW_COLLECTIVES_WAIT_H
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What ranks say while they find each other, as bytes: docs/collectives.md, "Rendezvous". A header
- * is checked before the body is read, and names its length; a body is checked as a whole, then
- * trusted. A stranger's bytes may come here.
+ * What ranks say while they find each other, as bytes: docs/collectives-protocol.md, "Rendezvous".
+ * A header is checked before the body is read, and names its length; a body is checked as a whole,
+ * then trusted. A stranger's bytes may come here.
  */
 #ifndef SW_MOVERS_RENDEZVOUS_MESSAGE_H
 #define SW_MOVERS_RENDEZVOUS_MESSAGE_H

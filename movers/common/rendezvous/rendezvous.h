@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The processes of a job, its ranks, find each other: each brings a card, and gets the cards of
- * all. Rank 0 listens at an address that the others know. docs/collectives.md, "Rendezvous", has
- * the bytes.
+ * all. Rank 0 listens at an address that the others know. docs/collectives-protocol.md,
+ * "Rendezvous", has the bytes.
  *
  *     const struct mover_rendezvous how = {.rank = rank, .size = size, .at = "192.0.2.1:4450"};
  *     if (mover_rendezvous(&how, &mine, sizeof(mine), all, deadline_ns, error, sizeof(error)))
