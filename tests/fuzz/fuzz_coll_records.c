@@ -15,6 +15,7 @@
 enum { SIZE_MAX_RANKS = 4, EAGER = 512, BUFFER = 1 << 16, HEAD = 16 };
 
 static uint8_t send_memory[BUFFER], recv_memory[BUFFER], *scratch, *memory;
+static struct coll_shown *shown;
 static size_t scratch_bytes;
 
 struct fuzz_port {
@@ -82,6 +83,12 @@ static uint64_t fuzz_settled(void *context)
     return ((struct fuzz_port *)context)->posted;
 }
 
+static struct coll_memory fuzz_shown(void *context, uint32_t peer)
+{
+    (void)context;
+    return (struct coll_memory){peer, peer};
+}
+
 static struct sw_coll_call call_of(const uint8_t *head, uint64_t *counts)
 {
     struct sw_coll_call call = {
@@ -135,7 +142,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         scratch_bytes = coll_scratch_min(SIZE_MAX_RANKS, EAGER);
         demand(!posix_memalign((void **)&memory, 64, coll_machine_bytes(SIZE_MAX_RANKS)));
         scratch = malloc(scratch_bytes);
-        demand(scratch);
+        shown = calloc(1, coll_shown_bytes(SIZE_MAX_RANKS));
+        demand(scratch && shown);
     }
     port.posted = 0;
     const uint32_t ranks = 1 + data[0] % SIZE_MAX_RANKS;
@@ -154,13 +162,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                         .look = fuzz_look,
                                         .pull = fuzz_pull,
                                         .push = fuzz_push,
-                                        .settled = fuzz_settled};
+                                        .settled = fuzz_settled,
+                                        .shown = fuzz_shown};
     const struct sw_coll_call call = call_of(data, counts);
     if (coll_call_check(&call, &site, &error)) {
         demand(error.status == SW_COLL_INVALID && *error.text);
         return 0;
     }
-    coll_machine_init(&port.machine, &site, &functions, memory, scratch);
+    coll_machine_init(&port.machine, &site, &functions, memory, scratch, shown);
     coll_machine_begin(&port.machine, &call, 1, (struct coll_memory){1 << 20, 1},
                        (struct coll_memory){1 << 21, 2});
     lay_records(&port, data + HEAD, size - HEAD);

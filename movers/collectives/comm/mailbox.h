@@ -64,6 +64,12 @@ static inline struct coll_layout coll_layout_of(uint32_t eager_bytes)
     return layout;
 }
 
+/* Behind the slices is what this rank shows to all others (core/shown.h). */
+static inline uint64_t coll_shown_at(const struct coll_layout *layout, uint32_t size)
+{
+    return (uint64_t)size * layout->slice_bytes;
+}
+
 /* Where in a slice the record of the message of that number lies. */
 static inline uint32_t coll_record_at(const struct coll_layout *layout, uint64_t number,
                                       enum coll_slot slot)

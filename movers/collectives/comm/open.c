@@ -88,11 +88,12 @@ static uint64_t find_host_number(void)
     return hash;
 }
 
-/* Whole pages: a device may reach parts of a page by a longer way. */
+/* And what is shown. Whole pages: a device may reach parts of a page by a longer way. */
 static size_t slices_bytes(const struct sw_coll *coll)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    const size_t all = (size_t)coll->site.size * coll->layout.slice_bytes;
+    const size_t all =
+        coll_shown_at(&coll->layout, coll->site.size) + coll_shown_bytes(coll->site.size);
     return (all + page - 1) / page * page;
 }
 
@@ -134,8 +135,8 @@ static struct sw_coll *make_coll(const struct sw_coll_options *options, enum col
         coll_peer_init(&coll->peers[rank], coll, rank);
     coll_agree_init(&coll->agree, options->rank, options->size, coll->heard);
     coll_port_open(coll);
-    coll_machine_init(&coll->machine, &coll->site, &coll->port, coll->machine_memory,
-                      coll->scratch);
+    coll_machine_init(&coll->machine, &coll->site, &coll->port, coll->machine_memory, coll->scratch,
+                      (void *)(coll->mailbox + coll_shown_at(&coll->layout, options->size)));
     return coll;
 }
 

@@ -105,6 +105,14 @@ static uint64_t count_settled(void *context)
     return coll->moves_settled;
 }
 
+static struct coll_memory find_shown(void *context, uint32_t rank)
+{
+    struct sw_coll *coll = context;
+    const struct coll_card *card = &port_peer(coll, rank)->card;
+    return (struct coll_memory){card->mailbox + coll_shown_at(&coll->layout, coll->site.size),
+                                card->key};
+}
+
 void coll_port_open(struct sw_coll *coll)
 {
     coll->port = (struct coll_port){.context = coll,
@@ -113,5 +121,6 @@ void coll_port_open(struct sw_coll *coll)
                                     .look = look_for_mail,
                                     .pull = pull_piece,
                                     .push = push_piece,
-                                    .settled = count_settled};
+                                    .settled = count_settled,
+                                    .shown = find_shown};
 }

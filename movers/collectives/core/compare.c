@@ -106,11 +106,40 @@ static const char *named_or_unknown(const char *name)
     return name ? name : "?";
 }
 
-void coll_mismatch_text(const struct coll_record *records, uint32_t size, char *text, size_t room)
+static uint32_t first_unlike(const struct coll_record *records, uint32_t size)
 {
     uint32_t rank = 1;
     while (rank + 1 < size && coll_records_are_alike(&records[rank], &records[0]))
         rank++;
+    return rank;
+}
+
+uint32_t coll_mismatch_of_counts(const struct coll_record *records, uint32_t size)
+{
+    const uint32_t rank = first_unlike(records, size);
+    return records[rank].has_counts && first_difference(&records[rank], &records[0]) == FIELD_COUNTS
+               ? rank
+               : size;
+}
+
+void coll_counts_text(const struct coll_record *records, uint32_t rank, const uint64_t *counts,
+                      const uint64_t *first_counts, uint32_t size, char *text, size_t room)
+{
+    const char *kind = named_or_unknown(sw_coll_kind_name(records[0].kind));
+    uint32_t at = 0;
+    while (at < size && counts[at] == first_counts[at])
+        at++;
+    if (at == size) /* it shows others than those that it was called with */
+        snprintf(text, room, "rank %u calls %s with other counts than rank 0", rank, kind);
+    else
+        snprintf(text, room,
+                 "rank %u calls %s with %" PRIu64 " in counts[%u], rank 0 with %" PRIu64, rank,
+                 kind, counts[at], at, first_counts[at]);
+}
+
+void coll_mismatch_text(const struct coll_record *records, uint32_t size, char *text, size_t room)
+{
+    const uint32_t rank = first_unlike(records, size);
     const struct coll_record *one = &records[rank], *first = &records[0];
     const char *kind = named_or_unknown(sw_coll_kind_name(one->kind));
     const char *first_kind = named_or_unknown(sw_coll_kind_name(first->kind));
@@ -145,9 +174,7 @@ void coll_mismatch_text(const struct coll_record *records, uint32_t size, char *
         snprintf(text, room, "rank %u calls %s with %u leaves, rank 0 with %u", rank, kind,
                  one->leaves, first->leaves);
         return;
-    case FIELD_COUNTS:
-        snprintf(text, room, "rank %u calls %s with other counts than rank 0", rank, kind);
-        return;
+    case FIELD_COUNTS: /* coll_counts_text() says which */
     case FIELD_PLAN:
         snprintf(text, room, "rank %u does %s by algorithm %s, rank 0 by %s: their options differ",
                  rank, kind, named_or_unknown(coll_plan_name(one->plan)),

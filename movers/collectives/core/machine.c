@@ -47,11 +47,13 @@ size_t coll_machine_bytes(uint32_t size)
 }
 
 void coll_machine_init(struct coll_machine *machine, const struct coll_site *site,
-                       const struct coll_port *port, void *memory, void *scratch)
+                       const struct coll_port *port, void *memory, void *scratch,
+                       struct coll_shown *shown)
 {
     assert(site->rank < site->size && site->size <= SW_COLL_RANKS_MAX && port->posts_max);
     assert(site->scratch_bytes >= coll_scratch_min(site->size, site->eager_bytes));
-    *machine = (struct coll_machine){.site = *site, .port = port, .scratch = scratch};
+    *machine = (struct coll_machine){
+        .site = *site, .port = port, .scratch = scratch, .shown = shown, .unlike = site->size};
     lay_out(machine, site->size, memory);
     memset(machine->steps_mailed, 0, site->size * sizeof(*machine->steps_mailed));
     memset(machine->steps_heard, 0, site->size * sizeof(*machine->steps_heard));
@@ -139,6 +141,8 @@ static void plan_operation(struct coll_machine *machine, const struct sw_coll_ca
     machine->call.counts = keep_counts(machine, machine->call.counts, machine->counts);
     machine->call.recv_counts =
         keep_counts(machine, machine->call.recv_counts, machine->recv_counts);
+    if (machine->call.counts)
+        memcpy(machine->shown->counts, machine->counts, site->size * sizeof(*machine->counts));
     coll_plan_make(&machine->table, &machine->call, site);
     coll_record_of_call(&machine->records[site->rank], &machine->call, site, machine->table.plan);
     machine->type_shift = (uint8_t)__builtin_ctzl(sw_coll_type_bytes(machine->call.type));
@@ -164,7 +168,7 @@ void coll_machine_begin(struct coll_machine *machine, const struct sw_coll_call 
     machine->recv = recv;
     machine->step = machine->cursor = 0;
     machine->chunk = 0;
-    machine->finding = machine->judge = site->size;
+    machine->finding = machine->judge = machine->unlike = site->size;
     machine->is_judged = false;
     machine->status = SW_COLL_AGAIN;
 }

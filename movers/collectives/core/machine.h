@@ -6,7 +6,8 @@
  * Each rank mails OPEN to all others, with what it was called with, and goes on once it has that of
  * all. These are compared, before anything else is read or written. So a mismatch is found by every
  * rank, and told in the same words: of the ranks whose call differs from that of rank 0 the lowest,
- * and the first field that does. How many elements ALL_TO_ALL sends to whom is known to pairs
+ * and the first field that does. OPEN has a hash of counts; where these differ, each rank reads
+ * those of the two. How many elements ALL_TO_ALL sends to whom is known to pairs
  * alone; the sum of all digests tells every rank that some pair differs, and DONE then tells it
  * which one.
  */
@@ -16,12 +17,14 @@
 #include "collectives/core/call.h"
 #include "collectives/core/plan.h"
 #include "collectives/core/port.h"
+#include "collectives/core/shown.h"
 
 struct coll_machine {
     struct coll_site site;
     const struct coll_port *port;
     uint8_t *scratch;          /* `site.scratch_bytes`, which the port can pull to and push from */
     struct coll_memory shared; /* how others reach that, in algorithms of several rounds */
+    struct coll_shown *shown;  /* coll_shown_bytes(), which others read */
 
     /* For each rank. */
     struct coll_record *records; /* of OPEN, copied; this rank's own, too */
@@ -51,6 +54,7 @@ struct coll_machine {
     uint64_t settled;   /* of these, when it was last looked */
     uint64_t pulled[2]; /* of these: up to the end of the pulls of even chunks, and of odd ones */
 
+    uint32_t unlike; /* a rank whose counts differ from rank 0's; which ones is not known yet */
     /* ALL_TO_ALL with counts; `size`: none. */
     uint32_t finding; /* a rank that sends another number than is awaited */
     uint32_t judge;   /* the lowest rank whose DONE had a verdict */
@@ -58,10 +62,11 @@ struct coll_machine {
     bool is_judged; /* some pair differs: nothing is moved */
 };
 
-/* How much memory a machine wants, aligned to 64 bytes, beside scratch. */
+/* How much memory a machine wants, aligned to 64 bytes, beside scratch and what is shown. */
 size_t coll_machine_bytes(uint32_t size);
 void coll_machine_init(struct coll_machine *machine, const struct coll_site *site,
-                       const struct coll_port *port, void *memory, void *scratch);
+                       const struct coll_port *port, void *memory, void *scratch,
+                       struct coll_shown *shown);
 /* Begins operation `number`: the one after the last, or 1. The call is OK by coll_call_check();
  * its counts are copied. `send` and `recv` are what other ranks reach its buffers by, where it is
  * direct. */

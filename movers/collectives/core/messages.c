@@ -8,13 +8,12 @@
 
 #include "collectives/core/compare.h"
 #include "collectives/core/moves.h"
+#include "collectives/core/unlike.h"
 
 /* ---- errors ---- */
 
-static bool fail_operation(struct coll_machine *machine, enum sw_coll_status status,
-                           const char *format, ...) __attribute__((format(printf, 3, 4)));
-static bool fail_operation(struct coll_machine *machine, enum sw_coll_status status,
-                           const char *format, ...)
+bool coll_fail_operation(struct coll_machine *machine, enum sw_coll_status status,
+                         const char *format, ...)
 {
     struct sw_coll_error *error = &machine->error;
     char text[200];
@@ -35,12 +34,14 @@ static bool fail_operation(struct coll_machine *machine, enum sw_coll_status sta
 
 bool coll_lose_rank(struct coll_machine *machine, uint32_t rank)
 {
-    return fail_operation(machine, SW_COLL_RANK_GONE, "the connection to rank %u has ended", rank);
+    return coll_fail_operation(machine, SW_COLL_RANK_GONE, "the connection to rank %u has ended",
+                               rank);
 }
 
 static bool accuse_rank(struct coll_machine *machine, uint32_t rank, const char *what)
 {
-    return fail_operation(machine, SW_COLL_PROTOCOL, "rank %u broke the protocol: %s", rank, what);
+    return coll_fail_operation(machine, SW_COLL_PROTOCOL, "rank %u broke the protocol: %s", rank,
+                               what);
 }
 
 /* ---- messages ---- */
@@ -183,8 +184,11 @@ static bool compare_opens(struct coll_machine *machine)
     for (uint32_t i = 0; i < site->size; i++) {
         if (i != site->rank && !coll_records_are_alike(&machine->records[i], own)) {
             char text[200];
+            const uint32_t unlike = coll_mismatch_of_counts(machine->records, site->size);
+            if (unlike < site->size)
+                return coll_unlike_begin(machine, unlike);
             coll_mismatch_text(machine->records, site->size, text, sizeof(text));
-            return fail_operation(machine, SW_COLL_MISMATCH, "%s", text);
+            return coll_fail_operation(machine, SW_COLL_MISMATCH, "%s", text);
         }
     }
     for (uint32_t i = 0; i < site->size; i++) {
@@ -201,11 +205,11 @@ static bool judge_dones(struct coll_machine *machine)
     char text[200];
     if (machine->judge < machine->site.size) {
         coll_verdict_text(machine->judge, &machine->verdict, text, sizeof(text));
-        return fail_operation(machine, SW_COLL_MISMATCH, "%s", text);
+        return coll_fail_operation(machine, SW_COLL_MISMATCH, "%s", text);
     }
     if (machine->is_judged)
-        return fail_operation(machine, SW_COLL_PROTOCOL,
-                              "the ranks' counts differ, and none says which");
+        return coll_fail_operation(machine, SW_COLL_PROTOCOL,
+                                   "the ranks' counts differ, and none says which");
     return true;
 }
 
@@ -215,6 +219,8 @@ bool coll_await_step(struct coll_machine *machine, const struct coll_step *step)
                                           const struct coll_mail *) = {
         [COLL_OPEN] = hear_open, [COLL_DONE] = hear_done, [COLL_STEP] = hear_step};
     const struct coll_port *port = machine->port;
+    if (coll_unlike_is_under_way(machine))
+        return coll_unlike_go(machine);
     if (!machine->cursor) {
         machine->cursor = 1;
         machine->missing_count = step->peers;

@@ -32,6 +32,8 @@ struct coll_port {
     /* Pulls and pushes to all peers since coll_machine_init(), in the order of their posts: how
      * many of the first have completed. */
     uint64_t (*settled)(void *context);
+    /* Where that peer has its struct coll_shown. */
+    struct coll_memory (*shown)(void *context, uint32_t peer);
 };
 
 #endif

@@ -6,6 +6,7 @@
 
 #include "collectives/core/machine.h"
 #include "collectives/core/ranks.h"
+#include "collectives/core/unlike.h"
 
 enum { NAMED_MAX = 16 };
 
@@ -53,6 +54,10 @@ void coll_machine_waits_text(const struct coll_machine *machine, char *text, siz
     const struct coll_step *step = awaiting_step(machine);
     if (machine->status != SW_COLL_AGAIN)
         snprintf(text, room, "no operation is under way");
+    else if (coll_unlike_is_under_way(machine))
+        snprintf(text, room,
+                 "rank %u calls %s with other counts than rank 0, which are not read yet",
+                 machine->unlike, sw_coll_kind_name(machine->call.kind));
     else if (step)
         say_missing(machine, step->slot, text, room);
     else

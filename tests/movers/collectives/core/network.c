@@ -68,9 +68,22 @@ static bool is_within(const uint8_t *at, size_t bytes, const uint8_t *buffer, ui
     return at >= buffer && at + bytes <= buffer + size;
 }
 
+/* What a rank shows is there as long as the rank. */
+static uint8_t *reach_shown(struct world_rank *rank, const struct world_entry *entry)
+{
+    uint8_t *at = (uint8_t *)entry->remote.address;
+    if (is_within(at, entry->bytes, (const uint8_t *)rank->shown,
+                  coll_shown_bytes(rank->world->size)))
+        return at;
+    world_fail(rank->world, "a request leaves what rank %u shows", rank->rank);
+    return NULL;
+}
+
 /* The memory that a request names belongs to an operation that is under way there. */
 static uint8_t *reach_memory(struct world_rank *rank, const struct world_entry *entry)
 {
+    if (entry->remote.key == SHOWN_KEY && entry->kind == WORLD_PULL)
+        return reach_shown(rank, entry);
     const bool is_recv = entry->remote.key & 1, is_scratch = entry->remote.key == SCRATCH_KEY;
     uint8_t *at = (uint8_t *)entry->remote.address;
     if (is_recv != (entry->kind == WORLD_PUSH))
@@ -237,6 +250,12 @@ static uint64_t network_settled(void *context)
     return rank->revealed;
 }
 
+static struct coll_memory network_shown(void *context, uint32_t peer)
+{
+    const struct world_rank *rank = context;
+    return (struct coll_memory){(uintptr_t)rank->world->ranks[peer].shown, SHOWN_KEY};
+}
+
 struct coll_port network_port(struct world_rank *rank)
 {
     return (struct coll_port){.context = rank,
@@ -245,7 +264,8 @@ struct coll_port network_port(struct world_rank *rank)
                               .look = network_look,
                               .pull = network_pull,
                               .push = network_push,
-                              .settled = network_settled};
+                              .settled = network_settled,
+                              .shown = network_shown};
 }
 
 void network_open(struct world *world)

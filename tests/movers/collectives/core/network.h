@@ -5,7 +5,14 @@
 
 #include "world.h"
 
-enum { GUARD = 64, SIDES = 2, POSTS = 1024, POSTS_MAX = 40, SCRATCH_KEY = 0x7fffffff };
+enum {
+    GUARD = 64,
+    SIDES = 2,
+    POSTS = 1024,
+    POSTS_MAX = 40,
+    SCRATCH_KEY = 0x7fffffff,
+    SHOWN_KEY = 0x7ffffffe
+};
 
 /* Memory of an operation: as it was, as it has to be in the end, and as it is. */
 struct world_buffer {
@@ -24,6 +31,7 @@ struct world_rank {
     struct coll_machine machine;
     struct coll_port port;
     void *memory, *scratch;
+    struct coll_shown *shown;
     struct world_mail *mails; /* of each rank, side and slot */
     uint64_t begun, ended;
     bool is_slow, has_failed, has_stopped;

@@ -245,7 +245,8 @@ static struct lone_port *open_lone(struct coll_port *functions)
     *functions = lone_functions;
     functions->context = port;
     coll_machine_init(&port->machine, &site, functions,
-                      aligned_alloc(64, coll_machine_bytes(RANKS)), malloc(site.scratch_bytes));
+                      aligned_alloc(64, coll_machine_bytes(RANKS)), malloc(site.scratch_bytes),
+                      calloc(1, coll_shown_bytes(RANKS)));
     coll_machine_begin(&port->machine, &lone_call, 1, (struct coll_memory){1, 2},
                        (struct coll_memory){3, 4});
     for (unsigned peer = 0; peer < RANKS; peer++)
@@ -258,6 +259,7 @@ static void close_lone(struct lone_port *port)
 {
     free(port->machine.records);
     free(port->machine.scratch);
+    free(port->machine.shown);
     free(port);
 }
 

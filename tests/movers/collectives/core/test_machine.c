@@ -269,7 +269,11 @@ static void compare_words(const struct unlike_case *at, const struct sw_coll_cal
     snprintf(begin, sizeof(begin), ": rank %u calls ", rank ? rank : 1);
     if (!strstr(error, begin))
         fail_msg("no \"%s\" in \"%s\"", begin, error);
-    const char *field = at->field ? at->field : "with other counts than rank 0";
+    if (at->change == change_counts)
+        snprintf(begin, sizeof(begin), " with %lu in counts[%u], rank 0 with %lu",
+                 (unsigned long)call->counts[rank ? 0 : 1] + !!rank, rank ? 0 : 1,
+                 (unsigned long)call->counts[rank ? 0 : 1] + !rank);
+    const char *field = at->change == change_counts ? begin : at->field;
     if (!strstr(error, field))
         fail_msg("no \"%s\" in \"%s\"", field, error);
 }

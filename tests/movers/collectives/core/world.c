@@ -336,7 +336,8 @@ static void open_rank(struct world *world, uint32_t index)
     if (posix_memalign(&rank->memory, 64, coll_machine_bytes(world->size)))
         abort();
     rank->scratch = malloc(site.scratch_bytes);
-    coll_machine_init(&rank->machine, &site, &rank->port, rank->memory, rank->scratch);
+    rank->shown = calloc(1, coll_shown_bytes(world->size));
+    coll_machine_init(&rank->machine, &site, &rank->port, rank->memory, rank->scratch, rank->shown);
     rank->machine.shared = (struct coll_memory){(uintptr_t)rank->scratch, SCRATCH_KEY};
 }
 
@@ -345,6 +346,7 @@ static void close_rank(struct world_rank *rank)
     free_buffers(rank);
     free(rank->memory);
     free(rank->scratch);
+    free(rank->shown);
 }
 
 /* The one that is absent is named by all that wait, and nobody else is. */

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What a rank shows to all others while an operation is under way. They read it, and it has no part
+ * in that: it may be stopped by then. Once its OPEN is there, so are the counts. They stay until
+ * the next operation begins, and nobody begins that where calls differ.
+ */
+#ifndef SW_COLLECTIVES_SHOWN_H
+#define SW_COLLECTIVES_SHOWN_H
+
+#include <stdint.h>
+
+struct coll_shown {
+    uint64_t reserved[8];
+    uint64_t counts[]; /* of the newest call that had them, one for each rank */
+};
+
+static inline uint64_t coll_shown_bytes(uint32_t size)
+{
+    return sizeof(struct coll_shown) + (uint64_t)size * sizeof(uint64_t);
+}
+
+#endif
