@@ -4,34 +4,30 @@ reason. A test that is in here and passes is a fault, too: it has to be taken ou
 
 # A few of each kind that take half a second each.
 SAMPLE = (
-    "test_DistributedDataParallelCPU",
-    "test_all_gather_complex",
-    "test_all_reduce_sum_async",
-    "test_all_to_all_single_unequal_split_full_group",
-    "test_batch_isend_irecv_gloo_tags",
-    "test_reduce_group_product",
-    "test_scatter_object_list",
-    "test_send_recv_any_source",
+    'test_DistributedDataParallelCPU',
+    'test_all_gather_complex',
+    'test_all_reduce_sum_async',
+    'test_all_to_all_single_unequal_split_full_group',
+    'test_batch_isend_irecv_gloo_tags',
+    'test_reduce_group_product',
+    'test_scatter_object_list',
+    'test_send_recv_any_source',
 )
 # By the minor version of torch: at least so many are for processors.
 REACHED = {
-    "gloo": {"1.13": 108},
-    "sidewire": {"1.13": 120},
+    'gloo': {'1.13': 108},
+    'sidewire': {'1.13': 120},
 }
 # Backend -> (test, numbers of ranks, reason)
 FAILURES = {
-    "gloo": (),
-    "sidewire": (),
+    'gloo': (),
+    'sidewire': (),
 }
 
 
 def failures(backend, world):
-    return {
-        name: reason
-        for name, worlds, reason in FAILURES.get(backend, ())
-        if world in worlds
-    }
+    return {name: reason for name, worlds, reason in FAILURES.get(backend, ()) if world in worlds}
 
 
 def reached(backend, version):
-    return REACHED.get(backend, {}).get(".".join(version.split(".")[:2]), 1)
+    return REACHED.get(backend, {}).get('.'.join(version.split('.')[:2]), 1)

@@ -69,14 +69,14 @@ class Rank:
     def tail(self):
         end = self.output.seek(0, os.SEEK_END)
         self.output.seek(max(end - TAIL_BYTES, 0))
-        return self.output.read().decode(errors="replace")
+        return self.output.read().decode(errors='replace')
 
     def text(self):
         self.output.seek(0)
-        return self.output.read().decode(errors="replace")
+        return self.output.read().decode(errors='replace')
 
     def report(self):
-        return f"-- rank {self.number}: status {self.status}\n{self.tail()}"
+        return f'-- rank {self.number}: status {self.status}\n{self.tail()}'
 
 
 def run_ranks(count, run, limit_s, fails=lambda status: status != 0):
@@ -87,9 +87,7 @@ def run_ranks(count, run, limit_s, fails=lambda status: status != 0):
     hurried = False
     try:
         while any(rank.poll() is None for rank in ranks) and time.monotonic() < until:
-            if not hurried and any(
-                r.status is not None and fails(r.status) for r in ranks
-            ):
+            if not hurried and any(r.status is not None and fails(r.status) for r in ranks):
                 until, hurried = min(until, time.monotonic() + GRACE_S), True
             time.sleep(0.005)
     finally:

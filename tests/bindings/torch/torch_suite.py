@@ -11,10 +11,10 @@ import os
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-SOURCE = "torch.testing._internal.distributed.distributed_test"
-GATES = ("gloo", "mpi")
+SOURCE = 'torch.testing._internal.distributed.distributed_test'
+GATES = ('gloo', 'mpi')
 # The decorators of tests that want a GPU: they skip only when the test runs.
-FOR_GPUS = ("skip_if_no_gpu", "skip_if_lt_x_gpu", "nccl_skip_if_lt_x_gpu")
+FOR_GPUS = ('skip_if_no_gpu', 'skip_if_lt_x_gpu', 'nccl_skip_if_lt_x_gpu')
 
 
 def leave_out_replicated_tensors():
@@ -29,24 +29,20 @@ def leave_out_replicated_tensors():
 
 def import_gated(gate, world):
     """The module of tests as torch gates it for a backend and a number of ranks."""
-    os.environ.update(BACKEND=gate, WORLD_SIZE=str(world), TEMP_DIR="/nonexistent")
-    name = f"distributed_test_{gate}"
-    spec = importlib.util.spec_from_file_location(
-        name, importlib.util.find_spec(SOURCE).origin
-    )
+    os.environ.update(BACKEND=gate, WORLD_SIZE=str(world), TEMP_DIR='/nonexistent')
+    name = f'distributed_test_{gate}'
+    spec = importlib.util.spec_from_file_location(name, importlib.util.find_spec(SOURCE).origin)
     module = importlib.util.module_from_spec(spec)
-    sys.modules[
-        name
-    ] = module  # tests send objects of its classes, which are found by this name
+    sys.modules[name] = module  # tests send objects of its classes, which are found by this name
     spec.loader.exec_module(module)
     return module
 
 
 def wants_gpu(function):
     while function:
-        if function.__code__.co_qualname.split(".")[0] in FOR_GPUS:
+        if function.__code__.co_qualname.split('.')[0] in FOR_GPUS:
             return True
-        function = getattr(function, "__wrapped__", None)
+        function = getattr(function, '__wrapped__', None)
     return False
 
 
@@ -55,8 +51,8 @@ def runnable(tests):
     for name in dir(tests):
         function = getattr(tests, name)
         if (
-            name.startswith("test_")
-            and not getattr(function, "__unittest_skip__", False)
+            name.startswith('test_')
+            and not getattr(function, '__unittest_skip__', False)
             and not wants_gpu(function)
         ):
             yield name
@@ -65,17 +61,15 @@ def runnable(tests):
 def load(backend, world):
     """Name -> class of each test for processors. The backends gloo and mpi get their own tests
     alone."""
-    sys.path.insert(0, os.path.join(HERE, "stand_in"))
+    sys.path.insert(0, os.path.join(HERE, 'stand_in'))
     sys.argv = sys.argv[:1]  # torch parses the words of the command in its import
     leave_out_replicated_tensors()
     found = {}
     for gate in (backend,) if backend in GATES else GATES:
         module = import_gated(gate, world)
-        tests = type(
-            "Tests", (module.TestDistBackend, module.DistributedTest._DistTestBase), {}
-        )
+        tests = type('Tests', (module.TestDistBackend, module.DistributedTest._DistTestBase), {})
         for name in runnable(tests):
             found.setdefault(name, tests)
         module.BACKEND = backend
-    os.environ["BACKEND"] = backend
+    os.environ['BACKEND'] = backend
     return found
