@@ -28,11 +28,16 @@ struct split {
     struct sw_coll_error own;
 };
 
+static struct sw_coll_call make_gather(const void *mine, void *all, uint64_t bytes)
+{
+    return (struct sw_coll_call){
+        .kind = SW_COLL_ALL_GATHER, .type = SW_COLL_U8, .send = mine, .recv = all, .count = bytes};
+}
+
 static enum sw_coll_status gather_from_all(struct split *split, const void *mine, void *all,
                                            uint64_t bytes, struct sw_coll_error *error)
 {
-    const struct sw_coll_call call = {
-        .kind = SW_COLL_ALL_GATHER, .type = SW_COLL_U8, .send = mine, .recv = all, .count = bytes};
+    const struct sw_coll_call call = make_gather(mine, all, bytes);
     return sw_coll_run(split->coll, &call, split->deadline_ns, error);
 }
 
@@ -73,6 +78,12 @@ static void open_part(struct split *split, uint8_t card[COLL_CARD_BYTES])
         return;
     if (!coll_open_child(split->coll, split->rank, split->size, &split->own, &split->child))
         coll_card_put(card, &split->child->card);
+}
+
+static void close_part(struct split *split)
+{
+    sw_coll_close(split->child);
+    split->child = NULL;
 }
 
 /* ---- connections ---- */
@@ -149,16 +160,50 @@ static uint32_t find_which_failed(const struct split *split)
     return found;
 }
 
-static enum sw_coll_status say_which_failed(const struct split *split, struct sw_coll_error *error)
+static enum sw_coll_status say_which_failed(const struct split *split, uint32_t rank,
+                                            struct sw_coll_error *error)
 {
-    const struct coll_site *site = &split->coll->site;
-    const uint32_t rank = find_which_failed(split);
-    if (rank == site->size)
-        return SW_COLL_OK;
     const enum sw_coll_status status = (enum sw_coll_status)split->statuses[rank];
-    return rank == site->rank
+    return rank == split->coll->site.rank
                ? coll_say(error, status, "%s", split->own.text)
                : coll_say(error, status, "rank %u: %s", rank, sw_coll_status_text(status));
+}
+
+/* The last operation. Once the parent has failed, the part is closed at once: ranks that have ended
+ * this operation well may wait in it already, and the parent's agreement waits for these. */
+static enum sw_coll_status gather_statuses(struct split *split, struct sw_coll_error *error)
+{
+    struct sw_coll *coll = split->coll;
+    struct sw_coll_request *request;
+    struct coll_waiting waiting = {0};
+    const uint32_t own = split->own.status;
+    const struct sw_coll_call call = make_gather(&own, split->statuses, sizeof(own));
+    const enum sw_coll_status status =
+        sw_coll_post(coll, &call, split->deadline_ns, error, &request);
+    if (status)
+        return status;
+    while (request->status == SW_COLL_AGAIN && !coll->failure.is_set) {
+        coll_go_on(coll);
+        if (request->status == SW_COLL_AGAIN)
+            coll_wait_turn(coll, &waiting);
+    }
+    if (request->status == SW_COLL_AGAIN)
+        close_part(split);
+    return sw_coll_wait(request, error);
+}
+
+/* Where a part has lost a connection, a rank has died as a rule, and may have ended the last
+ * operation before that. So the parent is asked, by one more, and all ranks have the same words. */
+static enum sw_coll_status say_how_it_went(const struct split *split, struct sw_coll_error *error)
+{
+    static const struct sw_coll_call barrier = {.kind = SW_COLL_BARRIER};
+    const uint32_t rank = find_which_failed(split);
+    enum sw_coll_status status = SW_COLL_OK;
+    if (rank == split->coll->site.size)
+        return SW_COLL_OK;
+    if (split->statuses[rank] == SW_COLL_RANK_GONE)
+        status = sw_coll_run(split->coll, &barrier, split->deadline_ns, error);
+    return status ? status : say_which_failed(split, rank, error);
 }
 
 static enum sw_coll_status split_into_parts(struct split *split, const struct place *mine,
@@ -175,9 +220,8 @@ static enum sw_coll_status split_into_parts(struct split *split, const struct pl
         return status;
     if (split->child)
         join_part(split);
-    const uint32_t own = split->own.status;
-    status = gather_from_all(split, &own, split->statuses, sizeof(own), error);
-    return status ? status : say_which_failed(split, error);
+    status = gather_statuses(split, error);
+    return status ? status : say_how_it_went(split, error);
 }
 
 enum sw_coll_status sw_coll_split(struct sw_coll *coll, int32_t color, int32_t key,
@@ -200,12 +244,11 @@ enum sw_coll_status sw_coll_split(struct sw_coll *coll, int32_t color, int32_t k
     enum sw_coll_status status = split.places && split.cards && split.group && split.statuses
                                      ? split_into_parts(&split, &mine, error)
                                      : coll_say(error, SW_COLL_NO_MEMORY, "out of memory");
-    if (status && split.child)
-        sw_coll_close(split.child);
-    else
-        *out = split.child;
-    if (!status && split.child)
+    if (status)
+        close_part(&split);
+    if (split.child)
         coll_page_open(split.child, coll);
+    *out = split.child;
     free(split.places);
     free(split.cards);
     free(split.group);

@@ -122,37 +122,100 @@ static void split__a_death_in_one_part(void **state)
     ranks_end(&ranks, 1u << 3);
 }
 
-// Rank 1 shows a card, and listens no more; it claims that all went well.
+// The three operations of a split, by hand.
+static void post_gather(struct rank *rank, const void *mine, uint64_t bytes,
+                        struct sw_coll_request **request)
+{
+    static uint8_t all[3 * COLL_CARD_BYTES];
+    struct sw_coll_error error = {.text = ""};
+    const struct sw_coll_call call = {
+        .kind = SW_COLL_ALL_GATHER, .type = SW_COLL_U8, .send = mine, .recv = all, .count = bytes};
+    need_ok(rank, sw_coll_post(rank->coll, &call, 0, &error, request), &error);
+}
+
+static void show_color_and_card(struct rank *rank, int32_t color, const struct coll_card *card)
+{
+    const int32_t place[2] = {color};
+    uint8_t bytes[COLL_CARD_BYTES] = {0};
+    struct sw_coll_error error = {.text = ""};
+    struct sw_coll_request *request;
+    if (card)
+        coll_card_put(bytes, card);
+    post_gather(rank, place, sizeof(place), &request);
+    need_ok(rank, sw_coll_wait(request, &error), &error);
+    post_gather(rank, bytes, sizeof(bytes), &request);
+    need_ok(rank, sw_coll_wait(request, &error), &error);
+}
+
+static struct sw_coll_request *say_that_all_went_well(struct rank *rank)
+{
+    static const uint32_t status = SW_COLL_OK;
+    struct sw_coll_request *request;
+    post_gather(rank, &status, sizeof(status), &request);
+    return request;
+}
+
+// Rank 2 shows a card, and listens no more. When the others find that, it leaves the parent, too.
 static void leave_before_it_is_connected(struct rank *rank)
 {
     struct sw_coll_error error = {.text = ""};
-    const int32_t place[2] = {0};
-    const uint32_t status = SW_COLL_OK;
-    uint8_t card[COLL_CARD_BYTES], all[2 * COLL_CARD_BYTES];
-    const void *said[] = {place, card, &status};
-    const uint64_t bytes[] = {sizeof(place), sizeof(card), sizeof(status)};
+    struct coll_card card;
     struct sw_coll *part = NULL;
-    if (!rank->rank) {
+    if (rank->rank < 2) {
         need(sw_coll_split(rank->coll, 0, 0, 0, &error, &part) == SW_COLL_RANK_GONE);
+        need(!part && strstr(error.text, "rank 2 died, or closed"));
         return;
     }
-    need_ok(rank, coll_open_child(rank->coll, 1, 2, &error, &part), &error);
-    coll_card_put(card, &part->card);
+    need_ok(rank, coll_open_child(rank->coll, 2, 3, &error, &part), &error);
+    card = part->card;
     sw_coll_close(part);
-    for (size_t i = 0; i < 3; i++) {
-        const struct sw_coll_call call = {.kind = SW_COLL_ALL_GATHER,
-                                          .type = SW_COLL_U8,
-                                          .send = said[i],
-                                          .recv = all,
-                                          .count = bytes[i]};
-        need_ok(rank, sw_coll_run(rank->coll, &call, 0, &error), &error);
-    }
+    show_color_and_card(rank, 0, &card);
+    need_ok(rank, sw_coll_wait(say_that_all_went_well(rank), &error), &error);
 }
 
 static void split__of_which_one_is_not_connected(void **state)
 {
     (void)state;
-    ranks_run(2, leave_before_it_is_connected);
+    ranks_run(3, leave_before_it_is_connected);
+}
+
+// Rank 2 dies when its last word is at rank 0, and not at rank 1.
+static void die_half_heard(struct rank *rank)
+{
+    struct coll_peer *peer = &rank->coll->peers[1];
+    show_color_and_card(rank, -1, NULL);
+    peer->state = COLL_PEER_ABSENT;
+    peer->retry_ns = UINT64_MAX; // what is for it waits
+    say_that_all_went_well(rank);
+    flag_await(rank->shared, SPLIT, 1);
+    _exit(0);
+}
+
+// Rank 0 waits for rank 1 in their part. Rank 1 wants to hear from rank 0 who has died.
+static void hear_of_it_late(struct rank *rank)
+{
+    struct sw_coll_error error = {.text = ""};
+    struct sw_coll *part = NULL;
+    uint32_t sum;
+    if (rank->rank == 2)
+        die_half_heard(rank);
+    const enum sw_coll_status status = sw_coll_split(rank->coll, 0, 0, 0, &error, &part);
+    if (rank->rank == 1) {
+        need(status == SW_COLL_RANK_GONE && strstr(error.text, "rank 2 died"));
+        return;
+    }
+    need_ok(rank, status, &error);
+    flag_raise(rank->shared, SPLIT);
+    need(sum_of(part, 0, &sum, &error) == SW_COLL_RANK_GONE);
+    sw_coll_close(part);
+    need(sw_coll_run(rank->coll, &barrier, 0, &error) == SW_COLL_RANK_GONE);
+    need(strstr(error.text, "rank 2 died"));
+}
+
+static void split__one_hears_of_a_death_late(void **state)
+{
+    (void)state;
+    ranks_run(3, hear_of_it_late);
 }
 
 int main(void)
@@ -163,6 +226,7 @@ int main(void)
         cmocka_unit_test(split__beside_another_call),
         cmocka_unit_test(split__a_death_in_one_part),
         cmocka_unit_test(split__of_which_one_is_not_connected),
+        cmocka_unit_test(split__one_hears_of_a_death_late),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
