@@ -16,9 +16,10 @@
  * The bits of a result depend on the contributions alone: not on the algorithm, the link, the
  * hosts, or on how many contributions (leaves) each rank gives; unless `order` asks for less.
  *
- * One thread may use a communicator at a time. There are no hidden threads: operations go on only
- * while somebody calls a wait or sw_coll_poll(). Counts are numbers of elements. Deadlines are
- * CLOCK_MONOTONIC in nanoseconds; 0: that of the options.
+ * One thread may use a communicator at a time; sw_coll_wake() alone may be called beside it. There
+ * are no hidden threads: operations go on only while somebody calls a wait or sw_coll_poll().
+ * Counts are numbers of elements. Deadlines are CLOCK_MONOTONIC in nanoseconds; 0: that of the
+ * options.
  */
 #ifndef SIDEWIRE_COLL_H
 #define SIDEWIRE_COLL_H
@@ -214,6 +215,21 @@ SW_COLL_PUBLIC enum sw_coll_status sw_coll_test(struct sw_coll_request *request,
 SW_COLL_PUBLIC enum sw_coll_status sw_coll_wait(struct sw_coll_request *request,
                                                 struct sw_coll_error *error);
 SW_COLL_PUBLIC void sw_coll_poll(struct sw_coll *coll);
+/* Goes on with all, and sleeps, until one of these requests has ended: `which` is the place of the
+ * first. Its result is there for sw_coll_test(), which frees it. The same request may not be in two
+ * calls at a time, and none of them may be in a group.
+ *
+ * AGAIN: sw_coll_wake() was called, or there is a message for sw_coll_probe(). TIMEOUT: the
+ * deadline has passed, which changes nothing (0: it has none). BROKEN: the communicator has failed,
+ * and there is no request that has ended. */
+SW_COLL_PUBLIC enum sw_coll_status sw_coll_wait_any(struct sw_coll *coll,
+                                                    struct sw_coll_request *const *requests,
+                                                    uint32_t count, uint64_t deadline_ns,
+                                                    uint32_t *which, struct sw_coll_error *error);
+/* Any thread may call it: the sw_coll_wait_any() of another thread returns
+ * AGAIN, or the next one does where none is under way. Several before that are one. Where nobody
+ * sleeps it makes no system call. Other waits do not notice it. */
+SW_COLL_PUBLIC void sw_coll_wake(struct sw_coll *coll);
 
 /* Post and wait. */
 SW_COLL_PUBLIC enum sw_coll_status sw_coll_run(struct sw_coll *coll,
@@ -246,6 +262,26 @@ SW_COLL_PUBLIC enum sw_coll_status sw_coll_send(struct sw_coll *coll, uint32_t p
 SW_COLL_PUBLIC enum sw_coll_status sw_coll_recv(struct sw_coll *coll, uint32_t peer, void *data,
                                                 uint64_t count, enum sw_coll_type type,
                                                 uint64_t deadline_ns, struct sw_coll_error *error);
+/* The same as sw_coll_send_post(), and `tag` is shown to sw_coll_probe(). Tags choose nothing: the
+ * order of messages is that of their posts. */
+SW_COLL_PUBLIC enum sw_coll_status
+sw_coll_send_tag_post(struct sw_coll *coll, uint32_t peer, uint64_t tag, const void *data,
+                      uint64_t count, enum sw_coll_type type, uint64_t deadline_ns,
+                      struct sw_coll_error *error, struct sw_coll_request **request);
+struct sw_coll_message {
+    uint64_t tag; /* 0: it was sent without one */
+    uint64_t count;
+    enum sw_coll_type type;
+};
+/* The next message of that rank that no posted receive is for: it has come, or has been offered.
+ * AGAIN: there is none yet. RANK_GONE: nor will there be, as that rank has closed; the communicator
+ * fails by that only if such a message is received. Does not go on with anything. */
+SW_COLL_PUBLIC enum sw_coll_status sw_coll_probe(struct sw_coll *coll, uint32_t peer,
+                                                 struct sw_coll_message *message,
+                                                 struct sw_coll_error *error);
+/* Whether sw_coll_wait_any() returns where sw_coll_probe() of that rank would not say AGAIN. So
+ * listen no longer to one whose message is left where it is, or that is gone. */
+SW_COLL_PUBLIC void sw_coll_listen(struct sw_coll *coll, uint32_t peer, bool is_listening);
 /* In a group nothing begins, and calls that would wait return at once. Its end begins all of them
  * together and waits for those calls, so any exchange goes well. Errors of theirs come from the end
  * of the group. Groups may lie in each other: the outermost one counts. */

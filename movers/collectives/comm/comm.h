@@ -4,7 +4,8 @@
  * it, door.c lets other ranks in, peer.c has the connection to one of them, send.c what is posted
  * there, port.c is the machine's door to all that, request.c has the operations in the order of
  * their posts, transfer.c the messages from rank to rank, group.c those that begin together, page.c
- * what is shown of it, wait.c looks and sleeps, failure.c ends it all; after a death agreement.c
+ * what is shown of it, wait.c looks and sleeps, any.c waits for any of several, wake.c ends a sleep
+ * from another thread, failure.c ends it all; after a death agreement.c
  * sees to it that all name the same ranks, by votes (vote.c). shrink.c and split.c make new ones of
  * it.
  */
@@ -14,6 +15,7 @@
 #include "collectives/comm/card.h"
 #include "collectives/comm/mailbox.h"
 #include "collectives/comm/regions.h"
+#include "collectives/comm/wake.h"
 #include "collectives/core/agree.h"
 #include "collectives/core/machine.h"
 #include "collectives/core/page.h"
@@ -87,9 +89,10 @@ struct coll_peer {
     uint64_t told_version;        /* of this rank's vote */
     uint64_t notes_busy[2][COLL_RING], words_busy[COLL_WORDS]; /* the same of these; [1]: rooms */
     enum coll_stage stage;
-    uint64_t wanted; /* the sleep that the peer was told of */
-    uint64_t bells;  /* that came */
-    uint64_t rung;   /* the sleep of the peer that was ended */
+    uint64_t wanted;  /* the sleep that the peer was told of */
+    uint64_t bells;   /* that came */
+    uint64_t rung;    /* the sleep of the peer that was ended */
+    bool is_listened; /* messages of it wake sw_coll_wait_any() */
 };
 
 struct coll_failure {
@@ -122,6 +125,7 @@ struct sw_coll {
     struct sw_coll_options options;
     struct coll_site site;
     struct mover_fork_guard guard;
+    struct coll_wake wake;
     int epoll_fd, timer_fd;
     struct rdma_event_channel *events; /* of the listener */
     struct mover_listener listener;
@@ -150,6 +154,7 @@ struct sw_coll {
     struct list transfers; /* that are not over, in the order of their posts */
     struct list grouped;
     uint32_t group_depth;
+    uint32_t listened_count;
     uint64_t bells;                         /* that came */
     uint32_t watched;                       /* the peer whose doorbell ends a sleep */
     uint64_t completions, completions_seen; /* that were taken; before operations last went on */

@@ -103,7 +103,7 @@ static struct sw_coll *make_coll(const struct sw_coll_options *options, enum col
     if (!coll)
         return NULL;
     coll->options = *options;
-    coll->timer_fd = coll->page_fd = -1;
+    coll->timer_fd = coll->page_fd = coll->wake.fd = -1;
     coll->layout = coll_layout_of((options->eager_bytes + LINE - 1) / LINE * LINE);
     coll->site = (struct coll_site){.rank = options->rank,
                                     .size = options->size,
@@ -125,7 +125,8 @@ static struct sw_coll *make_coll(const struct sw_coll_options *options, enum col
     coll->peers = calloc(options->size, sizeof(*coll->peers));
     coll->heard = calloc(options->size, sizeof(*coll->heard));
     coll->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (!mover_fork_guard_open(&coll->guard) || coll->epoll_fd < 0 || !coll->mailbox ||
+    if (!mover_fork_guard_open(&coll->guard) || coll->epoll_fd < 0 ||
+        !coll_wake_open(&coll->wake, coll->epoll_fd, &coll->wake) || !coll->mailbox ||
         !coll->outbox || !coll->scratch || !coll->machine_memory || !coll->peers || !coll->heard ||
         !coll_transfers_open(coll)) {
         sw_coll_close(coll);
@@ -436,6 +437,7 @@ static void free_coll(struct sw_coll *coll)
         free(coll->free_deferred);
         coll->free_deferred = next;
     }
+    coll_wake_close(&coll->wake);
     if (coll->epoll_fd >= 0)
         close(coll->epoll_fd);
     mover_fork_guard_close(&coll->guard);

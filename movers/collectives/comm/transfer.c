@@ -160,6 +160,31 @@ bool coll_transfers_have_lost_any(struct sw_coll *coll)
     return false;
 }
 
+/* ---- messages that no receive is for ---- */
+
+/* What it has sent before it closed is there, and is looked at once more. */
+static enum sw_coll_status probe_rank(struct sw_coll *coll, uint32_t rank,
+                                      struct sw_coll_message *message)
+{
+    enum sw_coll_status status = coll_pairs_probe(&coll->pairs, rank, message);
+    if (status == SW_COLL_AGAIN && rank != coll->site.rank &&
+        coll_peer_has_closed(&coll->peers[rank])) {
+        status = coll_pairs_probe(&coll->pairs, rank, message);
+        if (status == SW_COLL_AGAIN)
+            return SW_COLL_RANK_GONE;
+    }
+    return status;
+}
+
+bool coll_transfers_have_news(struct sw_coll *coll)
+{
+    struct sw_coll_message message;
+    for (uint32_t rank = 0; coll->listened_count && rank < coll->site.size; rank++)
+        if (coll->peers[rank].is_listened && probe_rank(coll, rank, &message) != SW_COLL_AGAIN)
+            return true;
+    return false;
+}
+
 /* ---- what programs call ---- */
 
 static bool register_message(struct sw_coll_request *request)
@@ -208,16 +233,25 @@ static enum sw_coll_status post_transfer(struct sw_coll *coll, struct coll_trans
     return SW_COLL_OK;
 }
 
-enum sw_coll_status sw_coll_send_post(struct sw_coll *coll, uint32_t peer, const void *data,
-                                      uint64_t count, enum sw_coll_type type, uint64_t deadline_ns,
-                                      struct sw_coll_error *error, struct sw_coll_request **request)
+enum sw_coll_status sw_coll_send_tag_post(struct sw_coll *coll, uint32_t peer, uint64_t tag,
+                                          const void *data, uint64_t count, enum sw_coll_type type,
+                                          uint64_t deadline_ns, struct sw_coll_error *error,
+                                          struct sw_coll_request **request)
 {
     const struct coll_transfer transfer = {.is_send = true,
                                            .peer = peer,
                                            .data = (void *)(uintptr_t)data,
                                            .count = count,
+                                           .tag = tag,
                                            .type = type};
     return post_transfer(coll, transfer, deadline_ns, error, request);
+}
+
+enum sw_coll_status sw_coll_send_post(struct sw_coll *coll, uint32_t peer, const void *data,
+                                      uint64_t count, enum sw_coll_type type, uint64_t deadline_ns,
+                                      struct sw_coll_error *error, struct sw_coll_request **request)
+{
+    return sw_coll_send_tag_post(coll, peer, 0, data, count, type, deadline_ns, error, request);
 }
 
 enum sw_coll_status sw_coll_recv_post(struct sw_coll *coll, uint32_t peer, void *data,
@@ -227,4 +261,34 @@ enum sw_coll_status sw_coll_recv_post(struct sw_coll *coll, uint32_t peer, void 
     const struct coll_transfer transfer = {
         .peer = peer, .data = data, .count = count, .type = type};
     return post_transfer(coll, transfer, deadline_ns, error, request);
+}
+
+enum sw_coll_status sw_coll_probe(struct sw_coll *coll, uint32_t peer,
+                                  struct sw_coll_message *message, struct sw_coll_error *error)
+{
+    enum sw_coll_status status = coll_request_may_post(coll, error);
+    if (status)
+        return status;
+    if (peer >= coll->site.size)
+        return coll_say(error, SW_COLL_INVALID, "probe of rank %u of %u: there is none", peer,
+                        coll->site.size);
+    status = probe_rank(coll, peer, message);
+    if (status == SW_COLL_RANK_GONE)
+        return coll_say(error, status, "rank %u has closed or died, and sends no more", peer);
+    if (status > SW_COLL_AGAIN) {
+        coll_fail(coll, status, "%s", coll->pairs.error.text);
+        return coll_say(error, status, "%s", coll->pairs.error.text);
+    }
+    return status;
+}
+
+void sw_coll_listen(struct sw_coll *coll, uint32_t peer, bool is_listening)
+{
+    if (mover_is_forked(&coll->guard) || peer >= coll->site.size ||
+        coll->peers[peer].is_listened == is_listening)
+        return;
+    coll->peers[peer].is_listened = is_listening;
+    coll->listened_count = is_listening ? coll->listened_count + 1 : coll->listened_count - 1;
+    if (is_listening && peer != coll->site.rank)
+        coll_peer_want(&coll->peers[peer]);
 }

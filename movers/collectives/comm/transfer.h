@@ -14,5 +14,7 @@ void coll_transfers_go(struct sw_coll *coll);
 uint32_t coll_transfers_absent(const struct sw_coll *coll, bool *is_absent);
 /* Something is awaited from a rank that has closed, or died: that comes never. */
 bool coll_transfers_have_lost_any(struct sw_coll *coll);
+/* A rank that is listened to has a message that no receive is for, or will have none any more. */
+bool coll_transfers_have_news(struct sw_coll *coll);
 
 #endif

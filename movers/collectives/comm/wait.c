@@ -7,6 +7,7 @@
 #include "collectives/comm/wait.h"
 
 #include <sched.h>
+#include <string.h>
 #include <sys/epoll.h>
 
 #include "collectives/comm/agreement.h"
@@ -40,6 +41,8 @@ static void wait_take_event(struct sw_coll *coll, void *source)
         coll_door_events(coll);
     else if (source == &coll->timer_fd)
         coll_door_tick(coll);
+    else if (source == &coll->wake)
+        coll_wake_drain(&coll->wake);
     else
         coll_peer_events(source);
 }
@@ -139,11 +142,27 @@ static void probe_next(struct sw_coll *coll, struct coll_peer *peer)
     coll->watched = (peer->rank + 1) % coll->site.size;
 }
 
+/* By receives, and by a caller that listens: a bool for each rank. How many. */
+static uint32_t find_awaited_pairs(const struct sw_coll *coll, bool *is_absent)
+{
+    if (list_is_empty(&coll->pairs.busy) && !coll->listened_count) {
+        memset(is_absent, 0, coll->site.size * sizeof(*is_absent));
+        return 0;
+    }
+    uint32_t count = coll_transfers_absent(coll, is_absent);
+    for (uint32_t rank = 0; coll->listened_count && rank < coll->site.size; rank++)
+        if (coll->peers[rank].is_listened && coll_is_other(coll, rank) && !is_absent[rank]) {
+            is_absent[rank] = true;
+            count++;
+        }
+    return count;
+}
+
 /* Each message between two ranks goes on for itself, so all that something is awaited from ring. */
 static bool ask_pairs_before_sleep(struct sw_coll *coll, int *longest_ms)
 {
     bool is_absent[SW_COLL_RANKS_MAX], is_calm = true;
-    if (list_is_empty(&coll->pairs.busy) || !coll_transfers_absent(coll, is_absent))
+    if (!find_awaited_pairs(coll, is_absent))
         return true;
     for (uint32_t rank = 0; rank < coll->site.size; rank++)
         if (is_absent[rank] && coll->peers[rank].state == COLL_PEER_UP)
@@ -154,7 +173,7 @@ static bool ask_pairs_before_sleep(struct sw_coll *coll, int *longest_ms)
 static void probe_pairs(struct sw_coll *coll)
 {
     bool is_absent[SW_COLL_RANKS_MAX];
-    coll_transfers_absent(coll, is_absent);
+    find_awaited_pairs(coll, is_absent);
     for (uint32_t rank = 0; rank < coll->site.size; rank++)
         if (is_absent[rank] && coll->peers[rank].stage == COLL_SURE)
             coll->peers[rank].stage = COLL_AWAKE;
@@ -162,8 +181,9 @@ static void probe_pairs(struct sw_coll *coll)
 
 /* The operations were looked at after the last completion has come: one of them may have told that
  * all is there. */
-static void wait_go_to_sleep(struct sw_coll *coll, uint64_t now_ns)
+static void wait_go_to_sleep(struct sw_coll *coll, const struct coll_waiting *waiting)
 {
+    const uint64_t now_ns = waiting->now_ns;
     int longest_ms = SLEEP_MAX_MS;
     uint64_t wake_ns = coll_requests_wake_ns(coll);
     struct coll_peer *peer = awaited_peer(coll);
@@ -173,8 +193,14 @@ static void wait_go_to_sleep(struct sw_coll *coll, uint64_t now_ns)
     for (uint32_t rank = 0; rank < coll->site.size; rank++)
         if (coll->peers[rank].retry_ns)
             wake_ns = mover_min_u64(wake_ns, coll->peers[rank].retry_ns);
+    if (waiting->until_ns)
+        wake_ns = mover_min_u64(wake_ns, waiting->until_ns);
     coll_page_refresh(coll, now_ns, true);
+    if (waiting->is_wakeable && !coll_wake_sleep_begin(&coll->wake))
+        return;
     coll_take_events(coll, mover_ms_until(wake_ns, now_ns, longest_ms));
+    if (waiting->is_wakeable)
+        coll_wake_sleep_end(&coll->wake);
     if (coll->looked_ns - now_ns < (SLEEP_MAX_MS - 1) * NS_PER_MS)
         return;
     if (peer)
@@ -191,7 +217,7 @@ void coll_wait_turn(struct sw_coll *coll, struct coll_waiting *waiting)
             mover_rest_shortly();
         return;
     }
-    const uint64_t now_ns = mover_now_ns();
+    const uint64_t now_ns = waiting->now_ns = mover_now_ns();
     if (!waiting->spin_until_ns || waiting->bells != coll->bells)
         waiting->spin_until_ns = now_ns + coll->options.spin_us * NS_PER_US;
     waiting->bells = coll->bells;
@@ -203,5 +229,5 @@ void coll_wait_turn(struct sw_coll *coll, struct coll_waiting *waiting)
     if (coll->failure.is_agreeing)
         coll_agreement_nap(coll);
     else if (!coll->failure.is_set)
-        wait_go_to_sleep(coll, now_ns);
+        wait_go_to_sleep(coll, waiting);
 }

@@ -10,6 +10,9 @@ struct coll_waiting { /* all zero: it begins */
     uint32_t looks;
     bool is_tired; /* it has polled for long enough */
     uint64_t spin_until_ns, bells;
+    uint64_t until_ns; /* it sleeps no longer; 0: as long as it likes */
+    uint64_t now_ns;   /* when the clock was looked at last */
+    bool is_wakeable;  /* by another thread, and by messages that are listened for */
 };
 
 /* Operations, as far as they can go by what is there. */

@@ -39,7 +39,9 @@ struct coll_note {
     uint64_t count; /* elements */
     uint32_t payload_bytes;
     uint8_t type, form;
-    uint8_t reserved[18];
+    uint8_t reserved[2];
+    uint64_t tag; /* of SHORT and OFFER */
+    uint8_t spare[8];
     uint64_t mark; /* the number of the message */
 };
 

@@ -95,6 +95,7 @@ static struct coll_note note_of(const struct coll_transfer *transfer, enum coll_
     return (struct coll_note){.count = transfer->count,
                               .type = (uint8_t)transfer->type,
                               .form = (uint8_t)form,
+                              .tag = transfer->tag,
                               .mark = transfer->number};
 }
 
@@ -350,6 +351,24 @@ enum sw_coll_status coll_pairs_go(struct coll_pairs *machine)
         pair->is_busy = false;
     }
     return machine->status;
+}
+
+enum sw_coll_status coll_pairs_probe(struct coll_pairs *machine, uint32_t peer,
+                                     struct sw_coll_message *message)
+{
+    const struct coll_pairs_port *port = machine->port;
+    const uint64_t number = machine->pairs[peer].awaited + 1;
+    const struct coll_note *place = port->look(port->context, peer, false, number);
+    if (machine->status || !place)
+        return machine->status ? machine->status : SW_COLL_AGAIN;
+    const struct coll_note note = *place;
+    if (note.type >= SW_COLL_TYPES || note.form > COLL_OFFER) {
+        pairs_accuse(machine, peer, "its message names what there is not");
+        return machine->status;
+    }
+    *message = (struct sw_coll_message){
+        .tag = note.tag, .count = note.count, .type = (enum sw_coll_type)note.type};
+    return SW_COLL_OK;
 }
 
 struct coll_transfer *coll_pairs_drop(struct coll_pairs *machine)

@@ -28,7 +28,7 @@ struct coll_transfer {
     uint32_t peer;
     enum sw_coll_type type;
     void *data; /* a sender only reads it */
-    uint64_t count;
+    uint64_t count, tag;
     struct coll_memory memory; /* of a receiver: what the sender reaches `data` by, of a long one */
 
     uint64_t number, bytes;
@@ -98,6 +98,10 @@ static inline bool coll_transfer_is_long(const struct coll_pairs *machine,
 void coll_pairs_post(struct coll_pairs *machine, struct coll_transfer *transfer);
 /* Goes on as far as it can. OK, or it has failed, with `machine->error`. */
 enum sw_coll_status coll_pairs_go(struct coll_pairs *machine);
+
+/* The next message of that rank that no posted receive is for. AGAIN: it has not come. */
+enum sw_coll_status coll_pairs_probe(struct coll_pairs *machine, uint32_t peer,
+                                     struct sw_coll_message *message);
 
 /* Takes away all that is not over. */
 struct coll_transfer *coll_pairs_drop(struct coll_pairs *machine);
