@@ -75,6 +75,9 @@ class Rank:
         self.output.seek(0)
         return self.output.read().decode(errors='replace')
 
+    def close(self):
+        self.output.close()
+
     def report(self):
         return f'-- rank {self.number}: status {self.status}\n{self.tail()}'
 

@@ -61,9 +61,11 @@ def run_all(found, names, options):
         passed += result == 'passed'
         if result == 'failed' and name not in reasons:
             faults.append(f'{name}: failed')
-            print("".join(rank.report() for rank in ranks), flush=True)
+            print(*(rank.report() for rank in ranks), sep='', flush=True)
         elif result != 'failed' and name in reasons:
             faults.append(f'{name}: {result}, but known.py has it as failing: {reasons[name]}')
+        for rank in ranks:
+            rank.close()
     if not options.sample and not options.tests:
         faults += [f'{name}: is in known.py, but not run' for name in sorted({*reasons} - {*names})]
     return faults, passed
