@@ -49,7 +49,13 @@ enum coll_stage { COLL_AWAKE, COLL_TELLING, COLL_ASKING, COLL_UNDER_WAY, COLL_SU
 
 enum { COLL_NO_MOVE = UINT32_MAX };
 
-enum coll_sent_kind { COLL_SENT_MAIL, COLL_SENT_MOVE, COLL_SENT_TELL, COLL_SENT_ASK };
+enum coll_sent_kind {
+    COLL_SENT_MAIL,
+    COLL_SENT_MOVE,
+    COLL_SENT_TELL,
+    COLL_SENT_ASK,
+    COLL_SENT_LOOK
+};
 
 struct coll_sent { /* a request that asked for a completion */
     enum coll_sent_kind kind;

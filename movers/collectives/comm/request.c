@@ -9,10 +9,10 @@
 
 #include "collectives/comm/agreement.h"
 #include "collectives/comm/failure.h"
+#include "collectives/comm/late.h"
 #include "collectives/comm/page.h"
 #include "collectives/comm/send.h"
 #include "collectives/comm/wait.h"
-#include "collectives/core/ranks.h"
 #include "common/base/minmax.h"
 #include "common/time/clock.h"
 
@@ -190,39 +190,12 @@ void coll_requests_free(struct sw_coll *coll)
     free_all(&coll->free_requests);
 }
 
-/* What is awaited, and of whom: ranks whose message has not come, or that confirm nothing. */
-static void say_waits(const struct sw_coll *coll, const struct sw_coll_request *request, char *text,
-                      size_t room)
-{
-    const bool is_in_machine = coll->current && !coll->current->is_over;
-    bool is_silent[SW_COLL_RANKS_MAX] = {false};
-    char silent[100];
-    uint32_t count = 0;
-    if (request->is_transfer) {
-        coll_transfer_waits_text(&coll->pairs, &request->transfer, text, room);
-        return;
-    }
-    if (is_in_machine)
-        coll_machine_waits_text(&coll->machine, text, room);
-    else
-        snprintf(text, room, "it waits for its last messages");
-    if (is_in_machine && coll_machine_absent(&coll->machine, is_silent))
-        return;
-    for (uint32_t rank = 0; rank < coll->site.size; rank++)
-        if (coll_is_other(coll, rank) && coll_send_is_awaited(&coll->peers[rank]))
-            is_silent[rank] = ++count;
-    if (!count)
-        return;
-    const size_t used = strlen(text);
-    coll_ranks_text(is_silent, coll->site.size, UINT32_MAX, silent, sizeof(silent));
-    snprintf(text + used, room - used, ", which %s did not confirm", silent);
-}
-
 static void log_absent(struct sw_coll *coll, const struct sw_coll_request *request)
 {
-    char waits[200], line[256];
-    say_waits(coll, request, waits, sizeof(waits));
-    snprintf(line, sizeof(line), "rank %u: %s, for %d s", coll->site.rank, waits,
+    struct coll_late late;
+    char line[256];
+    coll_late_find(coll, request, &late);
+    snprintf(line, sizeof(line), "rank %u: %s, for %d s", coll->site.rank, late.text,
              COLL_TELL_AFTER_MS / 1000);
     coll_log(&coll->options, line);
 }
@@ -239,7 +212,7 @@ static void start_clock(struct sw_coll_request *request, uint64_t now_ns)
 
 static void tick_list(struct sw_coll *coll, const struct list *list, uint64_t now_ns)
 {
-    char text[200];
+    struct coll_late late;
     struct sw_coll_request *request = request_of(list_first(list));
     if (!request || coll->failure.is_set)
         return;
@@ -252,8 +225,8 @@ static void tick_list(struct sw_coll *coll, const struct list *list, uint64_t no
         start_clock(request, now_ns);
         if (now_ns < request->deadline_ns)
             continue;
-        say_waits(coll, request, text, sizeof(text));
-        coll_fail(coll, SW_COLL_TIMEOUT, "%s, and the deadline has passed", text);
+        coll_late_find(coll, request, &late);
+        coll_fail(coll, SW_COLL_TIMEOUT, "%s, and the deadline has passed", late.text);
         return;
     }
 }

@@ -378,6 +378,22 @@ static void ask_what_is_told(struct coll_peer *peer)
     send_post_list(peer, &wr, &wr, 1, true, (struct coll_sent){.kind = COLL_SENT_ASK});
 }
 
+bool coll_send_look(struct coll_peer *peer, uint64_t from, uint32_t bytes, uint64_t *ticket)
+{
+    const struct sw_coll *coll = peer->coll;
+    const uint8_t *to = coll->outbox + slice_offset(coll, coll->site.rank);
+    struct ibv_sge range = {.addr = (uintptr_t)to, .length = bytes, .lkey = coll->outbox_mr->lkey};
+    struct ibv_send_wr wr = {.opcode = IBV_WR_RDMA_READ,
+                             .sg_list = &range,
+                             .num_sge = 1,
+                             .wr.rdma = {.remote_addr = from, .rkey = peer->card.key}};
+    if (peer->state != COLL_PEER_UP || !send_has_room(peer, 1) ||
+        !send_post_list(peer, &wr, &wr, 1, true, (struct coll_sent){.kind = COLL_SENT_LOOK}))
+        return false;
+    *ticket = peer->posted;
+    return true;
+}
+
 void coll_send_tell(struct coll_peer *peer)
 {
     struct ibv_sge range = outbox_range(peer, COLL_AT_SLEEP, 8);

@@ -45,6 +45,10 @@ bool coll_send_expect_bell(struct coll_peer *peer);
 /* Everything that was told is there. */
 bool coll_send_has_arrived(const struct coll_peer *peer);
 
+/* READs from the peer's mailbox into this rank's own slice of the outbox. `ticket`: as above.
+ * False: there is no connection, or no room for now. */
+bool coll_send_look(struct coll_peer *peer, uint64_t from, uint32_t bytes, uint64_t *ticket);
+
 /* Takes all completions. Returns whether there were any. */
 bool coll_send_poll(struct sw_coll *coll);
 

@@ -13,6 +13,7 @@
 #include "collectives/comm/agreement.h"
 #include "collectives/comm/door.h"
 #include "collectives/comm/failure.h"
+#include "collectives/comm/late.h"
 #include "collectives/comm/page.h"
 #include "collectives/comm/peer.h"
 #include "collectives/comm/request.h"
@@ -87,6 +88,7 @@ void coll_look(struct sw_coll *coll)
     const uint64_t now_ns = mover_now_ns();
     look_around(coll, now_ns);
     coll_go_on(coll);
+    coll_late_show(coll);
     coll_page_refresh(coll, now_ns, true);
 }
 
@@ -223,6 +225,7 @@ void coll_wait_turn(struct sw_coll *coll, struct coll_waiting *waiting)
     waiting->bells = coll->bells;
     waiting->is_tired = now_ns >= waiting->spin_until_ns;
     look_around(coll, now_ns);
+    coll_late_show(coll);
     coll_page_refresh(coll, now_ns, false);
     if (!waiting->is_tired || coll->completions != coll->completions_seen)
         return;

@@ -163,6 +163,11 @@ void coll_machine_begin(struct coll_machine *machine, const struct sw_coll_call 
         plan_operation(machine, call);
     machine->call.send = coll_call_send(call, site->rank);
     machine->call.recv = call->recv;
+    if (coll_plan_has_rounds(machine->table.plan)) {
+        coll_show_word(&machine->shown->awaited, 0);
+        coll_show_word(&machine->shown->unconfirmed, 0);
+        coll_show_word(&machine->shown->number, number);
+    }
     machine->records[site->rank].mark = machine->number = number;
     machine->send = send;
     machine->recv = recv;

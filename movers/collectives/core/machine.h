@@ -79,6 +79,15 @@ enum sw_coll_status coll_machine_go(struct coll_machine *machine);
 
 /* Which ranks have not mailed what is awaited: a bool for each. How many. */
 uint32_t coll_machine_absent(const struct coll_machine *machine, bool *is_absent);
+/* It waits amid an algorithm of several rounds: the ranks above may wait for others themselves. */
+bool coll_machine_is_amid_rounds(const struct coll_machine *machine);
+/* Which rank that one waits for, by what it shows; itself: for none. It may show what was so before
+ * it was stopped: `is_step` is set where that STEP may have been sent by now. */
+uint32_t coll_machine_follow(const struct coll_machine *machine, uint32_t rank,
+                             const struct coll_shown *shown, bool *is_step);
+/* "ranks 2 and 5 have begun operation 17 (reduce), and have not finished" */
+void coll_machine_late_text(const struct coll_machine *machine, const bool *is_late, char *text,
+                            size_t room);
 /* "rank 3 has not begun operation 17 (all_reduce)"; what the machine waits for. */
 void coll_machine_waits_text(const struct coll_machine *machine, char *text, size_t room);
 

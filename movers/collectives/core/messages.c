@@ -213,6 +213,12 @@ static bool judge_dones(struct coll_machine *machine)
     return true;
 }
 
+static void show_awaited(struct coll_machine *machine, uint32_t peer)
+{
+    coll_show_word(&machine->shown->step, machine->steps_heard[peer] + 1);
+    coll_show_word(&machine->shown->awaited, peer + 1);
+}
+
 bool coll_await_step(struct coll_machine *machine, const struct coll_step *step)
 {
     static bool (*const hear[COLL_SLOTS])(struct coll_machine *, uint32_t,
@@ -223,6 +229,8 @@ bool coll_await_step(struct coll_machine *machine, const struct coll_step *step)
         return coll_unlike_go(machine);
     if (!machine->cursor) {
         machine->cursor = 1;
+        if (step->slot == COLL_STEP)
+            show_awaited(machine, step->peer);
         machine->missing_count = step->peers;
         for (uint32_t i = 0; i < step->peers; i++)
             machine->missing[i] = coll_peer_of(machine, step->peer, i);
@@ -241,6 +249,8 @@ bool coll_await_step(struct coll_machine *machine, const struct coll_step *step)
     if (machine->missing_count)
         return false;
     machine->cursor = 0;
+    if (step->slot == COLL_STEP)
+        coll_show_word(&machine->shown->awaited, 0);
     return step->slot == COLL_OPEN   ? compare_opens(machine)
            : step->slot == COLL_DONE ? judge_dones(machine)
                                      : true;

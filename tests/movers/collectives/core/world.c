@@ -369,6 +369,30 @@ static void compare_waits(struct world *world)
     }
 }
 
+/* By what the others show, each rank that waits finds the one that has stopped, and that alone. */
+static void follow_shown(struct world *world, uint32_t first)
+{
+    bool is_absent[CALLS_RANKS_MAX];
+    const struct coll_machine *machine = &world->ranks[first].machine;
+    coll_machine_absent(machine, is_absent);
+    for (uint32_t i = 0; i < world->size; i++) {
+        uint32_t rank = i, hops = 0;
+        while (is_absent[i] && hops++ < world->size) {
+            bool is_step;
+            const uint32_t next =
+                coll_machine_follow(machine, rank, world->ranks[rank].shown, &is_step);
+            if (next == rank || (is_step && world->ranks[next].machine.steps_mailed[rank] >=
+                                                world->ranks[rank].shown->step))
+                break;
+            rank = next;
+        }
+        if (is_absent[i] && rank != world->options->stops)
+            world_fail(world, "rank %u takes rank %u for late, and rank %u has stopped", first,
+                       rank, world->options->stops);
+        world->result->followed += is_absent[i] && i != rank;
+    }
+}
+
 /* From each rank that waits, those that it waits for lead to the one that has stopped. */
 static void follow_waits(struct world *world, uint32_t first)
 {
@@ -387,6 +411,8 @@ static void follow_waits(struct world *world, uint32_t first)
         }
     }
     world->result->held++;
+    if (first != world->options->stops && coll_machine_is_amid_rounds(&world->ranks[first].machine))
+        follow_shown(world, first);
     if (!is_reached[world->options->stops])
         world_fail(world, "rank %u does not wait for rank %u, which has stopped", first,
                    world->options->stops);

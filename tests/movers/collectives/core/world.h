@@ -55,10 +55,11 @@ struct world_options {
 struct world_result {
     char failure[200]; /* "": none */
     uint64_t operations, requests, mails, ahead;
-    uint64_t gone;   /* operations that ended since a rank had */
-    uint64_t held;   /* ranks that wait, at last, for the one that has stopped, or for such */
-    char error[256]; /* where a change was made: what each rank says */
-    char waits[256]; /* where one is absent: what each rank says that has begun */
+    uint64_t gone;     /* operations that ended since a rank had */
+    uint64_t held;     /* ranks that wait, at last, for the one that has stopped, or for such */
+    uint64_t followed; /* ranks that were waited for, and led to the one that has stopped */
+    char error[256];   /* where a change was made: what each rank says */
+    char waits[256];   /* where one is absent: what each rank says that has begun */
 };
 
 void world_run(const struct world_options *options, struct world_result *result);
