@@ -7,6 +7,7 @@ import importlib.util
 import io
 import json
 import os
+import shlex
 import signal
 import sys
 import time
@@ -266,7 +267,7 @@ def summed(*builds, ci=False):
         module.TALLIES = f'{folder}/tallies'
         for name, records, status in builds:
             tally = collected(*records, name=name, status=status)
-            tally.builds.append((name, 90, 600))
+            tally.builds.append((name, 90, 600, 170, 500, 80))
             module.keep(name, tally)
         with contextlib.redirect_stdout(shown):
             status = module.show_sum()
@@ -292,7 +293,9 @@ def testsum__repeats_what_failed_and_what_was_skipped():
     )
     expect('skipped  tsan: c: no wire' in lines, lines)
     for name in ('release', 'tsan'):
-        expect(f'took     {name}: 1.5 minutes to build, 10.0 to test' in lines, lines)
+        at = lines.index(f'took     {name}: 1.5 minutes to build, 10.0 to test')
+        told = '  processor time 170 s to build, 500 s to test, 80 s for later builds'
+        expect(lines[at + 1] == told, lines)
 
 
 def testsum__shows_a_failure_after_which_much_went_well():
@@ -389,7 +392,7 @@ def testrun__builds_ahead_what_can_run_here():
     module, built = counter(), []
     module.step_back = lambda: None
     module.sanitizer_fault = lambda name: 'none here' if name == 'tsan' else None
-    module.compile_build = lambda folder, *_, jobs: built.append((folder, jobs))
+    module.compile_build = lambda build, jobs: built.append((build[1], jobs))
     module.build_slowly(['asan', 'tsan', 'clang'])
     expect(built == [('build-asan', 1), ('build-clang', 1)], built)
 
@@ -420,6 +423,71 @@ def testrun__shows_why_a_build_failed():
             and module.fault_of([f'{folder}/step'], dict(os.environ)) is None,
             fault,
         )
+
+
+def testrun__builds_what_the_tests_of_a_sanitizer_run():
+    module = counter()
+    with harness.public_folder() as folder:
+        module.ROOT = folder
+        os.makedirs(f'{folder}/build/meson-info')
+        targets = [
+            {'id': name, 'filename': [f'{folder}/build/a/{name}', f'{folder}/build/a/{name}.h']}
+            for name in ('run', 'preloaded', 'plain', 'unused')
+        ]
+        tests = [
+            {'suite': ['p:link'], 'depends': ['run', 'preloaded']},
+            {'suite': ['p:link', 'p:plain-only'], 'depends': ['plain', 'preloaded']},
+        ]
+        for name, value in (('targets', targets), ('tests', tests)):
+            with open(f'{folder}/build/meson-info/intro-{name}.json', 'w', encoding='utf-8') as out:
+                json.dump(value, out)
+        wanted = module.wanted_files('build', {'plain-only', 'no-tsan'})
+    expect(wanted == ['a/preloaded', 'a/preloaded.h', 'a/run', 'a/run.h'], wanted)
+
+
+def testrun__lanes_run_abreast():
+    """Each lane of the first two ends when both have begun; the last one begins then."""
+    module, tally = counter(), counter().Tally()
+    with harness.public_folder() as folder:
+        module.ROOT = folder
+        os.makedirs(f'{folder}/build/meson-logs')
+        made_up(
+            folder,
+            'meson',
+            f'''words=" $* "; log=${{words#* --logbase }}; log=${{log%% *}}
+            case $words in *" --wrapper "*) log=$log-sh ;; esac
+            case $log in
+            last) [ -e {folder}/a.ended ] && [ -e {folder}/b-sh.ended ] || exit 3 ;;
+            *) touch {folder}/$log.begun
+               until [ -e {folder}/a.begun ] && [ -e {folder}/b-sh.begun ]; do sleep 0.01; done ;;
+            esac
+            touch {folder}/$log.ended
+            echo '{{"name": "p:'$log'", "result": "OK"}}' >{folder}/build/meson-logs/$log.json''',
+        )
+        lanes = importlib.import_module('builds').Lanes(
+            [],
+            [module.Lane('a', [], 1), module.Lane('b', [], 1, is_patient=True)],
+            [module.Lane('last', [], 1)],
+        )
+        os.environ['MESON'] = f'{folder}/meson'
+        with contextlib.redirect_stdout(io.StringIO()):
+            module.run_tests('build', 'build', lanes, [], tally)
+    expect(tally.passed == 3 and not tally.failures, vars(tally))
+
+
+def testrun__patient_tests_step_back():
+    code = (
+        'import os; print(os.nice(0), open("/proc/self/autogroup").read().split()[-1])'
+        if os.path.exists('/proc/self/autogroup')
+        else 'import os; print(os.nice(0), 10)'
+    )
+    said = harness.subprocess.run(
+        [*shlex.split(counter().PATIENTLY), sys.executable, '-c', code],
+        capture_output=True,
+        text=True,
+        start_new_session=True,
+    )
+    expect(said.stdout == f'{min(19, os.nice(0) + 10)} 10\n', said.stdout + said.stderr)
 
 
 if __name__ == '__main__':
