@@ -39,7 +39,7 @@ bench: setup-demo ## measures against UCX in the same run; results in build/benc
 	@bench/run
 
 test: setup-test ## builds the release, and tests whether it works here
-	@scripts/test --only release
+	@scripts/test --only release $(if $(THEN),--then $(THEN))
 
 check: setup-test ## tests with a kernel as the peer, under ASan + UBSan and TSan, builds by clang
 	@scripts/setup kernel || echo "the tests against the kernel will be skipped"

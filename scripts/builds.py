@@ -67,7 +67,7 @@ BUILDS = [
 # Before a test of a patient lane: its session, to which autogroups give a share of its own, and it
 # itself step back behind the guests, but less than a build does: it may not stand still.
 PATIENTLY = "sh -c 'echo 10 2>/dev/null >/proc/self/autogroup; exec nice -n 10 \"$@\"' patiently"
-WITH_TIME = 'kernel'  # the build whose tests leave time
+WITH_TIME = ('release', 'kernel')  # builds whose tests leave time
 SANITIZE = {'asan': 'address,undefined', 'tsan': 'thread'}
 RUN_ENV = {
     # The library may be preloaded in front of the sanitizer, which sanitized programs load
