@@ -109,7 +109,7 @@ class Sums:
         }
 
     def recorder(self, size, count):
-        """With the pages of `sidewire coll status`, as always, and without."""
+        """With the record that each rank keeps of its last operations, and without."""
         without = ('env', 'SIDEWIRE_COLL_STATUS=off')
         return {
             'sidewire': lambda: self.ours(size, count),

@@ -140,6 +140,12 @@ struct sw_coll_options {
      * standard error. */
     void (*log)(void *context, const char *line);
     void *log_context;
+    /* Where each rank writes its last operations when the communicator fails (docs/coll-dump.md).
+     * NULL: SIDEWIRE_COLL_DUMP of the environment; "", and where that is not set: nowhere. */
+    const char *dump_folder;
+    /* And when this signal comes: 0, that of SIDEWIRE_COLL_DUMP_SIGNAL; without it, or -1: none. It
+     * is written by whoever uses the communicator next, or waits in it. */
+    int dump_signal;
 };
 
 /* 60 s, 50 us of polling, 4096 bytes. */
@@ -155,6 +161,13 @@ SW_COLL_PUBLIC uint32_t sw_coll_rank(const struct sw_coll *coll);
 SW_COLL_PUBLIC uint32_t sw_coll_size(const struct sw_coll *coll);
 /* Which ranks are known to be gone: one bool for each rank. How many. */
 SW_COLL_PUBLIC uint32_t sw_coll_gone(const struct sw_coll *coll, bool *is_gone);
+
+/* The last 1,024 operations and messages of this rank, as docs/coll-dump.md has them, into a new
+ * file or a descriptor. Also after a failure. NOT_SUPPORTED with SIDEWIRE_COLL_STATUS=off. */
+SW_COLL_PUBLIC enum sw_coll_status sw_coll_dump(struct sw_coll *coll, const char *path,
+                                                struct sw_coll_error *error);
+SW_COLL_PUBLIC enum sw_coll_status sw_coll_dump_fd(struct sw_coll *coll, int fd,
+                                                   struct sw_coll_error *error);
 
 /* ---- after a failure, and out of one another ---- */
 

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "collectives/comm/dump.h"
 #include "collectives/comm/failure.h"
 #include "collectives/comm/page.h"
 #include "collectives/comm/peer.h"
@@ -32,6 +33,7 @@ void coll_agreement_begin(struct sw_coll *coll, uint64_t deadline_ns)
     struct coll_failure *failure = &coll->failure;
     if (failure->is_set)
         return;
+    coll_page_freeze(coll);
     failure->is_set = failure->is_agreeing = true;
     failure->is_telling = false;
     failure->began_ns = mover_now_ns();
@@ -197,6 +199,7 @@ void coll_agreement_finish(struct sw_coll *coll)
         coll_say(&failure->error, SW_COLL_REVOKED, "a rank has revoked the communicator");
     coll_requests_fail(coll);
     coll_page_refresh(coll, mover_now_ns(), true);
+    coll_dump_failure(coll);
 }
 
 void coll_agreement_nap(struct sw_coll *coll)

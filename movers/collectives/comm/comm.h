@@ -4,10 +4,10 @@
  * it, door.c lets other ranks in, peer.c has the connection to one of them, send.c what is posted
  * there, port.c is the machine's door to all that, request.c has the operations in the order of
  * their posts, transfer.c the messages from rank to rank, group.c those that begin together, page.c
- * what is shown of it, wait.c looks and sleeps, any.c waits for any of several, wake.c ends a sleep
- * from another thread, failure.c ends it all; after a death agreement.c
- * sees to it that all name the same ranks, by votes (vote.c). shrink.c and split.c make new ones of
- * it.
+ * what is shown of it, recorder.c what is recorded, dump.c what is written of that, wait.c looks
+ * and sleeps, any.c waits for any of several, wake.c ends a sleep from another thread, failure.c
+ * ends it all; after a death agreement.c sees to it that all name the same ranks, by votes
+ * (vote.c). shrink.c and split.c make new ones of it.
  */
 #ifndef SW_COLLECTIVES_COMM_H
 #define SW_COLLECTIVES_COMM_H
@@ -18,8 +18,8 @@
 #include "collectives/comm/wake.h"
 #include "collectives/core/agree.h"
 #include "collectives/core/machine.h"
-#include "collectives/core/page.h"
 #include "collectives/core/pairs.h"
+#include "collectives/core/recorder.h"
 #include "common/base/list.h"
 #include "common/rdma/connection.h"
 #include "common/rdma/fork_guard.h"
@@ -120,8 +120,11 @@ struct sw_coll_request {
     uint64_t deadline_ns, started_ns;
     bool has_begun, is_over; /* of the machine: it is over, but not all is given to devices yet */
     bool was_logged;
+    bool is_recorded; /* with the time when it began */
     bool is_transfer; /* from rank to rank: no `call` */
     struct coll_transfer transfer;
+    uint64_t number;             /* of an operation */
+    uint64_t serial;             /* of its record; 0: none yet */
     struct list_node group_node; /* of those that the end of a group waits for */
     enum sw_coll_status status;
     struct coll_region *send, *recv;
@@ -152,6 +155,7 @@ struct sw_coll {
     struct coll_port port;
     struct coll_machine machine;
     void *machine_memory;
+    uint64_t posts;  /* operations that were posted */
     uint64_t number; /* of the newest operation that has begun */
     uint64_t ended;  /* of the newest that has ended well */
     struct list posted, ended_requests, free_requests;
@@ -172,10 +176,15 @@ struct sw_coll {
     struct coll_deferred *free_deferred;
     uint32_t deferred_count;
 
-    struct coll_page *page; /* NULL: there is none */
-    char *page_path;
+    struct coll_page *page;         /* NULL: there is none */
+    struct coll_recorder *recorder; /* where the page is; NULL: there is none */
+    char *page_path;                /* NULL: the page is memory of this process alone */
     int page_fd;
-    uint64_t page_ns; /* it was brought up to date */
+    uint64_t page_ns;        /* it was brought up to date */
+    uint64_t page_looked_ns; /* the last look at the clock */
+    char *dump_folder;       /* NULL: none */
+    bool has_signal;         /* one of this process asks for dumps */
+    uint32_t dumps_asked;    /* by signals, that were answered */
 
     struct coll_failure failure;
     struct coll_agree agree;

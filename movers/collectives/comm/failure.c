@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "collectives/comm/agreement.h"
+#include "collectives/comm/dump.h"
 #include "collectives/comm/page.h"
 #include "collectives/comm/peer.h"
 #include "collectives/comm/request.h"
@@ -46,6 +47,8 @@ void coll_fail(struct sw_coll *coll, enum sw_coll_status status, const char *for
     va_list args;
     if (coll->failure.is_set && !coll->failure.is_agreeing)
         return;
+    if (!coll->failure.is_set)
+        coll_page_freeze(coll);
     coll->failure.is_set = true;
     coll->failure.is_agreeing = coll->failure.is_telling = false;
     coll->failure.error.status = status;
@@ -258,5 +261,6 @@ void coll_failure_end(struct sw_coll *coll)
         if (coll_is_other(coll, rank))
             coll_peer_tear_down(&coll->peers[rank]);
     coll_requests_fail(coll);
-    coll_page_close(coll, false); /* it does nothing any more */
+    coll_dump_failure(coll);
+    coll_page_hide(coll); /* it does nothing any more */
 }

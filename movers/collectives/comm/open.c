@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "collectives/comm/door.h"
+#include "collectives/comm/dump.h"
 #include "collectives/comm/failure.h"
 #include "collectives/comm/meet.h"
 #include "collectives/comm/page.h"
@@ -74,8 +75,7 @@ static bool open_draw_random(void *data, size_t bytes)
     return getrandom(data, bytes, 0) == (ssize_t)bytes;
 }
 
-/* Alike for all processes of this host, until it starts anew. */
-static uint64_t find_host_number(void)
+uint64_t coll_host_number(void)
 {
     char text[64];
     uint64_t hash = 0xcbf29ce484222325;
@@ -128,7 +128,7 @@ static struct sw_coll *make_coll(const struct sw_coll_options *options, enum col
     if (!mover_fork_guard_open(&coll->guard) || coll->epoll_fd < 0 ||
         !coll_wake_open(&coll->wake, coll->epoll_fd, &coll->wake) || !coll->mailbox ||
         !coll->outbox || !coll->scratch || !coll->machine_memory || !coll->peers || !coll->heard ||
-        !coll_transfers_open(coll)) {
+        !coll_transfers_open(coll) || !coll_dump_open(coll)) {
         sw_coll_close(coll);
         return NULL;
     }
@@ -197,7 +197,7 @@ static enum sw_coll_status make_card(struct sw_coll *coll, struct sw_coll_error 
 {
     struct coll_card *card = &coll->card;
     *card = (struct coll_card){.address = coll->listener.address,
-                               .host = find_host_number(),
+                               .host = coll_host_number(),
                                .processor = coll_processors_of_this().bound,
                                .mailbox = (uintptr_t)coll->mailbox,
                                .key = coll->mailbox_mr->rkey,
@@ -373,6 +373,7 @@ enum sw_coll_status coll_open_child(const struct sw_coll *parent, uint32_t rank,
     options.size = size;
     options.meet = options.address = options.algorithm = NULL;
     options.exchange = NULL;
+    options.dump_folder = parent->dump_folder ? parent->dump_folder : "";
     struct sw_coll *child = make_coll(&options, parent->site.wanted);
     if (!child)
         return coll_say(error, SW_COLL_NO_MEMORY, "out of memory or descriptors");
@@ -441,6 +442,7 @@ static void free_coll(struct sw_coll *coll)
     if (coll->epoll_fd >= 0)
         close(coll->epoll_fd);
     mover_fork_guard_close(&coll->guard);
+    coll_dump_close(coll);
     coll_transfers_close(coll);
     free(coll->machine_memory);
     free(coll->heard);

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "collectives/comm/open.h"
 #include "collectives/comm/transfer.h"
 #include "common/serve/control_folder.h"
 #include "common/time/clock.h"
@@ -22,9 +23,7 @@ enum { REFRESH_US = 20, PATH_BYTES = MOVER_CONTROL_FOLDER_MAX + 64 };
 static bool find_page_folder(char folder[MOVER_CONTROL_FOLDER_MAX])
 {
     char error[300];
-    const char *said = secure_getenv(COLL_PAGE_OFF);
-    if ((said && !strcmp(said, "off")) ||
-        !mover_control_folder("coll", folder, error, sizeof(error)))
+    if (!mover_control_folder("coll", folder, error, sizeof(error)))
         return false;
     (void)mkdir(folder, 0700);
     return mover_control_folder_is_ours(folder, error, sizeof(error));
@@ -47,61 +46,105 @@ static int make_page_file(const char *path, char *fresh, size_t room)
     const int fd = open(fresh, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
         return -1;
-    if (!posix_fallocate(fd, 0, sizeof(struct coll_page)) && !fcntl(fd, F_SETLK, &lock))
+    if (!posix_fallocate(fd, 0, sizeof(struct coll_recorder)) && !fcntl(fd, F_SETLK, &lock))
         return fd;
     unlink(fresh);
     close(fd);
     return -1;
 }
 
-static bool map_page(struct sw_coll *coll, uint64_t job, uint64_t parent, const char *fresh)
+static void describe_communicator(const struct sw_coll *coll, const struct sw_coll *parent,
+                                  struct coll_page_about *about)
 {
-    struct coll_page *page =
-        mmap(NULL, sizeof(*page), PROT_READ | PROT_WRITE, MAP_SHARED, coll->page_fd, 0);
-    if (page == MAP_FAILED)
-        return false;
-    *page = (struct coll_page){.magic = COLL_PAGE_MAGIC,
-                               .version = COLL_PAGE_VERSION,
-                               .job = job,
-                               .parent = parent,
-                               .rank = coll->site.rank,
-                               .size = coll->site.size,
-                               .pid = (uint32_t)getpid()};
-    coll->page = page;
-    return !rename(fresh, coll->page_path);
+    struct timespec real;
+    const uint64_t now_ns = mover_now_ns();
+    clock_gettime(CLOCK_REALTIME, &real);
+    *about = (struct coll_page_about){.host = coll_host_number(),
+                                      .realtime_ns = (uint64_t)real.tv_sec * NS_PER_S +
+                                                     (uint64_t)real.tv_nsec - now_ns,
+                                      .scratch_bytes = coll->site.scratch_bytes,
+                                      .eager_bytes = coll->site.eager_bytes,
+                                      .request_bytes = coll->site.request_max,
+                                      .wanted = (uint32_t)coll->site.wanted,
+                                      .order = (uint32_t)coll->options.order,
+                                      .parent_rank = parent ? parent->site.rank : 0,
+                                      .timeout_ms = coll->options.timeout_ms};
+    if (gethostname(about->host_name, sizeof(about->host_name)))
+        about->host_name[0] = '\0';
+    about->host_name[sizeof(about->host_name) - 1] = '\0';
 }
 
-void coll_page_open(struct sw_coll *coll, const struct sw_coll *parent)
+/* Memory of this process alone where `fd` is -1. */
+static bool map_recorder(struct sw_coll *coll, uint64_t job, const struct sw_coll *parent, int fd)
 {
-    const uint64_t job = find_job(coll);
-    const uint64_t above = parent && parent->page ? parent->page->job : 0;
+    struct coll_recorder *recorder = mmap(NULL, sizeof(*recorder), PROT_READ | PROT_WRITE,
+                                          fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED, fd, 0);
+    if (recorder == MAP_FAILED)
+        return false;
+    recorder->page = (struct coll_page){.magic = COLL_PAGE_MAGIC,
+                                        .version = COLL_PAGE_VERSION,
+                                        .job = job,
+                                        .parent = parent && parent->page ? parent->page->job : 0,
+                                        .rank = coll->site.rank,
+                                        .size = coll->site.size,
+                                        .pid = (uint32_t)getpid()};
+    describe_communicator(coll, parent, &recorder->page.about);
+    coll->recorder = recorder;
+    coll->page = &recorder->page;
+    return true;
+}
+
+/* False: it has no file, and may have memory. */
+static bool open_page_file(struct sw_coll *coll, uint64_t job, const struct sw_coll *parent)
+{
     char folder[MOVER_CONTROL_FOLDER_MAX], path[PATH_BYTES], fresh[PATH_BYTES + 8];
     if (!find_page_folder(folder))
-        return;
+        return false;
     snprintf(path, sizeof(path), "%s/%016" PRIx64 "-%u" COLL_PAGE_SUFFIX, folder, job,
              coll->site.rank);
     coll->page_fd = make_page_file(path, fresh, sizeof(fresh));
     if (coll->page_fd < 0)
-        return;
+        return false;
     coll->page_path = strdup(path);
-    if (coll->page_path && map_page(coll, job, above, fresh))
-        return;
+    if (coll->page_path && map_recorder(coll, job, parent, coll->page_fd) &&
+        !rename(fresh, coll->page_path))
+        return true;
     unlink(fresh);
     coll_page_close(coll, true);
+    return false;
 }
 
-void coll_page_close(struct sw_coll *coll, bool is_child)
+void coll_page_open(struct sw_coll *coll, const struct sw_coll *parent)
 {
-    if (coll->page)
-        munmap(coll->page, sizeof(*coll->page));
-    if (coll->page_path && !is_child)
+    const char *said = secure_getenv(COLL_PAGE_OFF);
+    const bool is_off = said && !strcmp(said, "off");
+    const uint64_t job = find_job(coll);
+    if (!is_off && !open_page_file(coll, job, parent))
+        (void)map_recorder(coll, job, parent, -1);
+}
+
+void coll_page_hide(struct sw_coll *coll)
+{
+    if (coll->page_path)
         unlink(coll->page_path);
     if (coll->page_fd >= 0)
         close(coll->page_fd);
     free(coll->page_path);
-    coll->page = NULL;
     coll->page_path = NULL;
     coll->page_fd = -1;
+}
+
+void coll_page_close(struct sw_coll *coll, bool is_child)
+{
+    if (coll->recorder)
+        munmap(coll->recorder, sizeof(*coll->recorder));
+    coll->recorder = NULL;
+    coll->page = NULL;
+    if (is_child) {
+        free(coll->page_path);
+        coll->page_path = NULL;
+    }
+    coll_page_hide(coll);
 }
 
 /* ---- what it says ---- */
@@ -164,6 +207,7 @@ static void say_operation(const struct sw_coll *coll, struct coll_page_state *st
 void coll_page_refresh(struct sw_coll *coll, uint64_t now_ns, bool is_sure)
 {
     struct coll_page *page = coll->page;
+    coll->page_looked_ns = now_ns;
     if (!page || (!is_sure && now_ns - coll->page_ns < REFRESH_US * NS_PER_US))
         return;
     coll->page_ns = now_ns;
@@ -190,5 +234,30 @@ void coll_page_rest(struct sw_coll *coll)
     coll_page_write_begin(page);
     page->state.activity = COLL_IN_OPERATION;
     page->state.is_waiting = false;
+    coll_page_write_end(page);
+}
+
+void coll_page_freeze(struct sw_coll *coll)
+{
+    struct coll_page *page = coll->page;
+    const uint64_t now_ns = mover_now_ns();
+    if (!page || page->failure.failed_ns)
+        return;
+    coll_page_refresh(coll, now_ns, true);
+    coll_page_write_begin(page);
+    page->failure.state = page->state;
+    page->failure.failed_ns = now_ns;
+    page->failure.status = SW_COLL_AGAIN;
+    coll_page_write_end(page);
+}
+
+void coll_page_note_failure(struct sw_coll *coll)
+{
+    struct coll_page *page = coll->page;
+    if (!page)
+        return;
+    coll_page_write_begin(page);
+    page->failure.status = (uint32_t)coll->failure.error.status;
+    memcpy(page->failure.text, coll->failure.error.text, sizeof(page->failure.text));
     coll_page_write_end(page);
 }

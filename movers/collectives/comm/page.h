@@ -10,6 +10,12 @@
 void coll_page_open(struct sw_coll *coll, const struct sw_coll *parent);
 /* `is_child`: it is the parent's. */
 void coll_page_close(struct sw_coll *coll, bool is_child);
+/* Others see it no more; this rank still has it. */
+void coll_page_hide(struct sw_coll *coll);
+/* The communicator is about to fail: keeps what is awaited. Once. */
+void coll_page_freeze(struct sw_coll *coll);
+/* How it has failed. */
+void coll_page_note_failure(struct sw_coll *coll);
 /* What is awaited now; looks closer than each 20 us only if `is_sure`. */
 void coll_page_refresh(struct sw_coll *coll, uint64_t now_ns, bool is_sure);
 /* No message is under way any more. */

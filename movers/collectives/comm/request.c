@@ -11,6 +11,7 @@
 #include "collectives/comm/failure.h"
 #include "collectives/comm/late.h"
 #include "collectives/comm/page.h"
+#include "collectives/comm/recorder.h"
 #include "collectives/comm/send.h"
 #include "collectives/comm/wait.h"
 #include "common/base/minmax.h"
@@ -37,6 +38,7 @@ void coll_request_end(struct sw_coll_request *request, enum sw_coll_status statu
 {
     struct sw_coll *coll = request->coll;
     release_regions(request);
+    coll_recorder_end(coll, request, status);
     request->status = status;
     list_remove(&request->node);
     list_append(&coll->ended_requests, &request->node);
@@ -125,6 +127,8 @@ static bool go_on_with(struct sw_coll *coll, struct sw_coll_request *request)
         return false;
     if (!request->is_over) {
         const enum sw_coll_status status = coll_machine_go(&coll->machine);
+        if (status == SW_COLL_AGAIN && !request->is_recorded)
+            coll_recorder_wait(coll, request, 0);
         if (status > SW_COLL_AGAIN)
             take_verdict(coll, status);
         if (status)
@@ -279,6 +283,8 @@ struct sw_coll_request *coll_request_take(struct sw_coll *coll, uint64_t deadlin
     request->started_ns = 0; /* a look at the clock takes a tenth of a short operation */
     request->deadline_ns = deadline_ns;
     request->has_begun = request->is_over = request->was_logged = request->is_transfer = false;
+    request->is_recorded = false;
+    request->serial = 0;
     request->status = SW_COLL_AGAIN;
     return request;
 }
@@ -338,16 +344,22 @@ enum sw_coll_status coll_request_post(struct sw_coll *coll, const struct sw_coll
     if (!request)
         return coll_say(error, SW_COLL_NO_MEMORY, "out of memory");
     list_append(&coll->posted, &request->node);
+    request->number = ++coll->posts;
     *out = request;
     if (!coll->group_depth && list_first(&coll->posted) == &request->node)
         coll_requests_go(coll);
+    if (!request->serial && request->status == SW_COLL_AGAIN)
+        coll_recorder_wait(coll, request, 0);
     return SW_COLL_OK;
 }
 
-void coll_request_show(struct sw_coll *coll, const struct sw_coll_request *request)
+void coll_request_show(struct sw_coll *coll, struct sw_coll_request *request)
 {
-    if (coll->page && request->status == SW_COLL_AGAIN)
-        coll_page_refresh(coll, mover_now_ns(), true);
+    if (!coll->page || request->status != SW_COLL_AGAIN)
+        return;
+    const uint64_t now_ns = mover_now_ns();
+    coll_recorder_wait(coll, request, now_ns);
+    coll_page_refresh(coll, now_ns, true);
 }
 
 enum sw_coll_status sw_coll_post(struct sw_coll *coll, const struct sw_coll_call *call,

@@ -15,7 +15,7 @@ enum sw_coll_status coll_request_post(struct sw_coll *coll, const struct sw_coll
                                       uint64_t deadline_ns, struct sw_coll_error *error,
                                       struct sw_coll_request **request);
 /* The caller may compute now: others see what is awaited meanwhile. */
-void coll_request_show(struct sw_coll *coll, const struct sw_coll_request *request);
+void coll_request_show(struct sw_coll *coll, struct sw_coll_request *request);
 /* It was in a list of those that are not over. */
 void coll_request_end(struct sw_coll_request *request, enum sw_coll_status status);
 

@@ -13,6 +13,7 @@
 #include "collectives/comm/open.h"
 #include "collectives/comm/page.h"
 #include "collectives/comm/peer.h"
+#include "collectives/comm/recorder.h"
 #include "collectives/comm/send.h"
 #include "collectives/comm/vote.h"
 #include "collectives/comm/wait.h"
@@ -236,6 +237,7 @@ enum sw_coll_status sw_coll_shrink(struct sw_coll *coll, uint64_t deadline_ns,
                                    struct sw_coll_error *error, struct sw_coll **out)
 {
     struct shrink shrink = {.coll = coll};
+    const uint64_t began_ns = mover_now_ns();
     *out = NULL;
     if (mover_is_forked(&coll->guard))
         return coll_say(error, SW_COLL_FORKED, "%s", sw_coll_status_text(SW_COLL_FORKED));
@@ -256,6 +258,7 @@ enum sw_coll_status sw_coll_shrink(struct sw_coll *coll, uint64_t deadline_ns,
         return status;
     *out = shrink.child;
     coll_page_open(shrink.child, coll);
+    coll_recorder_child(coll, COLL_RECORDED_SHRINK, shrink.child, 0, 0, began_ns);
     return SW_COLL_OK;
 }
 

@@ -10,6 +10,7 @@
 #include "collectives/comm/failure.h"
 #include "collectives/comm/open.h"
 #include "collectives/comm/page.h"
+#include "collectives/comm/recorder.h"
 #include "collectives/comm/send.h"
 #include "collectives/comm/wait.h"
 #include "common/time/clock.h"
@@ -230,6 +231,7 @@ enum sw_coll_status sw_coll_split(struct sw_coll *coll, int32_t color, int32_t k
 {
     const struct place mine = {color < 0 ? -1 : color, key};
     const uint32_t size = coll->site.size;
+    const uint64_t began_ns = mover_now_ns();
     *out = NULL;
     if (coll->group_depth)
         return coll_say(error, SW_COLL_INVALID,
@@ -248,6 +250,8 @@ enum sw_coll_status sw_coll_split(struct sw_coll *coll, int32_t color, int32_t k
         close_part(&split);
     if (split.child)
         coll_page_open(split.child, coll);
+    if (!status)
+        coll_recorder_child(coll, COLL_RECORDED_SPLIT, split.child, color, key, began_ns);
     *out = split.child;
     free(split.places);
     free(split.cards);

@@ -8,6 +8,7 @@
 #include "collectives/comm/agreement.h"
 #include "collectives/comm/failure.h"
 #include "collectives/comm/peer.h"
+#include "collectives/comm/recorder.h"
 #include "collectives/comm/request.h"
 #include "collectives/comm/send.h"
 
@@ -225,6 +226,8 @@ static enum sw_coll_status post_transfer(struct sw_coll *coll, struct coll_trans
         if (!coll->group_depth) {
             coll_transfers_go(coll);
             coll_request_show(coll, request);
+        } else {
+            coll_recorder_wait(coll, request, 0);
         }
     } else {
         coll_fail_here(coll, SW_COLL_NO_MEMORY, "its buffers cannot be registered: %s",

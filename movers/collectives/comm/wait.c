@@ -12,6 +12,7 @@
 
 #include "collectives/comm/agreement.h"
 #include "collectives/comm/door.h"
+#include "collectives/comm/dump.h"
 #include "collectives/comm/failure.h"
 #include "collectives/comm/late.h"
 #include "collectives/comm/page.h"
@@ -59,6 +60,7 @@ void coll_take_events(struct sw_coll *coll, int timeout_ms)
         if (coll_is_other(coll, rank))
             coll_peer_tick(&coll->peers[rank], now_ns);
     coll->looked_ns = now_ns;
+    coll_dump_look(coll);
 }
 
 static void look_around(struct sw_coll *coll, uint64_t now_ns)

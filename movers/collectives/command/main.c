@@ -3,6 +3,7 @@
 #include "collectives/command/command.h"
 
 static const struct mover_command commands[] = {
+    {"dump", "writes the last operations of the ranks of this host into files", co_dump},
     {"perf", "measures and checks collective operations", co_perf},
     {"status", "shows what ranks of this host do, and whom they wait for", co_status},
     {"trace", "shows what a rank does for an operation", co_trace},

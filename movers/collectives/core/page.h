@@ -2,7 +2,7 @@
 /*
  * What a rank shows of itself to `sidewire coll status`: a file that it maps and writes to by plain
  * stores, and that nobody else writes to. `sequence` is odd while it changes. The rank has a lock
- * on the file (fcntl) as long as it lives.
+ * on the file (fcntl) as long as it lives. Behind the page the file has what recorder.h says.
  */
 #ifndef SW_COLLECTIVES_PAGE_H
 #define SW_COLLECTIVES_PAGE_H
@@ -16,7 +16,7 @@
 #define COLL_PAGE_OFF "SIDEWIRE_COLL_STATUS" /* "off" in the environment: there is none */
 #define COLL_PAGE_SUFFIX ".rank"
 
-enum { COLL_PAGE_VERSION = 1, COLL_PAGE_MAGIC = 0x50435753 /* "SWCP" */ };
+enum { COLL_PAGE_VERSION = 2, COLL_PAGE_MAGIC = 0x50435753 /* "SWCP" */ };
 
 enum coll_activity {
     COLL_IN_OPERATION, /* or it has ended: then `ended` says so */
@@ -40,6 +40,26 @@ struct coll_page_state {
     uint8_t awaited[SW_COLL_RANKS_MAX / 8];
 };
 
+/* What a dump tells of the communicator, so that its operations can be run again. */
+struct coll_page_about {
+    uint64_t host;          /* alike for all processes of a host, until it starts anew */
+    uint64_t realtime_ns;   /* CLOCK_REALTIME when CLOCK_MONOTONIC was 0 */
+    uint64_t scratch_bytes; /* these three are of struct coll_site */
+    uint32_t eager_bytes, request_bytes;
+    uint32_t wanted, order; /* enum coll_plan, enum sw_coll_order */
+    uint32_t parent_rank;   /* this rank's in the parent */
+    uint32_t timeout_ms;
+    char host_name[64];
+};
+
+/* How it has failed, and what was awaited when it did. */
+struct coll_page_failure {
+    uint64_t failed_ns; /* 0: it has not */
+    uint32_t status, reserved;
+    char text[256];
+    struct coll_page_state state; /* before */
+};
+
 struct coll_page {
     uint32_t magic, version;
     uint64_t job;    /* alike for all ranks of a communicator */
@@ -49,6 +69,8 @@ struct coll_page {
     uint64_t sequence;
     uint64_t ended; /* the newest operation that has ended */
     struct coll_page_state state;
+    struct coll_page_about about;
+    struct coll_page_failure failure;
 };
 
 static_assert(sizeof(struct coll_page) <= 4096, "one page");

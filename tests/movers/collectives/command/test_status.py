@@ -31,6 +31,8 @@ def until(found, what):
     raise AssertionError(f'waited in vain: {what}')
 
 
+RECORDER_BYTES = 4096 + 1024 * 64 + 4096 * 8 + 16  # struct coll_recorder, whose page comes first
+
 # enum coll_activity of movers/collectives/core/page.h
 OPERATION, SEND, RECV, AGREEMENT, SHRINK, FAILED = range(6)
 
@@ -38,12 +40,13 @@ OPERATION, SEND, RECV, AGREEMENT, SHRINK, FAILED = range(6)
 def page(job, rank, size, parent=0, number=5, ended=None, activity=OPERATION, awaits=()):
     """The bytes of a rank's page; `ended` is the operation before `number` unless it is given."""
     bits = sum(1 << one for one in awaits).to_bytes(128, 'little')
-    return struct.pack(
+    packed = struct.pack(
         '<IIQQIIIIQQQQQQIIBBBB4x128s',
-        *(0x50435753, 1, job, parent, rank, size, os.getpid(), 0),
+        *(0x50435753, 2, job, parent, rank, size, os.getpid(), 0),
         *(0, number - 1 if ended is None else ended, number, 0, 7, 1),
         *(0, 1, 0, 0, activity, bool(awaits), bits),
     )
+    return packed.ljust(RECORDER_BYTES, b'\0')
 
 
 class Status(unittest.TestCase):
