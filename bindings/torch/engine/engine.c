@@ -1,17 +1,52 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "engine.h"
-
+#include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-static enum sw_coll_status engine_is_missing(struct sw_coll_error *error)
+#include "inside.h"
+
+enum { EXIT_PATIENCE_MS = 2000 };
+
+enum sw_coll_status pge_say(struct sw_coll_error *error, enum sw_coll_status status,
+                            const char *format, ...)
 {
-    if (error) {
-        error->status = SW_COLL_NOT_SUPPORTED;
-        snprintf(error->text, sizeof(error->text), "the engine is not there yet");
-    }
-    return SW_COLL_NOT_SUPPORTED;
+    va_list args;
+    if (!error)
+        return status;
+    error->status = status;
+    va_start(args, format);
+    vsnprintf(error->text, sizeof(error->text), format, args);
+    va_end(args);
+    return status;
 }
+
+bool pge_enter(struct pge_engine *engine, struct sw_coll_error *error)
+{
+    if (pge_is_forked(engine)) {
+        pge_say(error, SW_COLL_FORKED, "the process group belongs to the parent of this process");
+        return false;
+    }
+    pthread_mutex_lock(&engine->lock);
+    if (!engine->is_closing) {
+        engine->calls++;
+        return true;
+    }
+    pthread_mutex_unlock(&engine->lock);
+    pge_say(error, SW_COLL_REVOKED, "the process group was closed");
+    return false;
+}
+
+void pge_leave(struct pge_engine *engine)
+{
+    engine->calls--;
+    if (engine->is_closing)
+        pthread_cond_broadcast(&engine->changed);
+    pthread_mutex_unlock(&engine->lock);
+}
+
+// ---- open ----
 
 void pge_options_init(struct pge_options *options)
 {
@@ -21,103 +56,248 @@ void pge_options_init(struct pge_options *options)
     options->parked_bytes = 64 << 20;
 }
 
+static void free_engine(struct pge_engine *engine)
+{
+    pge_later_close(engine->later);
+    pge_messages_free(engine);
+    pthread_cond_destroy(&engine->work);
+    pthread_cond_destroy(&engine->changed);
+    pthread_mutex_destroy(&engine->lock);
+    free(engine->active);
+    free(engine->requests);
+    free(engine->is_listened);
+    free(engine->gone);
+    free(engine);
+}
+
+// Signals are for the program's own threads.
+static bool start_engine_thread(struct pge_engine *engine)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    sigdelset(&all, SIGBUS);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const bool is_there = !pthread_create(&engine->thread, NULL, pge_thread_main, engine);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return is_there;
+}
+
+static void init_locks(struct pge_engine *engine)
+{
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_mutex_init(&engine->lock, NULL);
+    pthread_cond_init(&engine->changed, &attr);
+    pthread_cond_init(&engine->work, &attr);
+    pthread_condattr_destroy(&attr);
+}
+
+// The communicator is open, and the engine's then.
+static enum sw_coll_status make_engine(const struct pge_options *options, struct sw_coll *coll,
+                                       struct sw_coll_error *error, struct pge_engine **out)
+{
+    struct pge_engine *engine = calloc(1, sizeof(*engine));
+    if (!engine) {
+        sw_coll_close(coll);
+        return pge_say(error, SW_COLL_NO_MEMORY, "out of memory");
+    }
+    engine->options = *options;
+    engine->coll = coll;
+    engine->rank = sw_coll_rank(coll);
+    engine->size = sw_coll_size(coll);
+    init_locks(engine);
+    pge_queue_init(&engine->submitted);
+    pge_queue_init(&engine->receives);
+    engine->parked_last = &engine->parked;
+    engine->is_listened = calloc(engine->size, sizeof(bool));
+    engine->gone = calloc(engine->size, sizeof(bool));
+    engine->later = pge_later_open();
+    pge_process_add(engine);
+    if (!engine->is_listened || !engine->gone || !engine->later || !start_engine_thread(engine)) {
+        pge_process_remove(engine);
+        sw_coll_close(coll);
+        free_engine(engine);
+        return pge_say(error, SW_COLL_NO_MEMORY, "no memory, or no thread, for a process group");
+    }
+    *out = engine;
+    return SW_COLL_OK;
+}
+
 enum sw_coll_status pge_open(const struct pge_options *options, struct sw_coll_error *error,
                              struct pge_engine **engine)
 {
-    (void)options;
+    struct sw_coll *coll;
     *engine = NULL;
-    return engine_is_missing(error);
+    const enum sw_coll_status status = sw_coll_open(&options->coll, error, &coll);
+    return status ? status : make_engine(options, coll, error, engine);
+}
+
+// ---- close ----
+
+// Nothing touches their buffers any more.
+static void end_operations(struct pge_engine *engine)
+{
+    struct sw_coll_error error;
+    struct pge_operation *operation = engine->submitted.first, *next;
+    pge_say(&error, SW_COLL_REVOKED, "the process group was closed");
+    while (engine->active_count)
+        if (engine->active[--engine->active_count].operation)
+            pge_finish(engine, engine->active[engine->active_count].operation, &error);
+        else
+            pge_message_come(engine, engine->active[engine->active_count].parked, &error);
+    pge_messages_fail(engine, &error);
+    for (; operation; operation = next) {
+        next = operation->next;
+        pge_finish(engine, operation, &error);
+    }
 }
 
 void pge_close(struct pge_engine *engine)
 {
-    (void)engine;
+    if (!engine || pge_is_forked(engine))
+        return;
+    pge_process_remove(engine);
+    pthread_mutex_lock(&engine->lock);
+    if (engine->is_closing) { /* abandoned: the process exits */
+        pthread_mutex_unlock(&engine->lock);
+        return;
+    }
+    engine->is_closing = true;
+    pge_drive_await(engine); /* for good */
+    pthread_cond_broadcast(&engine->work);
+    pthread_mutex_unlock(&engine->lock);
+    pthread_join(engine->thread, NULL);
+    sw_coll_close(engine->coll);
+    end_operations(engine);
+    pthread_mutex_lock(&engine->lock);
+    while (engine->calls)
+        pge_sleep(engine, &engine->changed, 0);
+    pthread_mutex_unlock(&engine->lock);
+    free_engine(engine);
 }
+
+// Threads may hang in what a program does at an operation's end: an interpreter that has ended gives
+// nobody its lock.
+void pge_abandon(struct pge_engine *engine)
+{
+    const uint64_t until_ns = sw_coll_deadline_ms(EXIT_PATIENCE_MS);
+    bool is_early = true;
+    pthread_mutex_lock(&engine->lock);
+    engine->is_closing = true;
+    __atomic_add_fetch(&engine->exclusive, 1, __ATOMIC_RELAXED);
+    while (engine->is_driven && is_early) {
+        sw_coll_wake(engine->coll);
+        is_early = pge_sleep(engine, &engine->changed, until_ns);
+    }
+    const bool is_mine = !engine->is_driven;
+    engine->is_driven = true;
+    pthread_cond_broadcast(&engine->work);
+    pthread_mutex_unlock(&engine->lock);
+    if (!is_mine)
+        return; /* the end of the process ends the connections */
+    pthread_join(engine->thread, NULL);
+    sw_coll_close(engine->coll);
+}
+
+// ---- after a failure ----
 
 void pge_abort(struct pge_engine *engine, const char *text)
 {
-    (void)engine, (void)text;
+    struct sw_coll_error error;
+    if (!pge_enter(engine, &error))
+        return;
+    if (!engine->is_aborted)
+        snprintf(engine->abort_text, sizeof(engine->abort_text), "%s", text ? text : "");
+    engine->is_aborted = true;
+    pge_begin(engine);
+    pge_call_thread(engine); /* ranks agree that it has ended */
+    pge_leave(engine);
 }
 
 enum sw_coll_status pge_shrink(struct pge_engine *engine, uint64_t deadline_ns,
                                struct sw_coll_error *error, struct pge_engine **shrunk)
 {
-    (void)engine, (void)deadline_ns;
+    struct sw_coll_error closed;
+    struct sw_coll *rest;
     *shrunk = NULL;
-    return engine_is_missing(error);
-}
-
-uint32_t pge_rank(const struct pge_engine *engine)
-{
-    (void)engine;
-    return 0;
-}
-
-uint32_t pge_size(const struct pge_engine *engine)
-{
-    (void)engine;
-    return 1;
-}
-
-uint32_t pge_gone(struct pge_engine *engine, bool *is_gone)
-{
-    (void)engine, (void)is_gone;
-    return 0;
+    if (!pge_enter(engine, &closed))
+        return pge_say(error, closed.status, "%s", closed.text);
+    pge_drive_await(engine);
+    pthread_mutex_unlock(&engine->lock);
+    const enum sw_coll_status status = sw_coll_shrink(engine->coll, deadline_ns, error, &rest);
+    if (sw_coll_error(engine->coll, NULL))
+        pge_drive_out(engine);
+    pthread_mutex_lock(&engine->lock);
+    pge_drive_end(engine);
+    pge_leave(engine);
+    return status ? status : make_engine(&engine->options, rest, error, shrunk);
 }
 
 enum sw_coll_status pge_error(struct pge_engine *engine, struct sw_coll_error *error)
 {
-    (void)engine;
-    return engine_is_missing(error);
+    struct sw_coll_error closed, found = {.status = SW_COLL_OK};
+    if (!pge_enter(engine, &closed))
+        return pge_say(error, closed.status, "%s", closed.text);
+    if (pge_drive_begin(engine)) {
+        pthread_mutex_unlock(&engine->lock);
+        pge_look_for_death(engine, &found);
+        pthread_mutex_lock(&engine->lock);
+        pge_drive_end(engine);
+    } else {
+        found = engine->failure;
+    }
+    if (!found.status && __atomic_load_n(&engine->is_agreeing, __ATOMIC_RELAXED))
+        found.status = SW_COLL_AGAIN;
+    pge_leave(engine);
+    if (error && found.status)
+        *error = found;
+    return found.status;
+}
+
+// ---- what it is ----
+
+uint32_t pge_rank(const struct pge_engine *engine)
+{
+    return engine->rank;
+}
+
+uint32_t pge_size(const struct pge_engine *engine)
+{
+    return engine->size;
+}
+
+uint32_t pge_gone(struct pge_engine *engine, bool *is_gone)
+{
+    struct sw_coll_error closed;
+    uint32_t count = 0;
+    memset(is_gone, 0, engine->size * sizeof(bool));
+    if (!pge_enter(engine, &closed))
+        return 0;
+    if (!engine->is_driven)
+        sw_coll_gone(engine->coll, engine->gone);
+    for (uint32_t rank = 0; rank < engine->size; rank++)
+        count += is_gone[rank] = engine->gone[rank];
+    pge_leave(engine);
+    return count;
 }
 
 uint64_t pge_sequence(struct pge_engine *engine)
 {
-    (void)engine;
-    return 0;
+    struct sw_coll_error closed;
+    uint64_t number = 0;
+    if (pge_enter(engine, &closed)) {
+        number = engine->sequence;
+        pge_leave(engine);
+    }
+    return number;
 }
 
 void pge_sequence_set(struct pge_engine *engine, uint64_t number)
 {
-    (void)engine, (void)number;
-}
-
-void pge_submit(struct pge_engine *engine, struct pge_operation **operations, uint32_t count)
-{
-    (void)engine;
-    for (uint32_t i = 0; i < count; i++) {
-        struct pge_operation *operation = operations[i];
-        engine_is_missing(&operation->error);
-        if (operation->done)
-            operation->done(operation);
-        __atomic_store_n(&operation->is_over, 1, __ATOMIC_RELEASE);
-        if (operation->release)
-            operation->release(operation);
+    struct sw_coll_error closed;
+    if (pge_enter(engine, &closed)) {
+        engine->sequence = number;
+        pge_leave(engine);
     }
-}
-
-enum sw_coll_status pge_wait(struct pge_engine *engine, struct pge_operation *operation,
-                             uint64_t deadline_ns, struct sw_coll_error *error)
-{
-    (void)engine, (void)deadline_ns;
-    if (error)
-        *error = operation->error;
-    return operation->error.status;
-}
-
-bool pge_test(struct pge_engine *engine, struct pge_operation *operation)
-{
-    (void)engine;
-    return pge_is_over(operation);
-}
-
-void pge_urge(struct pge_engine *engine)
-{
-    (void)engine;
-}
-
-bool pge_later(struct pge_engine *engine, void (*run)(void *context), void *context)
-{
-    (void)engine, (void)run, (void)context;
-    return false;
 }

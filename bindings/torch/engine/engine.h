@@ -64,9 +64,6 @@ struct pge_operation {
 
     /* The engine's. */
     struct pge_operation *next;
-    struct sw_coll_request *request;
-    void *parked; /* of a message that came before its receive */
-    uint32_t state;
     uint32_t is_over;
 };
 
@@ -133,13 +130,13 @@ static inline bool pge_is_over(const struct pge_operation *operation)
 /* The same, but drives a little first, if nobody does: for a caller that asks again and again. */
 bool pge_test(struct pge_engine *engine, struct pge_operation *operation);
 /* The caller is not going to wait by pge_wait(), but by other means, as by a future: the engine's
- * thread begins at once to drive what is under way. Without it that may take it a fifth of a
- * millisecond. */
+ * thread begins at once to drive what is under way. Without it that may take it some milliseconds,
+ * if the operation is a small one. */
 void pge_urge(struct pge_engine *engine);
 /* Calls a function in a thread that may wait as long as it likes, for operations of this engine,
  * too: what a program has asked for at the end of an operation (callbacks of futures). There are as
- * many threads as functions that wait; those that do not are called in order by one. False: no
- * memory, or in a child of fork(); it is not called then. */
+ * many threads as functions that are under way, so these have no order. False: no memory, closed,
+ * or in a child of fork(); it is not called then. */
 bool pge_later(struct pge_engine *engine, void (*run)(void *context), void *context);
 
 #ifdef __cplusplus
