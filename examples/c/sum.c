@@ -12,12 +12,15 @@ int main(int argc, char **argv)
     struct sw_coll_options options;
     struct sw_coll_error error;
     struct sw_coll *coll;
-    if (argc != 4)
-        return 2;
     sw_coll_options_init(&options);
-    options.rank = (uint32_t)atoi(argv[1]);
-    options.size = (uint32_t)atoi(argv[2]);
-    options.meet = argv[3]; /* "192.0.2.1:4450", where rank 0 is */
+    if (argc == 4) {
+        options.rank = (uint32_t)atoi(argv[1]);
+        options.size = (uint32_t)atoi(argv[2]);
+        options.meet = argv[3]; /* "192.0.2.1:4450", where rank 0 is */
+    } else if (sw_coll_options_from_launcher(&options, &error)) {
+        fprintf(stderr, "%s\n", error.text);
+        return 1;
+    }
     if (sw_coll_open(&options, &error, &coll)) {
         fprintf(stderr, "%s\n", error.text);
         return 1;

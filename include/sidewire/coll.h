@@ -146,6 +146,8 @@ struct sw_coll_options {
     /* And when this signal comes: 0, that of SIDEWIRE_COLL_DUMP_SIGNAL; without it, or -1: none. It
      * is written by whoever uses the communicator next, or waits in it. */
     int dump_signal;
+    /* The secret of those that meet at `meet`; NULL: SIDEWIRE_COLL_TOKEN of the environment. */
+    const char *token;
 };
 
 /* 60 s, 50 us of polling, 4096 bytes. */
@@ -168,6 +170,29 @@ SW_COLL_PUBLIC enum sw_coll_status sw_coll_dump(struct sw_coll *coll, const char
                                                 struct sw_coll_error *error);
 SW_COLL_PUBLIC enum sw_coll_status sw_coll_dump_fd(struct sw_coll *coll, int fd,
                                                    struct sw_coll_error *error);
+
+/* ---- launchers ---- */
+
+/* What has started this process says of it. */
+struct sw_coll_launch {
+    uint32_t rank, size;
+    uint32_t local_rank, local_size; /* among those of this host; local_size 0: nobody says it */
+    char launcher[48];               /* who says so: "PMIx of Open MPI" */
+    char meet[112]; /* "HOST:PORT": where rank 0 may listen; its port is kept for this process */
+    char token[40]; /* a secret that rank 0 has drawn and the launcher has handed on, or "" */
+};
+
+/* Asks the first that is there: SIDEWIRE_COLL_RANK, SIDEWIRE_COLL_SIZE and SIDEWIRE_COLL_MEET;
+ * RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as torchrun sets them; PMI-1 (mpiexec of MPICH);
+ * PMIx (mpirun of Open MPI, srun --mpi=pmix); variables of Slurm. All ranks call it. It waits until
+ * rank 0 has said where to meet. INVALID: there is no launcher, or what it says makes no sense. */
+SW_COLL_PUBLIC enum sw_coll_status sw_coll_launch_find(struct sw_coll_launch *launch,
+                                                       uint32_t timeout_ms,
+                                                       struct sw_coll_error *error);
+/* Sets rank, size, meet and token by that, and waits for `timeout_ms` of the options at most. Asks
+ * once: later calls of this process get the same. The texts stay until it ends. */
+SW_COLL_PUBLIC enum sw_coll_status sw_coll_options_from_launcher(struct sw_coll_options *options,
+                                                                 struct sw_coll_error *error);
 
 /* ---- after a failure, and out of one another ---- */
 

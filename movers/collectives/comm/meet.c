@@ -110,7 +110,7 @@ enum sw_coll_status coll_meet_exchange(const struct sw_coll_options *options, co
                                "the exchange of cards failed: %s", strerror(-code))
                     : SW_COLL_OK;
     }
-    const char *token = secure_getenv("SIDEWIRE_COLL_TOKEN");
+    const char *token = options->token ? options->token : secure_getenv("SIDEWIRE_COLL_TOKEN");
     const struct mover_rendezvous how = {.rank = options->rank,
                                          .size = options->size,
                                          .at = options->meet,

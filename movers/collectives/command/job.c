@@ -204,6 +204,7 @@ static enum sw_coll_status open_job(struct co_job *job, struct sw_coll_error *er
     options.rank = job->place.rank;
     options.size = job->place.size;
     options.meet = job->place.meet;
+    options.token = *job->place.token ? job->place.token : NULL;
     options.address = job->perf->local;
     options.algorithm = job->perf->algorithm;
     options.order = (enum sw_coll_order)job->perf->order;
@@ -211,7 +212,7 @@ static enum sw_coll_status open_job(struct co_job *job, struct sw_coll_error *er
     return sw_coll_open(&options, error, &job->coll);
 }
 
-int co_job_run(const struct co_perf *perf, const struct co_place *place)
+int co_job_run(const struct co_perf *perf, const struct sw_coll_launch *place)
 {
     static struct co_job job;
     struct sw_coll_error error = {.status = SW_COLL_OK};

@@ -20,6 +20,6 @@ int main(int argc, char **argv)
                     "  sidewire coll perf --ranks 3 -b 8 -e 1M -f 2 -d bf16 -o avg reduce_scatter\n"
                     "  sidewire coll status\n"
                     "  sidewire coll trace --ranks 3 --size 64K\n"
-                    "  mpirun -n 4 -x SIDEWIRE_COLL_MEET=192.0.2.1:4450 sidewire coll perf\n"};
+                    "  mpirun -n 4 sidewire coll perf\n"};
     return mover_front_main(&front, argc, argv);
 }

@@ -2,23 +2,19 @@
 /* `sidewire coll perf`: its options, in the words of nccl-tests, and its ranks. */
 #include "collectives/command/perf.h"
 
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
-#include <sys/socket.h>
 
 #include "collectives/command/command.h"
 #include "collectives/command/launch.h"
 #include "collectives/command/words.h"
+#include "collectives/launch/meeting.h"
+#include "collectives/launch/way.h"
 #include "common/command/option.h"
 #include "common/command/remote.h"
-#include "common/rdma/resolve.h"
 
 #define HERE "127.0.0.1"
-
-enum { MEET_BYTES = 80 };
 
 /* ---- options ---- */
 
@@ -119,48 +115,29 @@ static const struct mover_option options[] = {
 
 /* ---- ranks ---- */
 
-/* "ADDR:PORT", with a port that is free. The socket that has it stays open until this process ends,
- * so nobody gets it by chance; rank 0 may listen there, as neither minds the other. */
-static const char *choose_meeting(const struct co_perf *perf)
+/* Where the ranks of this command meet, and a token: others on this host cannot join then. */
+static bool choose_meeting(const struct co_perf *perf, struct sw_coll_launch *place)
 {
-    static char text[MEET_BYTES];
     const char *host = perf->local ? perf->local : HERE;
-    struct sockaddr_storage address;
-    socklen_t len = sizeof(address);
-    const char *wrong = mover_resolve(host, "0", 0, &address);
-    if (wrong) {
+    const char *wrong = coll_meeting_reserve(host, place->meet, sizeof(place->meet));
+    if (wrong)
         mover_fail("%s: %s", host, wrong);
-        return NULL;
-    }
-    const int fd = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
-    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) ||
-        bind(fd, (struct sockaddr *)&address, len) ||
-        getsockname(fd, (struct sockaddr *)&address, &len)) {
-        mover_fail("%s is no address of this host", host);
-        return NULL;
-    }
-    const bool is_ipv6 = address.ss_family == AF_INET6;
-    const uint16_t port = ntohs(is_ipv6 ? ((struct sockaddr_in6 *)&address)->sin6_port
-                                        : ((struct sockaddr_in *)&address)->sin_port);
-    snprintf(text, sizeof(text), is_ipv6 ? "[%s]:%u" : "%s:%u", host, port);
-    return text;
+    return !wrong;
 }
 
-/* Others on this host cannot join then. */
-static void choose_token(void)
+static bool take_meeting(const char *meet, struct sw_coll_launch *place)
 {
-    uint8_t bytes[16];
-    char text[2 * sizeof(bytes) + 1];
-    if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes))
-        return;
-    for (size_t i = 0; i < sizeof(bytes); i++)
-        snprintf(text + 2 * i, 3, "%02x", bytes[i]);
-    setenv("SIDEWIRE_COLL_TOKEN", text, 1);
+    if (strlen(meet) < sizeof(place->meet)) {
+        strcpy(place->meet, meet);
+        return true;
+    }
+    mover_fail("%.40s...: that is no HOST:PORT", meet);
+    return false;
 }
 
 struct crew_job {
     const struct co_perf *perf;
-    struct co_place place;
+    struct sw_coll_launch place;
 };
 
 static int run_crew_rank(void *context, uint32_t rank)
@@ -172,36 +149,39 @@ static int run_crew_rank(void *context, uint32_t rank)
 
 static int run_crew(const struct co_perf *perf)
 {
-    struct crew_job crew = {
-        perf, {.size = perf->ranks, .meet = perf->meet ? perf->meet : choose_meeting(perf)}};
-    if (!crew.place.meet)
+    struct crew_job crew = {perf, {.size = perf->ranks, .local_size = perf->ranks}};
+    if (!(perf->meet ? take_meeting(perf->meet, &crew.place) : choose_meeting(perf, &crew.place)))
         return MOVER_FAILED;
     if (perf->is_verbose)
         fprintf(stderr, "sidewire coll perf: starts %u ranks, which meet at %s\n", perf->ranks,
                 crew.place.meet);
-    choose_token();
+    if (!coll_meeting_draw_token(crew.place.token, sizeof(crew.place.token)))
+        crew.place.token[0] = '\0';
     return co_launch(perf->ranks, run_crew_rank, &crew);
 }
 
+/* One that a launcher has started, or that is told by its options which it is. */
 static int run_alone(const struct co_perf *perf)
 {
-    struct co_place place = {.rank = perf->rank, .size = perf->ranks};
-    char error[200];
-    if (perf->rank == CO_NOT_SAID && !co_place_of_launcher(&place, error, sizeof(error)))
-        return mover_fail("%s", error);
-    if (!place.size)
-        return mover_fail("how many ranks? Give --ranks N to start them here, or begin this by a "
-                          "launcher: 'mpirun -n 4 sidewire coll perf --meet HOST:PORT'");
-    if (perf->meet)
-        place.meet = perf->meet;
-    if (!place.meet)
-        return mover_fail("rank %u of %u, by the variables of %s, does not know where rank 0 is: "
-                          "give --meet HOST:PORT, or set SIDEWIRE_COLL_MEET",
-                          place.rank, place.size, place.launcher);
+    struct sw_coll_launch place = {.rank = perf->rank, .size = perf->ranks};
+    struct sw_coll_error error;
+    if (perf->rank != CO_NOT_SAID) {
+        if (!take_meeting(perf->meet, &place))
+            return MOVER_FAILED;
+        strcpy(place.launcher, "its options");
+    } else {
+        if (perf->meet)
+            setenv("SIDEWIRE_COLL_MEET", perf->meet, 1);
+        if (sw_coll_launch_find(&place, perf->deadline_ms, &error))
+            return mover_fail("%s%s", error.text,
+                              coll_launch_is_there()
+                                  ? ""
+                                  : ". Give --ranks N to start ranks here, or begin this by a "
+                                    "launcher: 'mpirun -n 4 sidewire coll perf'");
+    }
     if (perf->is_verbose)
-        fprintf(stderr, "sidewire coll perf: rank %u of %u, by %s%s, meets at %s\n", place.rank,
-                place.size, place.launcher ? "the variables of " : "its options",
-                place.launcher ? place.launcher : "", place.meet);
+        fprintf(stderr, "sidewire coll perf: rank %u of %u, by %s, meets at %s\n", place.rank,
+                place.size, place.launcher, place.meet);
     return co_job_run(perf, &place);
 }
 

@@ -8,7 +8,6 @@
 #include <stdint.h>
 
 #include "collectives/command/pattern.h"
-#include "collectives/command/place.h"
 #include "sidewire/coll.h"
 
 enum { CO_NOT_SAID = UINT32_MAX };
@@ -48,7 +47,7 @@ struct co_figures {
 
 struct co_job {
     const struct co_perf *perf;
-    struct co_place place;
+    struct sw_coll_launch place;
     struct sw_coll *coll;
     uint8_t *send, *recv; /* `room` bytes, and a guard */
     size_t room;
@@ -77,6 +76,6 @@ enum sw_coll_status co_measure(struct co_job *job, const struct co_row *row,
                                struct co_figures figures[2], struct sw_coll_error *error);
 
 /* The whole table, as one rank. Rank 0 prints it. Returns the exit status. */
-int co_job_run(const struct co_perf *perf, const struct co_place *place);
+int co_job_run(const struct co_perf *perf, const struct sw_coll_launch *place);
 
 #endif

@@ -1,0 +1,207 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""Ranks that the launchers of others have started find each other with nothing else said, by the
+command and by a program in C; all name a rank that was killed; a cancelled job leaves nothing.
+
+usage: test_launchers.py SIDEWIRE LAUNCHER SUM
+"""
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+for folder in HERE, f'{HERE}/../../../tools':
+    sys.path.append(folder)
+import ports  # noqa: E402
+import slurm  # noqa: E402
+
+SIDEWIRE, LAUNCHER, SUM = sys.argv[1:4]
+PATIENCE_S = 100
+RANKS = 3
+ENDLESS = '-b 64K -e 64K -n 1000000000'.split()
+os.environ.update(OMPI_ALLOW_RUN_AS_ROOT='1', OMPI_ALLOW_RUN_AS_ROOT_CONFIRM='1')
+os.environ['OMPI_MCA_rmaps_base_oversubscribe'] = '1'
+
+
+def is_alive(pid):
+    with contextlib.suppress(OSError):
+        with open(f'/proc/{pid}/stat', encoding='ascii') as file:
+            return file.read().rsplit(')', 1)[1].split()[0] not in 'ZX'
+    return False
+
+
+def until(holds, what):
+    limit = time.monotonic() + PATIENCE_S
+    while not holds():
+        if time.monotonic() > limit:
+            raise AssertionError(f'waited in vain: {what}')
+        time.sleep(0.02)
+
+
+def begin(words, **variables):
+    return subprocess.Popen(
+        [*map(str, words)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, **variables},
+    )
+
+
+class Way:
+    """A launcher. `survives` are the words by which it lets ranks live when one has died."""
+
+    def __init__(self, name, said, words, survives=()):
+        self.name, self.said = name, said
+        self.words, self.survives = words.split(), survives
+
+    def start(self, command, survives=False):
+        more = self.survives if survives else ()
+        return [begin([*self.words, *more, '-n', RANKS, *command])]
+
+
+class Hydra(Way):
+    """Its proxy kills all ranks once one has ended by a signal, whatever it was told; one that a
+    shell has started ends by a status."""
+
+    def start(self, command, survives=False):
+        shell = ['sh', '-c', '"$0" "$@"; exit $?'] if survives else []
+        return super().start([*shell, *command], survives)
+
+
+class Environment(Way):
+    """No launcher: what torchrun sets for its processes."""
+
+    def start(self, command, survives=False):
+        port = ports.claim()
+        variables = {'MASTER_ADDR': '127.0.0.1', 'MASTER_PORT': str(port), 'WORLD_SIZE': str(RANKS)}
+        return [begin(command, RANK=str(rank), **variables) for rank in range(RANKS)]
+
+
+WAYS = {
+    'environment': [Environment('environment', 'the variables of torchrun', '')],
+    'mpirun': [
+        Way('mpirun', 'PMIx of Open MPI', 'mpirun.openmpi', ('--enable-recovery', '--continuous'))
+    ],
+    'mpiexec': [Hydra('mpiexec', 'PMI of mpiexec', 'mpiexec.hydra', ('-disable-auto-cleanup',))],
+    'slurm': [
+        Way('none', 'the variables of Slurm', 'srun --mpi=none'),
+        Way('pmi2', 'PMI of Slurm', 'srun --mpi=pmi2', ('--kill-on-bad-exit=0',)),
+        Way('pmix_v4', 'PMIx of Slurm', 'srun --mpi=pmix_v4', ('--kill-on-bad-exit=0',)),
+    ],
+}
+
+
+def kill_all(processes):
+    for process in processes:
+        if process.poll() is None:
+            process.kill()
+
+
+class Launchers(unittest.TestCase):
+    def ways(self):
+        for way in WAYS[LAUNCHER]:
+            if LAUNCHER != 'slurm' or slurm.has_plugin(way.name):
+                yield way
+
+    def finish(self, processes):
+        """What all of them have printed, and whether all have ended well."""
+        said = []
+        for process in processes:
+            try:
+                said.append(process.communicate(timeout=PATIENCE_S)[0])
+            except subprocess.TimeoutExpired:
+                kill_all(processes)
+                said.append(process.communicate()[0])
+                self.fail(f'it does not end: {said}')
+        return ''.join(said), all(not process.returncode for process in processes)
+
+    def start_endless(self, way, survives=False):
+        """The processes of the launcher, and those of the ranks."""
+        processes = way.start([SIDEWIRE, 'coll', 'perf', *ENDLESS], survives)
+        self.addCleanup(kill_all, processes)
+        pids, line = {}, ''
+        while len(pids) < RANKS:
+            line = processes[0].stdout.readline()
+            self.assertTrue(line, f'{way.name}: it ended')
+            found = re.match(r'# rank (\d+): process (\d+) on', line)
+            if found:
+                pids[int(found[1])] = int(found[2])
+        return processes, pids
+
+    def test_perf__ranks_find_each_other(self):
+        for way in self.ways():
+            said, is_well = self.finish(way.start([SIDEWIRE, 'coll', 'perf', '-v', '-e', 64]))
+            self.assertTrue(is_well, said)
+            self.assertEqual(said.count('# wrong values: 0'), 1, said)
+            for rank in range(RANKS):
+                self.assertIn(f'rank {rank} of {RANKS}, by {way.said}, meets at ', said)
+
+    def test_program__has_its_options_from_the_launcher(self):
+        for way in self.ways():
+            said, is_well = self.finish(way.start([SIDEWIRE, 'run', '--', SUM]))
+            self.assertTrue(is_well, said)
+            for rank in range(RANKS):
+                self.assertIn(f'rank {rank}: 3, ..., 3000\n', said)
+
+    def test_death__all_others_name_it(self):
+        for way in self.ways():
+            processes, pids = self.start_endless(way, survives=True)
+            os.kill(pids[1], signal.SIGKILL)
+            said, is_well = self.finish(processes)
+            self.assertFalse(is_well and LAUNCHER != 'mpirun', said)  # told to recover, it is well
+            for rank in 0, 2:
+                self.assertRegex(said, rf'rank {rank}: rank 1 died')
+
+    def test_end__leaves_nothing(self):
+        """The launcher is interrupted, or the job is cancelled."""
+        if LAUNCHER == 'environment':
+            self.skipTest('there is no launcher')
+        for way in self.ways():
+            processes, pids = self.start_endless(way)
+            if LAUNCHER == 'slurm':
+                jobs = SLURM.ask('squeue', '-h', '-o', '%i').split()
+                self.assertEqual(len(jobs), 1)
+                SLURM.ask('scancel', *jobs)
+            else:
+                processes[0].send_signal(signal.SIGINT)
+            self.finish(processes)
+            for pid in pids.values():
+                until(lambda pid=pid: not is_alive(pid), f'process {pid} goes on')
+            if LAUNCHER == 'slurm':
+                until(lambda: not SLURM.ask('squeue', '-h'), 'the job goes on')
+
+
+def main():
+    program = WAYS[LAUNCHER][0].words
+    if program and not shutil.which(program[0]):
+        print(f'SKIP: {program[0]} is not installed')
+        return 77
+    if LAUNCHER != 'slurm':
+        return not unittest.main(argv=sys.argv[:1], exit=False).result.wasSuccessful()
+    reason = slurm.missing()
+    if reason:
+        print(f'SKIP: {reason}')
+        return 77
+    slurm.move_in()
+    global SLURM
+    with tempfile.TemporaryDirectory(
+        prefix='sidewire-slurm-', ignore_cleanup_errors=True
+    ) as folder:
+        SLURM = slurm.Slurm(folder)
+        try:
+            return not unittest.main(argv=sys.argv[:1], exit=False).result.wasSuccessful()
+        finally:
+            SLURM.close()
+
+
+SLURM = None
+if __name__ == '__main__':
+    sys.exit(main())
