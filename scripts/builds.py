@@ -56,11 +56,13 @@ BUILDS = [
      usual_lanes(without('kernel', 'long', 'long-waits', 'long-alone'))),
     ('kernel', 'build', WERROR, {}, guest_lanes()),
     ('asan', 'build-asan',
-     ['-Db_lto=false', '-Db_sanitize=address,undefined', '-Dbuildtype=debugoptimized'], {},
+     ['-Db_lto=false', '-Db_sanitize=address,undefined', '-Dbuildtype=debugoptimized',
+      '-Dtorch=disabled'], {},
      usual_lanes(without('plain-only', 'no-asan', 'style'))),
-    ('tsan', 'build-tsan', ['-Db_lto=false', '-Db_sanitize=thread', '-Dbuildtype=debugoptimized'],
-     {}, usual_lanes(without('plain-only', 'no-tsan', 'style'))),
-    ('clang', 'build-clang', ['-Db_lto=false', '-Doptimization=1'] + WERROR,
+    ('tsan', 'build-tsan',
+     ['-Db_lto=false', '-Db_sanitize=thread', '-Dbuildtype=debugoptimized', '-Dtorch=disabled'], {},
+     usual_lanes(without('plain-only', 'no-tsan', 'style'))),
+    ('clang', 'build-clang', ['-Db_lto=false', '-Doptimization=1', '-Dtorch=disabled'] + WERROR,
      {'CC': 'clang', 'CXX': 'clang++'}, None),
 ]
 # fmt: on

@@ -63,7 +63,8 @@ def packages__have_each_installed_file_once():
 
 def packages__are_those_of_control():
     names = re.findall(r'^Package: (.*)$', read(f'{LISTS}/control'), re.M)
-    expect(names == ['sidewire', 'sidewire-dev', 'sidewire-mpi', 'python3-sidewire'], names)
+    expected = 'sidewire sidewire-dev sidewire-mpi python3-sidewire python3-sidewire-torch'
+    expect(names == expected.split(), names)
     expect(
         {f'{name}.install' for name in names}
         == {os.path.basename(path) for path in glob.glob(f'{LISTS}/*.install')}

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "torch/group/group.hpp"
+
+#include <Python.h>
+
+#include "torch/group/store.hpp"
+
+namespace sidewire_torch
+{
+
+/* ---- from open to close ---- */
+
+static pge_options options_of(const Settings &settings)
+{
+    pge_options options;
+    pge_options_init(&options);
+    if (!settings.address.empty())
+        options.coll.address = settings.address.c_str();
+    if (!settings.algorithm.empty())
+        options.coll.algorithm = settings.algorithm.c_str();
+    options.coll.order = settings.is_any_order ? SW_COLL_ORDER_ANY : SW_COLL_ORDER_TREE;
+    options.coll.timeout_ms = static_cast<uint32_t>(
+        std::min<int64_t>(std::max<int64_t>(settings.timeout_ms, 1), UINT32_MAX));
+    if (settings.spin_us >= 0)
+        options.coll.spin_us = static_cast<uint32_t>(settings.spin_us);
+    if (settings.eager_bytes >= 0)
+        options.coll.eager_bytes = static_cast<uint32_t>(settings.eager_bytes);
+    return options;
+}
+
+Group::Group(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
+             const Settings &settings)
+    : Base(rank, size), timeout_ms_(settings.timeout_ms)
+{
+    Meeting meeting(store, static_cast<uint32_t>(rank), static_cast<uint32_t>(size),
+                    settings.timeout_ms);
+    pge_options options = options_of(settings);
+    options.coll.rank = static_cast<uint32_t>(rank);
+    options.coll.size = static_cast<uint32_t>(size);
+    options.coll.exchange = Meeting::exchange;
+    options.coll.exchange_context = &meeting;
+    pge_engine *engine = nullptr;
+    struct sw_coll_error error = {};
+    if (pge_open(&options, &error, &engine) == SW_COLL_OK) {
+        engine_ = Engine::make(engine);
+        return;
+    }
+    if (meeting.failure().empty())
+        meeting.fail(error.text);
+    throw std::runtime_error(
+        "sidewire: rank " + std::to_string(rank) + " of " + std::to_string(size) +
+        " cannot open its process group: " +
+        (meeting.failure().empty() ? std::string(error.text) : meeting.failure()));
+}
+
+Group::Group(pge_engine *engine, int64_t timeout_ms)
+    : Base(static_cast<int>(pge_rank(engine)), static_cast<int>(pge_size(engine))),
+      engine_(Engine::make(engine)), timeout_ms_(timeout_ms)
+{
+}
+
+Group::~Group()
+{
+    close();
+}
+
+/* What ends may want Python's lock: a tensor that Python knows, a callback. */
+void Group::close()
+{
+    if (!engine_)
+        return;
+    if (!Py_IsInitialized() || !PyGILState_Check()) {
+        engine_->close();
+        return;
+    }
+    PyThreadState *state = PyEval_SaveThread();
+    engine_->close();
+    PyEval_RestoreThread(state);
+}
+
+void Group::abort()
+{
+    Engine::Entry entry(*engine_);
+    if (entry.get())
+        pge_abort(entry.get(), "the process group was aborted");
+}
+
+void Group::shutdown()
+{
+    close();
+}
+
+c10::intrusive_ptr<Group> Group::shrink(int64_t timeout_ms)
+{
+    Engine::Entry entry(*engine_);
+    TORCH_CHECK(entry.get(), "sidewire: this process group was ended");
+    pge_engine *rest = nullptr;
+    struct sw_coll_error error = {};
+    const uint64_t deadline_ns =
+        timeout_ms > 0
+            ? sw_coll_deadline_ms(static_cast<uint32_t>(std::min<int64_t>(timeout_ms, UINT32_MAX)))
+            : 0;
+    if (pge_shrink(entry.get(), deadline_ns, &error, &rest) != SW_COLL_OK)
+        throw std::runtime_error(std::string("sidewire: shrink: ") + error.text);
+    return c10::intrusive_ptr<Group>::unsafe_steal_from_new(new Group(rest, timeout_ms_));
+}
+
+std::vector<int64_t> Group::gone()
+{
+    std::vector<int64_t> ranks;
+    Engine::Entry entry(*engine_);
+    if (!entry.get())
+        return ranks;
+    std::unique_ptr<bool[]> is_gone(new bool[size()]());
+    pge_gone(entry.get(), is_gone.get());
+    for (int rank = 0; rank < getSize(); rank++) {
+        if (is_gone[static_cast<size_t>(rank)])
+            ranks.push_back(rank);
+    }
+    return ranks;
+}
+
+/* ---- operations ---- */
+
+Group::Prepared Group::prepare(c10d::OpType type, const char *title, const Tensors &inputs,
+                               std::vector<Tensors> outputs, std::chrono::milliseconds timeout,
+                               size_t operations)
+{
+    auto work = c10::make_intrusive<Work>(engine_, getRank(), type, title, inputs,
+                                          std::move(outputs), operations);
+    if (timeout.count() > 0) {
+        const uint64_t deadline_ns = sw_coll_deadline_ms(
+            static_cast<uint32_t>(std::min<int64_t>(timeout.count(), UINT32_MAX)));
+        for (size_t i = 0; i < operations; i++)
+            work->operation(i).deadline_ns = deadline_ns;
+    }
+    return work;
+}
+
+WorkPtr Group::begin(Prepared work)
+{
+    WorkPtr begun = Work::begin(std::move(work));
+#if TORCH_VERSION_MAJOR >= 2
+    if (is_coalescing_)
+        coalesced_.push_back(begun);
+#endif
+    return begun;
+}
+
+WorkPtr Group::barrier(const c10d::BarrierOptions &options)
+{
+    auto work = prepare(c10d::OpType::BARRIER, "sidewire:barrier", {}, {}, options.timeout);
+    work->operation().call.kind = SW_COLL_BARRIER;
+    return begin(std::move(work));
+}
+
+/* The text of an operation that is late has all ranks that are absent. */
+void Group::monitoredBarrier(const c10d::BarrierOptions &options, bool)
+{
+    barrier(options)->wait();
+}
+
+void Group::setSequenceNumberForGroup()
+{
+    Engine::Entry entry(*engine_);
+    if (entry.get())
+        pge_sequence_set(entry.get(), 0);
+}
+
+uint64_t Group::getSequenceNumberForGroup()
+{
+    Engine::Entry entry(*engine_);
+    return entry.get() ? pge_sequence(entry.get()) : 0;
+}
+
+/* ---- messages ---- */
+
+static void check_message(const Tensors &tensors, const char *what)
+{
+    check_tensors(tensors, what);
+    TORCH_CHECK(tensors.size() == 1, what, ": it wants one tensor");
+}
+
+WorkPtr Group::send(Tensors &tensors, int peer, int tag)
+{
+    check_message(tensors, "send");
+    TORCH_CHECK(peer >= 0 && peer < getSize(), "send: there is no rank ", peer);
+    auto work = prepare(c10d::OpType::SEND, "sidewire:send", tensors, {}, c10d::kUnsetTimeout);
+    const Flat flat = Flat::with(tensors);
+    pge_operation &operation = work->operation();
+    operation.kind = PGE_SEND;
+    operation.call.send = flat.data();
+    operation.call.count = tensors[0].nbytes();
+    operation.peer = static_cast<uint32_t>(peer);
+    operation.tag = static_cast<uint32_t>(tag);
+    work->keep(flat.buffer());
+    return begin(std::move(work));
+}
+
+WorkPtr Group::begin_recv(Tensors &tensors, pge_kind kind, c10d::OpType type, const char *title,
+                          uint32_t peer, int tag)
+{
+    check_message(tensors, "recv");
+    auto work = prepare(type, title, tensors, {tensors}, c10d::kUnsetTimeout);
+    const Flat flat = Flat::place_for(tensors);
+    pge_operation &operation = work->operation();
+    operation.kind = kind;
+    operation.call.recv = flat.data();
+    operation.call.count = tensors[0].nbytes();
+    operation.peer = peer;
+    operation.tag = static_cast<uint32_t>(tag);
+    if (flat.is_copy())
+        work->then([flat] { flat.copy_out(); });
+    return begin(std::move(work));
+}
+
+WorkPtr Group::recv(Tensors &tensors, int peer, int tag)
+{
+    TORCH_CHECK(peer >= 0 && peer < getSize(), "recv: there is no rank ", peer);
+    return begin_recv(tensors, PGE_RECV, c10d::OpType::RECV, "sidewire:recv",
+                      static_cast<uint32_t>(peer), tag);
+}
+
+WorkPtr Group::recvAnysource(Tensors &tensors, int tag)
+{
+    return begin_recv(tensors, PGE_RECV_ANY, c10d::OpType::RECVANYSOURCE, "sidewire:recvAnySource",
+                      0, tag);
+}
+
+} // namespace sidewire_torch

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The process group: each operation of torch's is translated into one of the engine, or several.
+ *
+ * Buffers are those of the tensors where their elements lie one behind the other, else copies. The
+ * calls of a rank are compared with those of the others by their translation: a gather of unequal
+ * tensors, of which the root alone knows all sizes, is an all-to-all whose other blocks are empty.
+ */
+#ifndef SW_BINDINGS_TORCH_GROUP_HPP
+#define SW_BINDINGS_TORCH_GROUP_HPP
+
+#include "torch/group/tensors.hpp"
+#include "torch/group/work.hpp"
+
+namespace sidewire_torch
+{
+
+/* How a group is opened; module.cc has the words by which Python says so. */
+struct Settings {
+    std::string address, algorithm; /* empty: the library chooses */
+    bool is_any_order = false;
+    int64_t timeout_ms = 0, spin_us = -1, eager_bytes = -1; /* below 0: the library's own */
+};
+
+class Group : public Base
+{
+  public:
+    /* Waits until all ranks are there, which find each other by the store. Throws. */
+    Group(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
+          const Settings &settings);
+    ~Group() override;
+
+    /* ---- what torch does not have in all versions ---- */
+
+    void abort();
+    void shutdown();
+    /* Those that are left, after a failure: all of them call it. Throws. */
+    c10::intrusive_ptr<Group> shrink(int64_t timeout_ms);
+    /* Ranks that are known to be gone. */
+    std::vector<int64_t> gone();
+    /* Rows are contributions of this rank, and leaves of the sum; the first gets the result. */
+    WorkPtr allreduce_leaves(at::Tensor rows, const c10d::ReduceOp &op);
+    /* Ends requests, and all of the group; later calls throw. */
+    void close();
+
+    /* ---- torch's ---- */
+
+    const std::string getBackendName() const override
+    {
+        return "sidewire";
+    }
+    WorkPtr broadcast(Tensors &tensors, const c10d::BroadcastOptions &options) override;
+    WorkPtr allreduce(Tensors &tensors, const c10d::AllreduceOptions &options) override;
+    WorkPtr allreduce_coalesced(Tensors &tensors,
+                                const c10d::AllreduceCoalescedOptions &options) override;
+    WorkPtr reduce(Tensors &tensors, const c10d::ReduceOptions &options) override;
+    WorkPtr allgather(std::vector<Tensors> &outputs, Tensors &inputs,
+                      const c10d::AllgatherOptions &options) override;
+    WorkPtr _allgather_base(at::Tensor &output, at::Tensor &input,
+                            const c10d::AllgatherOptions &options) override;
+    WorkPtr allgather_coalesced(std::vector<Tensors> &outputs, Tensors &inputs,
+                                const c10d::AllgatherOptions &options) override;
+    WorkPtr gather(std::vector<Tensors> &outputs, Tensors &inputs,
+                   const c10d::GatherOptions &options) override;
+    WorkPtr scatter(Tensors &outputs, std::vector<Tensors> &inputs,
+                    const c10d::ScatterOptions &options) override;
+    WorkPtr reduce_scatter(Tensors &outputs, std::vector<Tensors> &inputs,
+                           const c10d::ReduceScatterOptions &options) override;
+    WorkPtr _reduce_scatter_base(at::Tensor &output, at::Tensor &input,
+                                 const c10d::ReduceScatterOptions &options) override;
+    WorkPtr alltoall_base(at::Tensor &output, at::Tensor &input,
+                          std::vector<int64_t> &output_splits, std::vector<int64_t> &input_splits,
+                          const c10d::AllToAllOptions &options) override;
+    WorkPtr alltoall(Tensors &outputs, Tensors &inputs,
+                     const c10d::AllToAllOptions &options) override;
+    WorkPtr send(Tensors &tensors, int peer, int tag) override;
+    WorkPtr recv(Tensors &tensors, int peer, int tag) override;
+    WorkPtr recvAnysource(Tensors &tensors, int tag) override;
+    WorkPtr barrier(const c10d::BarrierOptions &options) override;
+    void monitoredBarrier(const c10d::BarrierOptions &options, bool must_wait_for_all) override;
+    void setSequenceNumberForGroup() override;
+    uint64_t getSequenceNumberForGroup() override;
+#if TORCH_VERSION_MAJOR >= 2
+    WorkPtr allreduce_sparse(Tensors &tensors, const c10d::AllreduceOptions &options) override;
+    WorkPtr allgather_into_tensor_coalesced(Tensors &outputs, Tensors &inputs,
+                                            const c10d::AllgatherOptions &options) override;
+    WorkPtr reduce_scatter_tensor_coalesced(Tensors &outputs, Tensors &inputs,
+                                            const c10d::ReduceScatterOptions &options) override;
+    void startCoalescing() override;
+    WorkPtr endCoalescing() override;
+#endif
+
+  private:
+    using Prepared = c10::intrusive_ptr<Work>;
+
+    Group(pge_engine *engine, int64_t timeout_ms);
+    uint32_t rank() const
+    {
+        return static_cast<uint32_t>(getRank());
+    }
+    uint32_t size() const
+    {
+        return static_cast<uint32_t>(getSize());
+    }
+    Prepared prepare(c10d::OpType type, const char *title, const Tensors &inputs,
+                     std::vector<Tensors> outputs, std::chrono::milliseconds timeout,
+                     size_t operations = 1);
+    WorkPtr begin(Prepared work);
+
+    /* Sums. */
+    void set_all_reduce(Work &work, const Tensors &tensors, const c10d::ReduceOp &op);
+    void set_reduce_scatter(Work &work, size_t at, const Tensors &inputs, const at::Tensor &output,
+                            const c10d::ReduceOp &op, Counts counts);
+    /* By a bitwise operator, which operations do not have: of what all have gathered. */
+    void set_bits(Work &work, const Tensors &tensors, const c10d::ReduceOp &op, int64_t root);
+    void set_bits_scatter(Work &work, size_t at, const Tensors &inputs, const at::Tensor &output,
+                          const c10d::ReduceOp &op, const Counts &counts);
+    WorkPtr sum_sparse(const Tensors &tensors, const c10d::AllreduceOptions &options);
+
+    /* Moves. Counts are of elements, one for each rank. */
+    void set_all_gather(Work &work, size_t at, const Tensors &inputs, const Tensors &outputs,
+                        Counts counts);
+    void set_all_to_all(Work &work, size_t at, const Tensors &inputs, const Tensors &outputs,
+                        Counts counts, Counts recv_counts);
+    WorkPtr begin_recv(Tensors &tensors, pge_kind kind, c10d::OpType type, const char *title,
+                       uint32_t peer, int tag);
+
+    std::shared_ptr<Engine> engine_;
+    const int64_t timeout_ms_;
+#if TORCH_VERSION_MAJOR >= 2
+    bool is_coalescing_ = false;
+    std::vector<WorkPtr> coalesced_;
+#endif
+};
+
+} // namespace sidewire_torch
+
+#endif

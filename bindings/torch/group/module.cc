@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The module that sidewire_torch/__init__.py loads: one for each version of torch, which its name
+ * has. torch/group/group.hpp says what a group does.
+ */
+#include <pybind11/chrono.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include "torch/group/group.hpp"
+
+namespace py = pybind11;
+using sidewire_torch::Base;
+using sidewire_torch::Engine;
+using sidewire_torch::Group;
+using sidewire_torch::Settings;
+
+static c10::intrusive_ptr<Group> open_group(const c10::intrusive_ptr<c10d::Store> &store, int rank,
+                                            int size, const Settings &settings)
+{
+    return c10::make_intrusive<Group>(store, rank, size, settings);
+}
+
+PYBIND11_MODULE(SIDEWIRE_TORCH_MODULE, module)
+{
+    using Unlocked = py::call_guard<py::gil_scoped_release>;
+    py::module_::import("torch._C._distributed_c10d"); /* the classes that these derive from */
+    module.attr("torch_version") =
+        std::to_string(TORCH_VERSION_MAJOR) + "." + std::to_string(TORCH_VERSION_MINOR);
+    py::class_<Settings>(module, "Settings")
+        .def(py::init<>())
+        .def_readwrite("address", &Settings::address)
+        .def_readwrite("algorithm", &Settings::algorithm)
+        .def_readwrite("is_any_order", &Settings::is_any_order)
+        .def_readwrite("timeout_ms", &Settings::timeout_ms)
+        .def_readwrite("spin_us", &Settings::spin_us)
+        .def_readwrite("eager_bytes", &Settings::eager_bytes);
+    py::class_<Group, Base, c10::intrusive_ptr<Group>>(module, "Group")
+        .def(py::init(&open_group), py::arg("store"), py::arg("rank"), py::arg("size"),
+             py::arg("settings"), Unlocked())
+        .def("abort", &Group::abort, Unlocked())
+        .def("close", &Group::close, Unlocked())
+        .def("gone", &Group::gone, Unlocked())
+        .def("shrink", &Group::shrink, py::arg("timeout_ms"), Unlocked())
+        .def("allreduce_leaves", &Group::allreduce_leaves, py::arg("rows"), py::arg("op"),
+             Unlocked());
+    module.def("close_all", &Engine::close_all, Unlocked());
+}
