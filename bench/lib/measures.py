@@ -24,6 +24,7 @@ import procs
 import rpc
 import tcp_programs
 import tcp_rows
+import torch_rows
 import transfer_rows
 import waiting
 from experiment import Experiment, Row
@@ -291,6 +292,7 @@ class Bench:
             *transfer_rows.experiments(self),
             *iwarp_rows.experiments(self),
             *tcp_rows.experiments(self),
+            *torch_rows.experiments(self),
         ]
 
     @staticmethod
@@ -340,7 +342,15 @@ class Bench:
             if key in by_key
         ] + [
             row
-            for module in (nvme_rows, coll_rows, pmem_rows, transfer_rows, iwarp_rows, tcp_rows)
+            for module in (
+                nvme_rows,
+                coll_rows,
+                pmem_rows,
+                transfer_rows,
+                iwarp_rows,
+                tcp_rows,
+                torch_rows,
+            )
             for row in module.rows(by_key)
         ]
 

@@ -33,6 +33,8 @@ import programs  # noqa: E402
 import sweeps  # noqa: E402
 import table  # noqa: E402
 import tcp_programs  # noqa: E402
+import torch_pictures  # noqa: E402
+import torch_rows  # noqa: E402
 
 
 RUN = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../bench/run')
@@ -155,6 +157,22 @@ class Programs(unittest.TestCase):
             self.assertIn(text, drawn)
         self.assertNotIn('fio', drawn)
 
+    def test_pictures__steps_of_both_backends(self):
+        ddp = experiments.Experiment('torch_ddp', 'steps', {'sidewire': None, 'gloo': None})
+        for name, step in (('sidewire', 0.25), ('gloo', 0.5)):
+            ddp.samples[name] = [{'step_s': step, 'plain_s': 0.125, 'exposed_s': step - 0.125}]
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertEqual(torch_pictures.draw([], folder), [])
+            path = torch_pictures.draw([ddp], folder)[0]
+            with open(path, encoding='utf-8') as file:
+                drawn = file.read()
+        for text in ('250.0 ms', '500.0 ms', '125.0 ms', '375.0 ms'):
+            self.assertIn(text, drawn)
+
+    def test_torch__the_slowest_rank_counts(self):
+        ranks = ['{"step_s": 2.0, "exposed_s": 0.5}', '{"step_s": 1.5, "exposed_s": 0.75}']
+        self.assertEqual(torch_rows.slowest(ranks), {'step_s': 2.0, 'exposed_s': 0.75})
+
     def test_redis__rate_of_the_test_asked_for(self):
         text = '"test","rps","avg_latency_ms"\n"SET","7.5","0.1"\n"GET","12345.67","0.1"\n'
         self.assertEqual(tcp_programs.parse_csv(text, 'GET'), 12345.67)
@@ -252,7 +270,7 @@ class Load(unittest.TestCase):
 
 FIGURES = '''median_s mean_s p99_s rate cpu_rate bandwidth jain requests_per_s bytes_per_s
 read write deep_read long_read long_write pss rss cpu_s move_s setup_s kill_s cancel_s memory
-time_s'''
+time_s exposed_s'''
 
 
 class Rows(unittest.TestCase):
