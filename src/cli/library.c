@@ -167,3 +167,9 @@ int sw_library_find_mpi(const struct sw_library *library, struct sw_library *mpi
     *mpich->path = '\0';
     return 0;
 }
+
+bool sw_library_find_suppressions(const struct sw_library *library, char path[PATH_MAX])
+{
+    static const char *const places[2] = {"/valgrind.supp", SW_SHARE_FROM_LIBRARY "/valgrind.supp"};
+    return find_beside_library(library, places, path);
+}

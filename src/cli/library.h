@@ -5,6 +5,7 @@
 #define SW_CLI_LIBRARY_H
 
 #include <limits.h>
+#include <stdbool.h>
 
 struct sw_library {
     char path[PATH_MAX];
@@ -22,5 +23,8 @@ int sw_library_find_sockets(const struct sw_library *library, struct sw_library 
  * none, and the folder with the component of Open MPI, the same. One of the two will do. */
 int sw_library_find_mpi(const struct sw_library *library, struct sw_library *mpich,
                         char openmpi[PATH_MAX]);
+
+/* What valgrind need not say of the library. False: the file is not there. */
+bool sw_library_find_suppressions(const struct sw_library *library, char path[PATH_MAX]);
 
 #endif

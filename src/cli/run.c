@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/checkers.h"
 #include "cli/closed.h"
 #include "cli/command.h"
 #include "cli/fault.h"
@@ -21,7 +22,7 @@
 #include "link/faults/faults.h"
 
 struct run_args {
-    bool force, sockets, collectives;
+    bool force, sockets, collectives, valgrind;
     int argc;
     char **argv; /* of CMD */
 };
@@ -38,6 +39,7 @@ enum {
     KEY_ENGINE_CPUS,
     KEY_SOCKETS,
     KEY_COLLECTIVES,
+    KEY_VALGRIND,
     KEY_FORCE
 };
 
@@ -86,6 +88,10 @@ static const struct argp_option options[] = {
     {"collectives", KEY_COLLECTIVES, "HOW", OPTION_ARG_OPTIONAL,
      "Collective calls of CMD's MPI (MPICH, Open MPI) by RDMA, with sums in a fixed order: auto "
      "(default), or tell, which prints at the end how many calls were carried out so",
+     0},
+    {"valgrind", KEY_VALGRIND, NULL, 0,
+     "Run CMD by valgrind, without what that says of the library; VALGRIND_OPTS has more options "
+     "of it",
      0},
     {"force", KEY_FORCE, NULL, 0,
      "Run CMD even if the library cannot be preloaded into it; its children may get it", 0},
@@ -173,6 +179,9 @@ static error_t parse_run(int key, char *value, struct argp_state *state)
         args->collectives = true;
         set_one_of(state, "SIDEWIRE_COLLECTIVES", "collectives", value ? value : "auto",
                    collectives_words);
+        return 0;
+    case KEY_VALGRIND:
+        args->valgrind = true;
         return 0;
     case KEY_FORCE:
         args->force = true;
@@ -343,6 +352,25 @@ static void exec_by_shell(const char *path, const struct run_args *args)
     free(argv);
 }
 
+/* What is run in place of CMD. 0, or a status. */
+static int run_by_valgrind(const struct sw_library *library, struct run_args *args,
+                           struct sw_program *program)
+{
+    const enum sw_program_fault fault = sw_program_find("valgrind", program);
+    if (fault == SW_PROGRAM_NOT_FOUND) {
+        sw_fault("apt-get install valgrind", "cannot run '%s' by valgrind: it is not installed",
+                 args->argv[0]);
+        return SW_STATUS_NOT_FOUND;
+    }
+    if (fault != SW_PROGRAM_OK)
+        return refuse_program(fault, "valgrind", program);
+    args->argv = sw_checkers_by_valgrind(library, args->argc, args->argv);
+    if (args->argv)
+        return 0;
+    sw_fault(NULL, "no memory");
+    return SW_STATUS_RUN_FAILED;
+}
+
 int sw_command_run(int argc, char **argv)
 {
     struct run_args args = {0};
@@ -368,11 +396,14 @@ int sw_command_run(int argc, char **argv)
         sw_fault(sockets.mend, "cannot use %s: %s", sockets.path, sockets.reason);
         return SW_STATUS_RUN_FAILED;
     }
-    if (preload_library(library.path) || (args.sockets && preload_library(sockets.path))) {
-        sw_fault(NULL, "cannot set LD_PRELOAD: %s", strerror(errno));
+    if (preload_library(library.path) || (args.sockets && preload_library(sockets.path)) ||
+        sw_checkers_allow_preload()) {
+        sw_fault(NULL, "cannot set the environment: %s", strerror(errno));
         return SW_STATUS_RUN_FAILED;
     }
     if (args.collectives && (status = add_collectives(&library)))
+        return status;
+    if (args.valgrind && (status = run_by_valgrind(&library, &args, &program)))
         return status;
     execv(program.path, args.argv);
     if (errno == ENOEXEC)
