@@ -177,8 +177,7 @@ void pge_close(struct pge_engine *engine)
     free_engine(engine);
 }
 
-// Threads may hang in what a program does at an operation's end: an interpreter that has ended gives
-// nobody its lock.
+// Threads may hang at an operation's end, as an interpreter that has ended gives nobody its lock.
 void pge_abandon(struct pge_engine *engine)
 {
     const uint64_t until_ns = sw_coll_deadline_ms(EXIT_PATIENCE_MS);

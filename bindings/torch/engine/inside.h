@@ -145,7 +145,7 @@ bool pge_has_room(struct pge_engine *engine);
 void pge_add_active(struct pge_engine *engine, struct pge_active active,
                     struct sw_coll_request *request);
 void *pge_thread_main(void *engine);
-/* Whether the communicator has failed, as sw_coll_error() says it. Of the driver. */
+/* Whether the communicator has failed, as sw_coll_error() says it. The driver calls it. */
 enum sw_coll_status pge_look_for_death(struct pge_engine *engine, struct sw_coll_error *error);
 
 /* ---- submit.c, with the lock ---- */

@@ -126,7 +126,8 @@ static bool park_message(struct pge_engine *engine, uint32_t peer,
 
 // ---- messages that are shown ----
 
-static void post_receive_for(struct pge_engine *engine, struct pge_operation *receive, uint32_t peer)
+static void post_receive_for(struct pge_engine *engine, struct pge_operation *receive,
+                             uint32_t peer)
 {
     struct sw_coll_error error = {.status = SW_COLL_OK};
     struct sw_coll_request *request;
@@ -144,7 +145,7 @@ static void post_receive_for(struct pge_engine *engine, struct pge_operation *re
 
 // The next one of that rank. False: it stays where it is for now.
 static bool match_message(struct pge_engine *engine, uint32_t peer,
-                         const struct sw_coll_message *message)
+                          const struct sw_coll_message *message)
 {
     struct pge_operation **place = &engine->receives.first, *receive;
     while (*place && ((*place)->tag != message->tag || !may_come_from(*place, peer)))
