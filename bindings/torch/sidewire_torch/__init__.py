@@ -18,7 +18,7 @@ import socket
 import torch
 import torch.distributed as dist
 
-__all__ = ['Options', 'leaves', 'shrink', 'gone', 'abort']
+__all__ = ['Options', 'leaves', 'shrink', 'gone', 'abort', 'from_launcher']
 
 
 def _load():
@@ -145,5 +145,6 @@ def abort(group=None):
     _native_group(group).abort()
 
 
+from sidewire_torch.launcher import from_launcher  # noqa: E402
 from sidewire_torch.leaves import leaves  # noqa: E402
 from sidewire_torch.shrink import shrink  # noqa: E402
