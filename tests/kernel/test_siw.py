@@ -174,14 +174,16 @@ def from_siw(own, server, client, port):
 
 
 def is_of_siw(server, said):
-    """Whether a client failed for what siw does, not for anything of ours (with_patience). A server
-    of fio whose memory is written or read counts no bytes; it ends after the client's last SEND."""
+    """Whether a client failed for what siw does, or for its own end, not for anything of ours
+    (with_patience). A server of fio whose memory is written or read counts no bytes; it ends after
+    the client's last SEND."""
     came = ALL_SENDS_CAME if '--verify' in server else ALL_CAME
     return (
         REFUSED.search(said)
         or HASTY.search(said)
         or CLOSED in said
         or (LAST_SEND in said and came.search(said))
+        or (guest.is_end_of_rping(said) and '--- our server: 0' in said)
     )
 
 
