@@ -65,10 +65,19 @@ void pge_drive_await(struct pge_engine *engine)
 
 // ---- what ends ----
 
+static _Thread_local const struct pge_engine *telling; /* whose program is told of an end */
+
+bool pge_is_telling(const struct pge_engine *engine)
+{
+    return telling == engine;
+}
+
 void pge_finish(struct pge_engine *engine, struct pge_operation *operation,
                 const struct sw_coll_error *error)
 {
     void (*release)(struct pge_operation *) = operation->release;
+    const struct pge_engine *outer = telling;
+    telling = engine;
     if (error && error->status)
         operation->error = *error;
     else
@@ -85,6 +94,7 @@ void pge_finish(struct pge_engine *engine, struct pge_operation *operation,
     }
     if (release)
         release(operation);
+    telling = outer;
 }
 
 // A text that this rank has given the end says more than that there was one.

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,18 +69,6 @@ static void free_engine(struct pge_engine *engine)
     free(engine);
 }
 
-// Signals are for the program's own threads.
-static bool start_engine_thread(struct pge_engine *engine)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    sigdelset(&all, SIGBUS);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    const bool is_there = !pthread_create(&engine->thread, NULL, pge_thread_main, engine);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return is_there;
-}
-
 static void init_locks(struct pge_engine *engine)
 {
     pthread_condattr_t attr;
@@ -114,7 +101,8 @@ static enum sw_coll_status make_engine(const struct pge_options *options, struct
     engine->gone = calloc(engine->size, sizeof(bool));
     engine->later = pge_later_open();
     pge_process_add(engine);
-    if (!engine->is_listened || !engine->gone || !engine->later || !start_engine_thread(engine)) {
+    if (!engine->is_listened || !engine->gone || !engine->later ||
+        !pge_start_thread(&engine->thread, pge_thread_main, engine)) {
         pge_process_remove(engine);
         sw_coll_close(coll);
         free_engine(engine);
@@ -153,10 +141,22 @@ static void end_operations(struct pge_engine *engine)
     }
 }
 
+static void *close_thread(void *engine)
+{
+    pge_close(engine);
+    return NULL;
+}
+
 void pge_close(struct pge_engine *engine)
 {
     if (!engine || pge_is_forked(engine))
         return;
+    if (pge_is_telling(engine)) {
+        pthread_t thread;
+        if (pge_start_thread(&thread, close_thread, engine))
+            pthread_detach(thread);
+        return;
+    }
     pge_process_remove(engine);
     pthread_mutex_lock(&engine->lock);
     if (engine->is_closing) { /* abandoned: the process exits */

@@ -140,6 +140,8 @@ void pge_drive_out(struct pge_engine *engine);
 /* The operation has ended: its caller is told. Without the lock. */
 void pge_finish(struct pge_engine *engine, struct pge_operation *operation,
                 const struct sw_coll_error *error);
+/* This thread is in a function of an operation, so it may not wait for its own turn to end. */
+bool pge_is_telling(const struct pge_engine *engine);
 /* A request was posted for it. False: no memory; then none may be. */
 bool pge_has_room(struct pge_engine *engine);
 void pge_add_active(struct pge_engine *engine, struct pge_active active,

@@ -2,9 +2,10 @@
 #include "later.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
+
+#include "process.h"
 
 enum { THREADS_MAX = 64 };
 
@@ -83,17 +84,11 @@ static void *later_thread(void *arg)
     return NULL;
 }
 
-/* With the lock. Signals are for the program's own threads. */
+/* With the lock. */
 static bool start_thread(struct pge_later *later)
 {
     pthread_t thread;
-    sigset_t all, before;
-    sigfillset(&all);
-    sigdelset(&all, SIGBUS);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    const bool is_there = !pthread_create(&thread, NULL, later_thread, later);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (!is_there)
+    if (!pge_start_thread(&thread, later_thread, later))
         return false;
     pthread_detach(thread);
     later->threads++;

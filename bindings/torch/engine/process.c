@@ -2,6 +2,7 @@
 #include "process.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 
 #include "inside.h"
@@ -62,4 +63,17 @@ void pge_process_remove(struct pge_engine *engine)
 bool pge_is_forked(const struct pge_engine *engine)
 {
     return engine->process.generation != generation;
+}
+
+/* SIGBUS of the thread's own access is its own: where that is blocked, the kernel ends the process.
+ */
+bool pge_start_thread(pthread_t *thread, void *(*run)(void *arg), void *arg)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    sigdelset(&all, SIGBUS);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const bool is_there = !pthread_create(thread, NULL, run, arg);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return is_there;
 }

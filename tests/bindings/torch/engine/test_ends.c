@@ -95,6 +95,30 @@ static void close__in_a_function_of_its_own(void **state)
     members_run(2, close_in_later, 0);
 }
 
+static void close_own_group(struct pge_operation *operation)
+{
+    close_group(operation->context);
+}
+
+// The same at the end of an operation: another thread closes it.
+static void close_in_release(struct member *member)
+{
+    work_sum(&works[0], &mine, &sums[0], 1);
+    works[0].operation.done = NULL;
+    works[0].operation.release = close_own_group;
+    works[0].operation.context = member;
+    work_submit(member, &works[0]);
+    while (__atomic_load_n(&member->engine, __ATOMIC_SEQ_CST))
+        nap_ms(1);
+    members_meet(member, 0);
+}
+
+static void close__at_the_end_of_an_operation(void **state)
+{
+    (void)state;
+    members_run(2, close_in_release, 0);
+}
+
 // ---- abort ----
 
 static void abort_amid(struct member *member)
@@ -273,6 +297,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(close__ends_what_is_under_way),
         cmocka_unit_test(close__in_a_function_of_its_own),
+        cmocka_unit_test(close__at_the_end_of_an_operation),
         cmocka_unit_test(abort__ends_all_on_all_ranks),
         cmocka_unit_test(death__the_others_shrink),
         cmocka_unit_test(shrink__ends_what_is_under_way),
