@@ -53,7 +53,7 @@ def ended(name, guest='b'):
 def is_end_of_rping(said):
     """Whether rping failed for its own end only, all its data moved: one of its threads asks for
     events when the other has closed their channel. rdma-core has mended that in July 2025 (pull
-    request 1622). Of 120 clients of a kernel's siw whose server was on the same siw, 2 ended so."""
+    request 1622). So ended 2 of 120 clients on a kernel's siw, their servers on the same one."""
     return 'rdma_get_cm_event: Bad file descriptor' in said and 'rdma-ping-9' in said
 
 

@@ -120,8 +120,8 @@ static void live_through_it(struct rank *rank)
     rank->result->gone = sw_coll_size(rank->coll);
 }
 
-// The error is that of opening, or of the first call after it. A victim may be told of another one's
-// death, and does not end before it is killed.
+// The error is that of opening, or of the first call after it. A victim may be told of another
+// one's death, and does not end before it is killed.
 static void open_or_not(struct rank *rank)
 {
     static const struct sw_coll_call barrier = {.kind = SW_COLL_BARRIER};
