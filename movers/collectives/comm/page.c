@@ -259,5 +259,8 @@ void coll_page_note_failure(struct sw_coll *coll)
     coll_page_write_begin(page);
     page->failure.status = (uint32_t)coll->failure.error.status;
     memcpy(page->failure.text, coll->failure.error.text, sizeof(page->failure.text));
+    for (uint32_t rank = 0; rank < coll->site.size; rank++)
+        if (coll->peers[rank].is_gone)
+            page->failure.gone[rank / 8] |= (uint8_t)(1u << rank % 8);
     coll_page_write_end(page);
 }

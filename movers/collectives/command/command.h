@@ -5,6 +5,7 @@
 
 #include "common/command/front.h"
 
+int co_diagnose(int argc, char **argv);
 int co_dump(int argc, char **argv);
 int co_perf(int argc, char **argv);
 int co_status(int argc, char **argv);

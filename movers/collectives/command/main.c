@@ -3,6 +3,7 @@
 #include "collectives/command/command.h"
 
 static const struct mover_command commands[] = {
+    {"diagnose", "says which rank differs, is awaited, or is late", co_diagnose},
     {"dump", "writes the last operations of the ranks of this host into files", co_dump},
     {"perf", "measures and checks collective operations", co_perf},
     {"status", "shows what ranks of this host do, and whom they wait for", co_status},
@@ -19,6 +20,7 @@ int main(int argc, char **argv)
         .examples = "  sidewire coll perf --ranks 4\n"
                     "  sidewire coll perf --ranks 3 -b 8 -e 1M -f 2 -d bf16 -o avg reduce_scatter\n"
                     "  sidewire coll status\n"
+                    "  sidewire coll diagnose /tmp/dumps\n"
                     "  sidewire coll trace --ranks 3 --size 64K\n"
                     "  mpirun -n 4 sidewire coll perf\n"};
     return mover_front_main(&front, argc, argv);

@@ -135,6 +135,11 @@ static void print_page(struct mover_table *table, const struct coll_seen *seen,
     const bool has_data = what && (is_message || is_operation);
     const bool has_since = what && page->state.since_ns && now_ns > page->state.since_ns;
     json_t *awaited = json_of_awaited(page, text, sizeof(text));
+    if (seen->process != COLL_PROCESS_ALIVE) {
+        const size_t used = strlen(text);
+        snprintf(text + used, sizeof(text) - used, " (%s)",
+                 coll_dump_word(COLL_WORDS_PROCESS, seen->process));
+    }
     json_t *row = json_pack(
         "{so so sI sI sI ss sI ss? so so so so so}", "job", json_of_job(page->job), "parent",
         json_of_job(page->parent), "rank", (json_int_t)page->rank, "ranks", (json_int_t)page->size,

@@ -57,7 +57,8 @@ struct coll_page_failure {
     uint64_t failed_ns; /* 0: it has not */
     uint32_t status, reserved;
     char text[256];
-    struct coll_page_state state; /* before */
+    uint8_t gone[SW_COLL_RANKS_MAX / 8]; /* a bit for each rank that is known to be gone */
+    struct coll_page_state state;        /* before */
 };
 
 struct coll_page {

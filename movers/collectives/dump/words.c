@@ -83,3 +83,14 @@ const char *coll_dump_word(enum coll_word_list list, uint32_t number)
     }
     return NULL;
 }
+
+uint32_t coll_dump_number(enum coll_word_list list, const char *word)
+{
+    enum { MORE_THAN_ANY = 64 };
+    for (uint32_t number = 0; word && number < MORE_THAN_ANY; number++) {
+        const char *known = coll_dump_word(list, number);
+        if (known && !strcmp(known, word))
+            return number;
+    }
+    return UINT32_MAX;
+}

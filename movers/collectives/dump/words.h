@@ -34,5 +34,7 @@ enum coll_dump_process {
 
 /* NULL: there is none of that number. */
 const char *coll_dump_word(enum coll_word_list list, uint32_t number);
+/* UINT32_MAX: there is none. `word` may be NULL. */
+uint32_t coll_dump_number(enum coll_word_list list, const char *word);
 
 #endif

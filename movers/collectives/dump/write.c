@@ -149,13 +149,18 @@ static json_t *json_of_site(const struct coll_page_about *about)
                      (json_int_t)about->request_bytes, "timeout_ms", (json_int_t)about->timeout_ms);
 }
 
-static json_t *json_of_waits(const struct coll_page_state *state, uint32_t size)
+static json_t *json_of_ranks(const uint8_t *bits, uint32_t size)
 {
     json_t *ranks = json_array();
-    for (uint32_t rank = 0; state->is_waiting && rank < size; rank++)
-        if (state->awaited[rank / 8] & 1u << rank % 8)
+    for (uint32_t rank = 0; rank < size; rank++)
+        if (bits[rank / 8] & 1u << rank % 8)
             json_array_append_new(ranks, json_integer(rank));
     return ranks;
+}
+
+static json_t *json_of_waits(const struct coll_page_state *state, uint32_t size)
+{
+    return state->is_waiting ? json_of_ranks(state->awaited, size) : json_array();
 }
 
 static json_t *json_of_state(const struct coll_page_state *state, uint32_t size)
@@ -170,13 +175,13 @@ static json_t *json_of_state(const struct coll_page_state *state, uint32_t size)
         json_of_time(state->since_ns), "waits_for", json_of_waits(state, size));
 }
 
-static json_t *json_of_failure(const struct coll_page_failure *failure)
+static json_t *json_of_failure(const struct coll_page_failure *failure, uint32_t size)
 {
     if (!failure->failed_ns)
         return json_null();
-    return json_pack("{so so sI}", "status", json_of_word(COLL_WORDS_STATUS, failure->status),
-                     "text", mover_json_text(failure->text), "failed_ns",
-                     (json_int_t)failure->failed_ns);
+    return json_pack("{so so so sI}", "status", json_of_word(COLL_WORDS_STATUS, failure->status),
+                     "gone", json_of_ranks(failure->gone, size), "text",
+                     mover_json_text(failure->text), "failed_ns", (json_int_t)failure->failed_ns);
 }
 
 json_t *coll_dump_make(const struct coll_recorder *recorder, const struct coll_dump_case *how)
@@ -200,9 +205,10 @@ json_t *coll_dump_make(const struct coll_recorder *recorder, const struct coll_d
         "realtime_ns", (json_int_t)(page.about.realtime_ns + how->now_ns), "host_id",
         json_of_name(page.about.host), "site", json_of_site(&page.about), "ended",
         (json_int_t)page.ended, "activity", json_of_word(COLL_WORDS_ACTIVITY, page.state.activity),
-        "state", json_of_state(state, page.size), "error", json_of_failure(&page.failure),
-        "recorded", (json_int_t)__atomic_load_n(&recorder->recorded, __ATOMIC_RELAXED),
-        "operations", operations);
+        "state", json_of_state(state, page.size), "error",
+        json_of_failure(&page.failure, page.size), "recorded",
+        (json_int_t)__atomic_load_n(&recorder->recorded, __ATOMIC_RELAXED), "operations",
+        operations);
 }
 
 /* ---- files ---- */

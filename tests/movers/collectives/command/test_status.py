@@ -116,6 +116,43 @@ class Status(unittest.TestCase):
         self.assertIn(f'rank 1 (process {stopped}) is awaited', said['awaited'][0]['text'])
         self.assertIn('and is stopped', self.ask().splitlines()[-1])
 
+    def diagnose(self, *words):
+        said = subprocess.run(
+            [SIDEWIRE, 'coll', 'diagnose', '-o', 'json', *words],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            env=self.variables,
+        )
+        return json.loads(said.stdout)['rows'], said
+
+    def test_dumps__have_stopped_and_killed_ranks(self):
+        self.start(*ENDLESS)
+        pids = [row['pid'] for row in until(self.working, 'three ranks at work')]
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        self.addCleanup(os.kill, pids[0], signal.SIGCONT)
+        self.addCleanup(os.kill, pids[2], signal.SIGCONT)
+        os.kill(pids[1], signal.SIGKILL)
+        until(lambda: 'dead' in [row['process'] for row in self.rows()], 'a dead rank')
+        (gone,) = [row for row in self.diagnose()[0] if row['verdict'] == 'gone']
+        self.assertEqual(gone['rank'], 1)
+        last = json.loads(self.ask('-o', 'json', '--last', '3'))['rows'][1]['operations']
+        self.assertEqual([one['collective'] for one in last], ['all_reduce'] * 3)
+        self.assertIn('ALGORITHM', self.ask('--last', '3'))
+        where = os.path.join(self.variables['XDG_RUNTIME_DIR'], 'dumps')
+        subprocess.run([SIDEWIRE, 'coll', 'dump', where], check=True, env=self.variables)
+        self.assertEqual(len(os.listdir(where)), 3)
+        self.assertEqual(len(self.files()), 2)  # the dead rank's is in its dump
+        rows, said = self.diagnose(where)
+        self.assertEqual((said.returncode, said.stderr), (0, ''))
+        self.assertIn('gone', [row['verdict'] for row in rows])
+        with open(os.path.join(where, 'bad.json'), 'w') as file:
+            file.write('{}')
+        again, said = self.diagnose(where)
+        self.assertEqual((again, said.returncode), (rows, 1))
+        self.assertIn('bad.json: it is no dump', said.stderr)
+
     def test_killed__its_file_is_removed(self):
         process = self.start(*ENDLESS)
         rows = until(self.working, 'three ranks at work')
