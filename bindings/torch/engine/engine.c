@@ -141,7 +141,7 @@ static void end_operations(struct pge_engine *engine)
     }
 }
 
-static void *close_thread(void *engine)
+static void *close_apart(void *engine)
 {
     pge_close(engine);
     return NULL;
@@ -153,7 +153,7 @@ void pge_close(struct pge_engine *engine)
         return;
     if (pge_is_telling(engine)) {
         pthread_t thread;
-        if (pge_start_thread(&thread, close_thread, engine))
+        if (pge_start_thread(&thread, close_apart, engine))
             pthread_detach(thread);
         return;
     }

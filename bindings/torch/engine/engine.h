@@ -87,8 +87,8 @@ enum sw_coll_status pge_open(const struct pge_options *options, struct sw_coll_e
 /* Ends all operations that are under way, by SW_COLL_REVOKED, calls their `done` and `release`,
  * waits for the functions of pge_later(), and frees it. Other threads may be in a call of this
  * engine: they return first. It may be called from a function of pge_later(), too. From `done` and
- * `release` it returns at once, and another thread does it. Other ranks that wait for this one get SW_COLL_RANK_GONE. In a child of fork() it
- * does nothing. NULL: nothing.
+ * `release` it returns at once, and another thread does it. Other ranks that wait for this one get
+ * SW_COLL_RANK_GONE. In a child of fork() it does nothing. NULL: nothing.
  *
  * A process that exits without it: the engines end as the C library's exit functions run. No `done`
  * is called then. */
