@@ -117,6 +117,12 @@ enum sw_coll_order {
     SW_COLL_ORDER_ANY,  /* bits may depend on the number of ranks, the count and the algorithm */
 };
 
+/* Where ranks are in the tree of a sum. */
+enum sw_coll_placement {
+    SW_COLL_PLACE_HOSTS, /* those of one host are neighbours, whatever their numbers */
+    SW_COLL_PLACE_RANKS, /* in the order of their numbers, on whatever hosts */
+};
+
 struct sw_coll_options {
     uint32_t rank, size;
     /* How ranks find each other: by `exchange`, or, where that is NULL, at `meet`: "HOST:PORT" of
@@ -148,6 +154,8 @@ struct sw_coll_options {
     int dump_signal;
     /* The secret of those that meet at `meet`; NULL: SIDEWIRE_COLL_TOKEN of the environment. */
     const char *token;
+    /* Alike on all ranks. SIDEWIRE_COLL_PLACEMENT=ranks in the environment is RANKS, too. */
+    enum sw_coll_placement placement;
 };
 
 /* 60 s, 50 us of polling, 4096 bytes. */
@@ -161,6 +169,8 @@ SW_COLL_PUBLIC enum sw_coll_status sw_coll_open(const struct sw_coll_options *op
 SW_COLL_PUBLIC void sw_coll_close(struct sw_coll *coll);
 SW_COLL_PUBLIC uint32_t sw_coll_rank(const struct sw_coll *coll);
 SW_COLL_PUBLIC uint32_t sw_coll_size(const struct sw_coll *coll);
+/* The ranks in the order in which sums take their contributions: `size` of them. */
+SW_COLL_PUBLIC void sw_coll_order(const struct sw_coll *coll, uint32_t *ranks);
 /* Which ranks are known to be gone: one bool for each rank. How many. */
 SW_COLL_PUBLIC uint32_t sw_coll_gone(const struct sw_coll *coll, bool *is_gone);
 

@@ -6,6 +6,7 @@
 #include "common/base/bytes.h"
 
 enum { MAGIC = 0x4c435753 /* "SWCL" */ };
+#define KEEPS_RANKS (UINT32_C(1) << 31) /* beside the plan */
 
 static void card_put_head(uint8_t *at)
 {
@@ -64,7 +65,7 @@ void coll_card_put(uint8_t bytes[COLL_CARD_BYTES], const struct coll_card *card)
     put_le32(bytes + 76, card->eager_bytes);
     put_le32(bytes + 80, card->rank);
     put_le32(bytes + 84, card->size);
-    put_le32(bytes + 88, card->plan);
+    put_le32(bytes + 88, card->plan | (card->keeps_ranks ? KEEPS_RANKS : 0));
     put_le32(bytes + 92, card->processor);
 }
 
@@ -82,7 +83,8 @@ enum coll_card_fault coll_card_get(const uint8_t bytes[COLL_CARD_BYTES], struct 
     card->eager_bytes = get_le32(bytes + 76);
     card->rank = get_le32(bytes + 80);
     card->size = get_le32(bytes + 84);
-    card->plan = get_le32(bytes + 88);
+    card->plan = get_le32(bytes + 88) & ~KEEPS_RANKS;
+    card->keeps_ranks = get_le32(bytes + 88) & KEEPS_RANKS;
     card->processor = get_le32(bytes + 92);
     return get_address(bytes + 8, &card->address) ? COLL_CARD_FINE : COLL_CARD_GARBAGE;
 }

@@ -31,6 +31,7 @@ struct coll_card {
     uint32_t rank, size;
     uint32_t plan;      /* enum coll_plan */
     uint32_t processor; /* that it is bound to, from 1; 0: none */
+    bool keeps_ranks;   /* ranks are not placed by hosts */
 };
 
 enum coll_card_fault { COLL_CARD_FINE, COLL_CARD_VERSION, COLL_CARD_GARBAGE };

@@ -133,6 +133,9 @@ struct sw_coll_request {
 struct sw_coll {
     struct sw_coll_options options;
     struct coll_site site;
+    uint16_t *placement; /* what `site` may point to: ranks of places, then places of ranks */
+    uint32_t hosts;      /* how many ranks are on */
+    bool keeps_ranks;    /* each is at the place of its number */
     struct mover_fork_guard guard;
     struct coll_wake wake;
     int epoll_fd, timer_fd;

@@ -17,6 +17,7 @@
 #include "collectives/comm/meet.h"
 #include "collectives/comm/page.h"
 #include "collectives/comm/peer.h"
+#include "collectives/comm/placement.h"
 #include "collectives/comm/port.h"
 #include "collectives/comm/processors.h"
 #include "collectives/comm/request.h"
@@ -45,6 +46,7 @@ static enum sw_coll_status check_options(const struct sw_coll_options *options,
                                          enum coll_plan *plan, struct sw_coll_error *error)
 {
     const char *unknown = coll_fold_unknown();
+    bool keeps_ranks;
     *plan = COLL_PLAN_ANY;
     if (!options->size || options->size > SW_COLL_RANKS_MAX || options->rank >= options->size)
         return coll_say(error, SW_COLL_INVALID, "rank %u of %u: there may be 1 to %u ranks",
@@ -67,25 +69,16 @@ static enum sw_coll_status check_options(const struct sw_coll_options *options,
         return coll_say(error, SW_COLL_INVALID,
                         "SIDEWIRE_COLL_FOLD is '%.40s', and may be generic, avx2 or avx512",
                         unknown);
+    if (!coll_placement_wanted(options, &keeps_ranks))
+        return coll_say(error, SW_COLL_INVALID,
+                        COLL_PLACEMENT " is '%.40s', and may be hosts or ranks",
+                        getenv(COLL_PLACEMENT));
     return SW_COLL_OK;
 }
 
 static bool open_draw_random(void *data, size_t bytes)
 {
     return getrandom(data, bytes, 0) == (ssize_t)bytes;
-}
-
-uint64_t coll_host_number(void)
-{
-    char text[64];
-    uint64_t hash = 0xcbf29ce484222325;
-    const int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    const ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof(text));
-    if (fd >= 0)
-        close(fd);
-    for (ssize_t i = 0; i < got; i++)
-        hash = (hash ^ (uint8_t)text[i]) * 0x100000001b3;
-    return hash;
 }
 
 /* And what is shown. Whole pages: a device may reach parts of a page by a longer way. */
@@ -123,12 +116,14 @@ static struct sw_coll *make_coll(const struct sw_coll_options *options, enum col
     coll->machine_memory =
         aligned_alloc(LINE, (coll_machine_bytes(options->size) + LINE - 1) / LINE * LINE);
     coll->peers = calloc(options->size, sizeof(*coll->peers));
+    coll->placement = calloc(options->size, 2 * sizeof(*coll->placement));
+    coll_placement_wanted(options, &coll->keeps_ranks);
     coll->heard = calloc(options->size, sizeof(*coll->heard));
     coll->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (!mover_fork_guard_open(&coll->guard) || coll->epoll_fd < 0 ||
         !coll_wake_open(&coll->wake, coll->epoll_fd, &coll->wake) || !coll->mailbox ||
-        !coll->outbox || !coll->scratch || !coll->machine_memory || !coll->peers || !coll->heard ||
-        !coll_transfers_open(coll) || !coll_dump_open(coll)) {
+        !coll->outbox || !coll->scratch || !coll->machine_memory || !coll->peers ||
+        !coll->placement || !coll->heard || !coll_transfers_open(coll) || !coll_dump_open(coll)) {
         sw_coll_close(coll);
         return NULL;
     }
@@ -204,7 +199,8 @@ static enum sw_coll_status make_card(struct sw_coll *coll, struct sw_coll_error 
                                .eager_bytes = coll->site.eager_bytes,
                                .rank = coll->site.rank,
                                .size = coll->site.size,
-                               .plan = (uint32_t)coll->site.wanted};
+                               .plan = (uint32_t)coll->site.wanted,
+                               .keeps_ranks = coll->keeps_ranks};
     return open_draw_random(card->token, sizeof(card->token)) &&
                    open_draw_random(&card->instance, sizeof(card->instance))
                ? SW_COLL_OK
@@ -215,6 +211,11 @@ static const char *wanted_name(const struct coll_card *card)
 {
     const char *name = card->plan < COLL_PLANS ? coll_plan_name((enum coll_plan)card->plan) : "?";
     return name ? name : "any";
+}
+
+static const char *placement_name(const struct coll_card *card)
+{
+    return card->keeps_ranks ? "their numbers" : "hosts";
 }
 
 static enum sw_coll_status say_unlike(const struct coll_card *mine, const struct coll_card *theirs,
@@ -229,6 +230,10 @@ static enum sw_coll_status say_unlike(const struct coll_card *mine, const struct
     if (theirs->plan != mine->plan)
         return coll_say(error, SW_COLL_MISMATCH, "rank %u wants algorithm %s, and rank %u wants %s",
                         theirs->rank, wanted_name(theirs), mine->rank, wanted_name(mine));
+    if (theirs->keeps_ranks != mine->keeps_ranks)
+        return coll_say(error, SW_COLL_MISMATCH,
+                        "rank %u places ranks by %s, and rank %u by %s (placement)", theirs->rank,
+                        placement_name(theirs), mine->rank, placement_name(mine));
     return SW_COLL_OK;
 }
 
@@ -255,6 +260,7 @@ enum sw_coll_status coll_open_cards(struct sw_coll *coll, const uint8_t *cards,
         on_mine += is_here && card->processor == processors.bound;
     }
     memcpy(coll->token, first->token, COLL_TOKEN_BYTES);
+    coll_placement_find(coll);
     coll->must_yield = coll_processors_are_short(&processors, here, on_mine);
     return SW_COLL_OK;
 }
@@ -356,6 +362,7 @@ enum sw_coll_status sw_coll_open(const struct sw_coll_options *options, struct s
         return status;
     }
     coll_page_open(coll, NULL);
+    coll_placement_tell(coll);
     *out = coll;
     return SW_COLL_OK;
 }
@@ -447,6 +454,7 @@ static void free_coll(struct sw_coll *coll)
     free(coll->machine_memory);
     free(coll->heard);
     free(coll->peers);
+    free(coll->placement);
     free(coll);
 }
 

@@ -12,8 +12,6 @@ enum sw_coll_status coll_open_child(const struct sw_coll *parent, uint32_t rank,
 /* The cards of all ranks, in their order. */
 enum sw_coll_status coll_open_cards(struct sw_coll *coll, const uint8_t *cards,
                                     struct sw_coll_error *error);
-/* Alike for all processes of this host, until it starts anew. */
-uint64_t coll_host_number(void);
 /* Begins to connect with all others. */
 void coll_open_want(struct sw_coll *coll);
 /* Which ranks there is no connection with, nor was: one may have opened and closed already. A bool

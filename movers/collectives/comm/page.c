@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "collectives/comm/open.h"
+#include "collectives/comm/placement.h"
 #include "collectives/comm/transfer.h"
 #include "common/serve/control_folder.h"
 #include "common/time/clock.h"
@@ -87,7 +88,8 @@ static bool map_recorder(struct sw_coll *coll, uint64_t job, const struct sw_col
                                         .parent = parent && parent->page ? parent->page->job : 0,
                                         .rank = coll->site.rank,
                                         .size = coll->site.size,
-                                        .pid = (uint32_t)getpid()};
+                                        .pid = (uint32_t)getpid(),
+                                        .place = coll_place_of(&coll->site, coll->site.rank)};
     describe_communicator(coll, parent, &recorder->page.about);
     coll->recorder = recorder;
     coll->page = &recorder->page;

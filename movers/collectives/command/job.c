@@ -209,7 +209,12 @@ static enum sw_coll_status open_job(struct co_job *job, struct sw_coll_error *er
     options.algorithm = job->perf->algorithm;
     options.order = (enum sw_coll_order)job->perf->order;
     options.timeout_ms = job->perf->deadline_ms;
-    return sw_coll_open(&options, error, &job->coll);
+    const enum sw_coll_status status = sw_coll_open(&options, error, &job->coll);
+    if (!status) {
+        sw_coll_order(job->coll, job->order);
+        job->folded.order = job->order;
+    }
+    return status;
 }
 
 int co_job_run(const struct co_perf *perf, const struct sw_coll_launch *place)

@@ -11,6 +11,7 @@ struct fold {
     enum sw_coll_op op;
     bool is_any_order;
     uint32_t size;
+    const uint32_t *order; /* NULL: that of the numbers of ranks */
     uint64_t index;
 };
 
@@ -148,10 +149,15 @@ static double combine_order(enum sw_coll_op op, double left, double right)
     return is_left_less == (op == SW_COLL_MIN) ? left : right;
 }
 
+static uint32_t rank_in_order(const struct fold *fold, uint32_t place)
+{
+    return fold->order ? fold->order[place] : place;
+}
+
 static float fold_float(const struct fold *fold, uint32_t first, uint32_t count)
 {
     if (count == 1) {
-        const uint32_t bits = (uint32_t)draw_contribution(fold, first);
+        const uint32_t bits = (uint32_t)draw_contribution(fold, rank_in_order(fold, first));
         return fold->type == SW_COLL_F16    ? extend_f16((uint16_t)bits)
                : fold->type == SW_COLL_BF16 ? float_of(bits << 16)
                                             : float_of(bits);
@@ -167,7 +173,7 @@ static float fold_float(const struct fold *fold, uint32_t first, uint32_t count)
 static double fold_double(const struct fold *fold, uint32_t first, uint32_t count)
 {
     if (count == 1) {
-        const uint64_t bits = draw_contribution(fold, first);
+        const uint64_t bits = draw_contribution(fold, rank_in_order(fold, first));
         double value;
         memcpy(&value, &bits, sizeof(value));
         return value;
@@ -251,7 +257,11 @@ void co_tile_of_rank(struct co_tile *tile, enum sw_coll_type type, enum sw_coll_
 
 void co_tile_of_all(struct co_tile *tile, enum sw_coll_type type, enum sw_coll_op op, uint32_t size)
 {
-    struct fold fold = {.type = type, .op = op, .is_any_order = tile->is_any_order, .size = size};
+    struct fold fold = {.type = type,
+                        .op = op,
+                        .is_any_order = tile->is_any_order,
+                        .size = size,
+                        .order = tile->order};
     tile->element = sw_coll_type_bytes(type);
     for (; fold.index < CO_TILE_ELEMENTS; fold.index++)
         put_element(tile, fold.index, result_bits(&fold));

@@ -19,8 +19,9 @@
 enum { CO_TILE_ELEMENTS = 4099, CO_ELEMENT_MAX = 8 };
 
 struct co_tile {
-    bool is_any_order; /* set before */
-    size_t element;    /* bytes */
+    bool is_any_order;     /* set before */
+    const uint32_t *order; /* set before, for sums of all: whose contribution comes where */
+    size_t element;        /* bytes */
     uint8_t bytes[CO_TILE_ELEMENTS * CO_ELEMENT_MAX];
 };
 

@@ -49,7 +49,8 @@ struct co_job {
     const struct co_perf *perf;
     struct sw_coll_launch place;
     struct sw_coll *coll;
-    uint8_t *send, *recv; /* `room` bytes, and a guard */
+    uint32_t order[SW_COLL_RANKS_MAX]; /* of contributions in a sum */
+    uint8_t *send, *recv;              /* `room` bytes, and a guard */
     size_t room;
     struct co_tile folded, moved; /* what is awaited: of a fold of this type and operator; others */
     enum sw_coll_type folded_type;

@@ -141,12 +141,12 @@ static void print_page(struct mover_table *table, const struct coll_seen *seen,
                  coll_dump_word(COLL_WORDS_PROCESS, seen->process));
     }
     json_t *row = json_pack(
-        "{so so sI sI sI ss sI ss? so so so so so}", "job", json_of_job(page->job), "parent",
+        "{so so sI sI sI sI ss sI ss? so so so so so}", "job", json_of_job(page->job), "parent",
         json_of_job(page->parent), "rank", (json_int_t)page->rank, "ranks", (json_int_t)page->size,
-        "pid", (json_int_t)page->pid, "process", coll_dump_word(COLL_WORDS_PROCESS, seen->process),
-        "number", (json_int_t)(is_message ? page->state.message : page->state.number), "collective",
-        what, "elements", has_data ? json_integer((json_int_t)page->state.count) : json_null(),
-        "type",
+        "place", (json_int_t)page->place, "pid", (json_int_t)page->pid, "process",
+        coll_dump_word(COLL_WORDS_PROCESS, seen->process), "number",
+        (json_int_t)(is_message ? page->state.message : page->state.number), "collective", what,
+        "elements", has_data ? json_integer((json_int_t)page->state.count) : json_null(), "type",
         has_data ? json_string(sw_coll_type_name((enum sw_coll_type)page->state.type))
                  : json_null(),
         "step",

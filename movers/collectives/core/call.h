@@ -13,7 +13,19 @@ struct coll_site {
     enum coll_plan wanted;  /* alike on all ranks; ANY: the fastest */
     uint64_t scratch_bytes; /* alike on all ranks: coll_scratch_min() or more */
     uint32_t request_max;   /* alike: bytes of a pull or a push; 0: as it is best */
+    /* The rank at each place of the tree, and the place of each rank, alike; NULL: its own. */
+    const uint16_t *ranks, *places;
 };
+
+static inline uint32_t coll_rank_at(const struct coll_site *site, uint32_t place)
+{
+    return site->ranks ? site->ranks[place] : place;
+}
+
+static inline uint32_t coll_place_of(const struct coll_site *site, uint32_t rank)
+{
+    return site->places ? site->places[rank] : rank;
+}
 
 /* INVALID with a text, or OK. `error` may be NULL. All below is for calls that are OK. */
 enum sw_coll_status coll_call_check(const struct sw_coll_call *call, const struct coll_site *site,

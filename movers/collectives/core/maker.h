@@ -10,7 +10,8 @@ enum { COLL_LINE = 64, COLL_CHUNK_MAX = 1 << 20 /* bytes of a request, at most *
 struct coll_plan_maker {
     struct coll_table *table;
     const struct sw_coll_call *call; /* a plain one */
-    uint32_t rank, size, root, leaves;
+    const struct coll_site *site;
+    uint32_t rank, size, root, leaves; /* in rounds `rank` and `root` are places */
     uint64_t scratch_bytes, request_max;
     uint64_t type;        /* bytes of an element */
     uint64_t whole;       /* bytes of a buffer, or of a block where all are alike */

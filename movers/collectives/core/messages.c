@@ -230,7 +230,7 @@ bool coll_await_step(struct coll_machine *machine, const struct coll_step *step)
     if (!machine->cursor) {
         machine->cursor = 1;
         if (step->slot == COLL_STEP)
-            show_awaited(machine, step->peer);
+            show_awaited(machine, coll_peer_of(machine, step->peer, 0));
         machine->missing_count = step->peers;
         for (uint32_t i = 0; i < step->peers; i++)
             machine->missing[i] = coll_peer_of(machine, step->peer, i);

@@ -118,7 +118,8 @@ void coll_fold_step(struct coll_machine *machine, const struct coll_step *step)
     const void **source = machine->sources;
     if (!bytes)
         return;
-    for (uint32_t rank = 0; rank < site->size; rank++) {
+    for (uint32_t place = 0; place < site->size; place++) {
+        const uint32_t rank = coll_rank_at(site, place);
         const struct coll_span *span = rank == site->rank ? &step->own : &step->from;
         for (uint32_t leaf = 0; leaf < step->leaves; leaf++)
             *source++ = coll_local_at(machine, span, rank, leaf, chunk);
@@ -154,7 +155,7 @@ void coll_fold_pair_step(struct coll_machine *machine, const struct coll_step *s
     const void **source = machine->sources;
     if (!bytes)
         return;
-    if (!is_alone && step->peer < own)
+    if (!is_alone && step->peer < coll_place_of(&machine->site, own))
         spans[0] = &step->from, spans[1] = &step->own;
     for (unsigned i = 0; i < (is_alone ? 1 : 2); i++)
         for (uint32_t leaf = 0; leaf < step->leaves; leaf++)

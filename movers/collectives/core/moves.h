@@ -5,12 +5,13 @@
 
 #include "collectives/core/machine.h"
 
-/* The index-th rank from `first` on. */
+/* The index-th rank from `first` on, a rank or a place. */
 static inline uint32_t coll_peer_of(const struct coll_machine *machine, uint32_t first,
                                     uint32_t index)
 {
     const uint32_t peer = first + index;
-    return peer < machine->site.size ? peer : peer - machine->site.size;
+    const uint32_t wrapped = peer < machine->site.size ? peer : peer - machine->site.size;
+    return machine->table.has_places ? coll_rank_at(&machine->site, wrapped) : wrapped;
 }
 
 /* Where that is in memory of this rank. */

@@ -66,7 +66,8 @@ struct coll_page {
     uint64_t job;    /* alike for all ranks of a communicator */
     uint64_t parent; /* the one that it was split or shrunk from; 0: none */
     uint32_t rank, size;
-    uint32_t pid, reserved;
+    uint32_t pid;
+    uint32_t place; /* in the tree of a sum */
     uint64_t sequence;
     uint64_t ended; /* the newest operation that has ended */
     struct coll_page_state state;

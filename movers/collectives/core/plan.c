@@ -379,6 +379,7 @@ void coll_plan_make(struct coll_table *table, const struct sw_coll_call *call,
     struct coll_plan_maker maker = {
         .table = table,
         .call = &plain,
+        .site = site,
         .rank = site->rank,
         .size = site->size,
         .root = plain.root,
@@ -395,6 +396,11 @@ void coll_plan_make(struct coll_table *table, const struct sw_coll_call *call,
         maker.all = coll_blocks_before(counts, plain.count, site->size) * maker.type;
     }
     table->plan = coll_call_plan(&plain, site);
+    table->has_places = site->ranks && coll_plan_has_rounds(table->plan);
+    if (table->has_places) {
+        maker.rank = coll_place_of(site, maker.rank);
+        maker.root = coll_place_of(site, maker.root);
+    }
     table->count = 0;
     table->chunk = table->chunks = 0;
     if (table->plan == COLL_PLAN_EAGER)

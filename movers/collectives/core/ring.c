@@ -70,7 +70,7 @@ static struct coll_span slice_in(const struct ring *ring, enum coll_place place,
     if (!ring->has_blocks)
         span.offset = slice * ring->slice;
     else if (is_send)
-        span.offset = slice * maker->whole;
+        span.offset = coll_rank_at(maker->site, slice) * maker->whole; /* the owner's block */
     if (is_send)
         span.leaf = ring->has_blocks ? maker->all : maker->whole;
     return span;

@@ -7,6 +7,9 @@
  * contributions of each: `bytes` at a time, all chunks of a loop together. It may take a part
  * of each chunk only.
  *
+ * Where ranks have places of their own in the tree, those in rounds are counted by these: then
+ * `peer` is a place.
+ *
  * Folds of several rounds have partials (core/fold.h), which may be longer than leaves. `bytes`,
  * `skip` and `part` are those of leaves in any case.
  */
@@ -63,6 +66,7 @@ struct coll_step {
 
 struct coll_table {
     enum coll_plan plan;
+    bool has_places; /* `peer` is a place of the tree, not a rank */
     struct coll_step *steps;
     uint32_t count, room;
     uint32_t loop, loop_end; /* the first step of the loop, and the one after it */

@@ -195,14 +195,15 @@ json_t *coll_dump_make(const struct coll_recorder *recorder, const struct coll_d
     const struct coll_page_state *state =
         page.failure.failed_ns ? &page.failure.state : &page.state;
     return json_pack(
-        "{ss si so so so so sI so sI sI sI sI sI so so sI so so so sI so}", "format",
+        "{ss si so so so so sI so sI sI sI sI sI sI so so sI so so so sI so}", "format",
         COLL_DUMP_FORMAT, "version", COLL_DUMP_VERSION, "why",
         json_of_word(COLL_WORDS_WHY, how->why), "process",
         json_of_word(COLL_WORDS_PROCESS, how->process), "job", json_of_name(page.job), "parent",
         json_of_name(page.parent), "parent_rank", (json_int_t)page.about.parent_rank, "host",
         mover_json_text(page.about.host_name), "rank", (json_int_t)page.rank, "ranks",
-        (json_int_t)page.size, "pid", (json_int_t)page.pid, "monotonic_ns", (json_int_t)how->now_ns,
-        "realtime_ns", (json_int_t)(page.about.realtime_ns + how->now_ns), "host_id",
+        (json_int_t)page.size, "place", (json_int_t)page.place, "pid", (json_int_t)page.pid,
+        "monotonic_ns", (json_int_t)how->now_ns, "realtime_ns",
+        (json_int_t)(page.about.realtime_ns + how->now_ns), "host_id",
         json_of_name(page.about.host), "site", json_of_site(&page.about), "ended",
         (json_int_t)page.ended, "activity", json_of_word(COLL_WORDS_ACTIVITY, page.state.activity),
         "state", json_of_state(state, page.size), "error",

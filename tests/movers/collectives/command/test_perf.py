@@ -297,6 +297,62 @@ class Ranks(unittest.TestCase):
         self.assertEqual((len(first), len(second), len(first & second)), (1, 1, 0))
 
 
+@unittest.skipIf(LINK != 'auto', 'alike on all links')
+class Placement(unittest.TestCase):
+    """Five ranks, by turns on two hosts: by a variable, as here is one."""
+
+    PLACED = 'sums take ranks in the order 0, 2, 4, 1, 3\n'
+
+    def run_ranks(self, *words, **of_rank):
+        meet = f'127.0.0.1:{ports.claim()}'
+        every = f'--ranks 5 --meet {meet} -b 4K -e 200000 -f 49'.split()
+        ranks = [
+            start(
+                *every,
+                *QUICK,
+                *words,
+                '--rank',
+                rank,
+                SIDEWIRE_COLL_HOST=f'host{rank % 2}',
+                SIDEWIRE_COLL_PLACEMENT=of_rank.get(f'rank{rank}', of_rank.get('all', 'hosts')),
+            )
+            for rank in range(5)
+        ]
+        return [finish(one) for one in ranks]
+
+    def expect_right(self, said):
+        self.assertEqual([code for code, _, _ in said], [0] * 5, said)
+        self.assertEqual(json.loads(said[0][1])['wrong'], 0)
+
+    def test_hosts__are_neighbours_in_each_sum(self):
+        for words in (
+            '',
+            '--algorithm owners reduce_scatter',
+            '--algorithm halving',
+            '--algorithm halving reduce_scatter',
+            '--algorithm halving -r 3 reduce',
+            '--algorithm ring --order any reduce_scatter',
+        ):
+            with self.subTest(words):
+                said = self.run_ranks(*words.split())
+                self.expect_right(said)
+                self.assertIn('ranks of 2 hosts lie among each other: ' + self.PLACED, said[0][2])
+                self.assertEqual([err for _, _, err in said[1:]], [''] * 4)
+
+    def test_ranks__keep_their_places_where_it_is_said(self):
+        said = self.run_ranks('--algorithm', 'halving', all='ranks')
+        self.expect_right(said)
+        self.assertEqual(said[0][2], '')
+
+    def test_placement__has_to_be_alike(self):
+        for code, _, err in self.run_ranks(rank3='ranks'):
+            self.assertEqual(code, 1)
+            self.assertIn('rank 3 places ranks by their numbers, and rank 0 by hosts', err)
+        for code, _, err in self.run_ranks(all='racks'):
+            self.assertEqual(code, 1)
+            self.assertIn("SIDEWIRE_COLL_PLACEMENT is 'racks'", err)
+
+
 class Deaths(unittest.TestCase):
     """Ranks at work for longer than anybody waits."""
 
@@ -345,6 +401,23 @@ class Namespaces(unittest.TestCase):
         (code, out, err), other = finish(both[0]), finish(both[1])
         self.assertEqual((code, err, *other), (0, '', 0, '', ''))
         self.assertEqual((json.loads(out)['wrong'], json.loads(out)['ranks']), (0, 2))
+        # Four ranks, by turns; namespaces of one machine count as one host unless they say so.
+        words = f'--ranks 4 --meet {ADDRESSES[0]}:4451 -b 8K -e 8K --algorithm halving'.split()
+        four = [
+            start(
+                *words,
+                *QUICK,
+                '--rank',
+                i,
+                wrap=hosts.wrap[i % 2],
+                SIDEWIRE_COLL_HOST=f'host{i % 2}',
+            )
+            for i in range(4)
+        ]
+        said = [finish(one) for one in four]
+        self.assertEqual([code for code, _, _ in said], [0] * 4, said)
+        self.assertEqual(json.loads(said[0][1])['wrong'], 0)
+        self.assertIn('in the order 0, 2, 1, 3', said[0][2])
 
 
 if __name__ == '__main__':

@@ -258,9 +258,11 @@ static union calls_value sum_of(const struct calls_draw *draw, uint64_t number,
 {
     union calls_value values[CALLS_RANKS_MAX * 4];
     uint64_t count = 0;
-    for (uint32_t rank = 0; rank < draw->size; rank++)
+    for (uint32_t place = 0; place < draw->size; place++)
         for (uint64_t leaf = 0; leaf < leaves_of(call); leaf++)
-            values[count++] = value_of(draw, number, call->type, rank, leaf * all + index);
+            values[count++] =
+                value_of(draw, number, call->type, draw->ranks ? draw->ranks[place] : place,
+                         leaf * all + index);
     union calls_value value =
         order == CALLS_RING ? fold_around(call, values, draw->size, owner)
                             : (order == CALLS_TREE ? fold_tree : fold_line)(call, values, count);
@@ -291,13 +293,14 @@ void calls_expect(const struct calls_draw *draw, uint64_t number, uint32_t rank,
     const struct sw_coll_call call = calls_of(draw, number, rank, counts, recv_counts);
     const uint64_t elements = recv_elements(&call, rank, draw->size);
     const uint64_t before = sum_before(call.counts, call.count, rank);
+    const uint32_t own = draw->places ? draw->places[rank] : rank;
     if (is_sum(call.kind)) {
         const bool is_part = call.kind == SW_COLL_REDUCE_SCATTER;
         const uint64_t all = is_part ? sum_before(call.counts, call.count, draw->size) : call.count;
         for (uint64_t i = 0; i < elements; i++)
             put_value(recv, call.type, i,
                       sum_of(draw, number, &call, all, i + (is_part ? before : 0), order,
-                             is_part || !slice ? rank : (uint32_t)(i / slice % draw->size)));
+                             is_part || !slice ? own : (uint32_t)(i / slice % draw->size)));
     } else if (call.kind == SW_COLL_BROADCAST) {
         take_elements(draw, number, call.type, call.root, 0, elements, recv, 0);
     } else if (call.kind == SW_COLL_SCATTER) {

@@ -18,8 +18,9 @@ enum { CALLS_RANKS_MAX = 64 };
 struct calls_draw {
     uint64_t seed;
     uint32_t size;
-    int kind;           /* -1: any */
-    uint32_t count_max; /* elements of a block, or of a buffer */
+    int kind;                       /* -1: any */
+    uint32_t count_max;             /* elements of a block, or of a buffer */
+    const uint16_t *ranks, *places; /* of the tree; NULL: each rank is at its own place */
 };
 
 uint64_t calls_random(uint64_t *state);

@@ -108,6 +108,41 @@ static void machine__sums_in_rounds_among_any_number_of_ranks(void **state)
     assert_true(sum.requests > sum.operations * 5);
 }
 
+/* Ranks whose hosts lie among each other have places in the tree that are not their numbers. */
+static void machine__sums_in_the_order_of_places(void **state)
+{
+    (void)state;
+    static const int kinds[] = {SW_COLL_ALL_REDUCE, SW_COLL_REDUCE_SCATTER, SW_COLL_REDUCE, -1};
+    struct world_result sum = {0}, one;
+    for (uint32_t size = 3; size <= (seeds_more ? CALLS_RANKS_MAX : 12); size++) {
+        uint16_t ranks[CALLS_RANKS_MAX], places[CALLS_RANKS_MAX];
+        for (uint64_t seed = 0; seed < 24; seed++) {
+            uint64_t random = seed * 77 + size;
+            for (uint32_t i = 0; i < size; i++)
+                ranks[i] = (uint16_t)i;
+            for (uint32_t i = size - 1; i > 0; i--) {
+                const uint32_t other = (uint32_t)(calls_random(&random) % (i + 1));
+                const uint16_t rank = ranks[i];
+                ranks[i] = ranks[other];
+                ranks[other] = rank;
+            }
+            for (uint32_t i = 0; i < size; i++)
+                places[ranks[i]] = (uint16_t)i;
+            struct world_options options = options_of(seed, size);
+            options.draw.kind = kinds[seed / 6];
+            options.draw.ranks = ranks;
+            options.draw.places = places;
+            options.operations = 3;
+            world_run(&options, &one);
+            if (*one.failure)
+                fail_msg("%s, %u ranks, seed %lu: %s", sw_coll_kind_name(options.draw.kind), size,
+                         (unsigned long)seed, one.failure);
+            add_result(&sum, &one);
+        }
+    }
+    assert_true(sum.requests > sum.operations * 2);
+}
+
 /* Tiny ones, one after the other: a mailbox that was overrun would show. */
 static void machine__goes_on_for_long(void **state)
 {
@@ -369,6 +404,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(machine__gives_the_results_that_are_defined),
         cmocka_unit_test(machine__does_each_kind),
         cmocka_unit_test(machine__sums_in_rounds_among_any_number_of_ranks),
+        cmocka_unit_test(machine__sums_in_the_order_of_places),
         cmocka_unit_test(machine__goes_on_for_long),
         cmocka_unit_test(machine__finds_faults_on_purpose),
         cmocka_unit_test(machine__tells_all_ranks_who_differs),

@@ -332,6 +332,8 @@ static void open_rank(struct world *world, uint32_t index)
         .wanted = options->wanted,
         .scratch_bytes = coll_scratch_min(world->size, options->eager_bytes) + drawn % 4096,
         .request_max = 64 * (1 + (uint32_t)(drawn / 4096 % 4)),
+        .ranks = options->draw.ranks,
+        .places = options->draw.places,
     };
     if (posix_memalign(&rank->memory, 64, coll_machine_bytes(world->size)))
         abort();
