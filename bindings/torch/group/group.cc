@@ -154,12 +154,6 @@ WorkPtr Group::barrier(const c10d::BarrierOptions &options)
     return begin(std::move(work));
 }
 
-/* The text of an operation that is late has all ranks that are absent. */
-void Group::monitoredBarrier(const c10d::BarrierOptions &options, bool)
-{
-    barrier(options)->wait();
-}
-
 void Group::setSequenceNumberForGroup()
 {
     Engine::Entry entry(*engine_);

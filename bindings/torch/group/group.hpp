@@ -77,7 +77,7 @@ class Group : public Base
     WorkPtr recv(Tensors &tensors, int peer, int tag) override;
     WorkPtr recvAnysource(Tensors &tensors, int tag) override;
     WorkPtr barrier(const c10d::BarrierOptions &options) override;
-    void monitoredBarrier(const c10d::BarrierOptions &options, bool must_wait_for_all) override;
+    void monitoredBarrier(const c10d::BarrierOptions &options, bool must_name_all) override;
     void setSequenceNumberForGroup() override;
     uint64_t getSequenceNumberForGroup() override;
 #if TORCH_VERSION_MAJOR >= 2
@@ -125,8 +125,15 @@ class Group : public Base
     WorkPtr begin_recv(Tensors &tensors, pge_kind kind, c10d::OpType type, const char *title,
                        uint32_t peer, int tag);
 
+    /* The monitored barrier: a message to or from rank 0, and what rank 0 and the others do. */
+    WorkPtr begin_word(pge_kind kind, uint32_t peer, uint64_t tag, const at::Tensor &word,
+                       std::chrono::milliseconds timeout);
+    void lead_barrier(uint64_t tag, std::chrono::milliseconds timeout, bool must_name_all);
+    void join_barrier(uint64_t tag, std::chrono::milliseconds timeout);
+
     std::shared_ptr<Engine> engine_;
     const int64_t timeout_ms_;
+    uint64_t monitored_ = 0; /* monitored barriers that this rank has begun */
 #if TORCH_VERSION_MAJOR >= 2
     bool is_coalescing_ = false;
     std::vector<WorkPtr> coalesced_;

@@ -82,8 +82,11 @@ void Work::end_one(const pge_operation &operation)
 {
     if (operation.error.status != SW_COLL_OK) {
         std::lock_guard<std::mutex> guard(mutex_);
+        /* "Timed out" is what programs look for that know gloo. */
+        const char *how =
+            operation.error.status == SW_COLL_TIMEOUT ? ": Timed out waiting: " : ": ";
         if (!has_failed_)
-            failure_ = std::string(title_) + ": " + operation.error.text;
+            failure_ = title_ + (how + std::string(operation.error.text));
         has_failed_ = true;
     }
     if (under_way_.fetch_sub(1) == 1)

@@ -18,6 +18,8 @@ import socket
 import torch
 import torch.distributed as dist
 
+from sidewire_torch import monitored
+
 __all__ = ['Options', 'leaves', 'shrink', 'gone', 'abort', 'from_launcher']
 
 
@@ -131,6 +133,7 @@ def _register():
 
 
 _register()
+monitored.install()
 # Callbacks of futures want the interpreter, and threads of groups may be in them.
 atexit.register(_native.close_all)
 

@@ -2,7 +2,7 @@
 """DistributedDataParallel on sidewire beside gloo: the same weights within rounding, and with other
 sizes of buckets the same bits.
 
-usage: test_ddp.py RANKS CASE...
+usage: test_ddp.py RANKS [CASE...]
 """
 
 import os

@@ -21,7 +21,7 @@ BATCH = 24
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    steps: int = 8
+    steps: int = 6
     micro: int = 1  # batches of a rank for each step of the optimizer
     leaves: bool = False  # ... each of them a contribution of its own to the sum
     dropout: float = 0.0
