@@ -3,11 +3,11 @@
  * A communicator from the inside. Each file of this folder has a part of it: open.c makes and ends
  * it, door.c lets other ranks in, peer.c has the connection to one of them, send.c what is posted
  * there, port.c is the machine's door to all that, request.c has the operations in the order of
- * their posts, transfer.c the messages from rank to rank, group.c those that begin together, page.c
- * what is shown of it, recorder.c what is recorded, dump.c what is written of that, wait.c looks
- * and sleeps, any.c waits for any of several, wake.c ends a sleep from another thread, failure.c
- * ends it all; after a death agreement.c sees to it that all name the same ranks, by votes
- * (vote.c). shrink.c and split.c make new ones of it.
+ * their posts, watchdog.c their deadlines, transfer.c the messages from rank to rank, group.c those
+ * that begin together, page.c what is shown of it, recorder.c what is recorded, dump.c what is
+ * written of that, wait.c looks and sleeps, any.c waits for any of several, wake.c ends a sleep
+ * from another thread, failure.c ends it all; after a death agreement.c sees to it that all name
+ * the same ranks, by votes (vote.c). shrink.c and split.c make new ones of it.
  */
 #ifndef SW_COLLECTIVES_COMM_H
 #define SW_COLLECTIVES_COMM_H
@@ -27,12 +27,11 @@
 #include "sidewire/coll.h"
 
 enum {
-    COLL_SENDS = 64,            /* requests to one peer that are with the device */
-    COLL_RECEIVES = 4,          /* for doorbells */
-    COLL_MOVES = 1024,          /* pulls and pushes of all peers that are not settled */
-    COLL_INLINE = 64,           /* bytes: a record */
-    COLL_MESH_MAX = 16,         /* so many ranks are connected when the communicator opens */
-    COLL_TELL_AFTER_MS = 10000, /* then absent ranks are told to the log */
+    COLL_SENDS = 64,    /* requests to one peer that are with the device */
+    COLL_RECEIVES = 4,  /* for doorbells */
+    COLL_MOVES = 1024,  /* pulls and pushes of all peers that are not settled */
+    COLL_INLINE = 64,   /* bytes: a record */
+    COLL_MESH_MAX = 16, /* so many ranks are connected when the communicator opens */
 };
 
 enum coll_peer_state {
@@ -118,10 +117,10 @@ struct sw_coll_request {
     struct sw_coll_call call;
     uint64_t *counts; /* copies, for the call */
     uint64_t deadline_ns, started_ns;
+    uint64_t tell_ns;        /* when the log is told next; UINT64_MAX: no more */
     bool has_begun, is_over; /* of the machine: it is over, but not all is given to devices yet */
-    bool was_logged;
-    bool is_recorded; /* with the time when it began */
-    bool is_transfer; /* from rank to rank: no `call` */
+    bool is_recorded;        /* with the time when it began */
+    bool is_transfer;        /* from rank to rank: no `call` */
     struct coll_transfer transfer;
     uint64_t number;             /* of an operation */
     uint64_t serial;             /* of its record; 0: none yet */
@@ -183,11 +182,12 @@ struct sw_coll {
     struct coll_recorder *recorder; /* where the page is; NULL: there is none */
     char *page_path;                /* NULL: the page is memory of this process alone */
     int page_fd;
-    uint64_t page_ns;        /* it was brought up to date */
-    uint64_t page_looked_ns; /* the last look at the clock */
-    char *dump_folder;       /* NULL: none */
-    bool has_signal;         /* one of this process asks for dumps */
-    uint32_t dumps_asked;    /* by signals, that were answered */
+    struct sw_coll *own_next; /* of those of this process that have a file */
+    uint64_t page_ns;         /* it was brought up to date */
+    uint64_t page_looked_ns;  /* the last look at the clock */
+    char *dump_folder;        /* NULL: none */
+    bool has_signal;          /* one of this process asks for dumps */
+    uint32_t dumps_asked;     /* by signals, that were answered */
 
     struct coll_failure failure;
     struct coll_agree agree;

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,40 @@
 #include "common/time/clock.h"
 
 enum { REFRESH_US = 20, PATH_BYTES = MOVER_CONTROL_FOLDER_MAX + 64 };
+
+/* ---- those of this process ---- */
+
+static pthread_mutex_t own_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct sw_coll *own_first;
+
+static void note_own(struct sw_coll *coll)
+{
+    pthread_mutex_lock(&own_lock);
+    coll->own_next = own_first;
+    own_first = coll;
+    pthread_mutex_unlock(&own_lock);
+}
+
+static void forget_own(const struct sw_coll *coll)
+{
+    pthread_mutex_lock(&own_lock);
+    for (struct sw_coll **at = &own_first; *at; at = &(*at)->own_next)
+        if (*at == coll) {
+            *at = coll->own_next;
+            break;
+        }
+    pthread_mutex_unlock(&own_lock);
+}
+
+bool coll_page_is_own(uint64_t job, uint32_t rank)
+{
+    bool is_own = false;
+    pthread_mutex_lock(&own_lock);
+    for (const struct sw_coll *at = own_first; at; at = at->own_next)
+        is_own = is_own || (at->page && at->page->job == job && at->site.rank == rank);
+    pthread_mutex_unlock(&own_lock);
+    return is_own;
+}
 
 /* ---- the file ---- */
 
@@ -109,8 +144,10 @@ static bool open_page_file(struct sw_coll *coll, uint64_t job, const struct sw_c
         return false;
     coll->page_path = strdup(path);
     if (coll->page_path && map_recorder(coll, job, parent, coll->page_fd) &&
-        !rename(fresh, coll->page_path))
+        !rename(fresh, coll->page_path)) {
+        note_own(coll);
         return true;
+    }
     unlink(fresh);
     coll_page_close(coll, true);
     return false;
@@ -127,6 +164,7 @@ void coll_page_open(struct sw_coll *coll, const struct sw_coll *parent)
 
 void coll_page_hide(struct sw_coll *coll)
 {
+    forget_own(coll);
     if (coll->page_path)
         unlink(coll->page_path);
     if (coll->page_fd >= 0)
@@ -138,15 +176,15 @@ void coll_page_hide(struct sw_coll *coll)
 
 void coll_page_close(struct sw_coll *coll, bool is_child)
 {
-    if (coll->recorder)
-        munmap(coll->recorder, sizeof(*coll->recorder));
-    coll->recorder = NULL;
-    coll->page = NULL;
     if (is_child) {
         free(coll->page_path);
         coll->page_path = NULL;
     }
     coll_page_hide(coll);
+    if (coll->recorder)
+        munmap(coll->recorder, sizeof(*coll->recorder));
+    coll->recorder = NULL;
+    coll->page = NULL;
 }
 
 /* ---- what it says ---- */

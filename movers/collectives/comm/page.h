@@ -10,6 +10,8 @@
 void coll_page_open(struct sw_coll *coll, const struct sw_coll *parent);
 /* `is_child`: it is the parent's. */
 void coll_page_close(struct sw_coll *coll, bool is_child);
+/* A page of this process: to open and close its file would give its lock away. */
+bool coll_page_is_own(uint64_t job, uint32_t rank);
 /* Others see it no more; this rank still has it. */
 void coll_page_hide(struct sw_coll *coll);
 /* The communicator is about to fail: keeps what is awaited. Once. */

@@ -194,75 +194,12 @@ void coll_requests_free(struct sw_coll *coll)
     free_all(&coll->free_requests);
 }
 
-static void log_absent(struct sw_coll *coll, const struct sw_coll_request *request)
-{
-    struct coll_late late;
-    char line[256];
-    coll_late_find(coll, request, &late);
-    snprintf(line, sizeof(line), "rank %u: %s, for %d s", coll->site.rank, late.text,
-             COLL_TELL_AFTER_MS / 1000);
-    coll_log(&coll->options, line);
-}
-
-/* The first look at the clock since its post. */
-static void start_clock(struct sw_coll_request *request, uint64_t now_ns)
-{
-    if (request->started_ns)
-        return;
-    request->started_ns = now_ns;
-    if (!request->deadline_ns)
-        request->deadline_ns = now_ns + request->coll->options.timeout_ms * NS_PER_MS;
-}
-
-static void tick_list(struct sw_coll *coll, const struct list *list, uint64_t now_ns)
-{
-    struct coll_late late;
-    struct sw_coll_request *request = request_of(list_first(list));
-    if (!request || coll->failure.is_set)
-        return;
-    start_clock(request, now_ns);
-    if (!request->was_logged && now_ns - request->started_ns >= COLL_TELL_AFTER_MS * NS_PER_MS) {
-        request->was_logged = true;
-        log_absent(coll, request);
-    }
-    for (; request; request = request_of(list_after(list, &request->node))) {
-        start_clock(request, now_ns);
-        if (now_ns < request->deadline_ns)
-            continue;
-        coll_late_find(coll, request, &late);
-        coll_fail(coll, SW_COLL_TIMEOUT, "%s, and the deadline has passed", late.text);
-        return;
-    }
-}
-
-void coll_requests_tick(struct sw_coll *coll, uint64_t now_ns)
-{
-    tick_list(coll, &coll->posted, now_ns);
-    tick_list(coll, &coll->transfers, now_ns);
-}
-
-static uint64_t wake_of_list(const struct list *list)
-{
-    const struct sw_coll_request *request = request_of(list_first(list));
-    uint64_t wake_ns = UINT64_MAX;
-    if (request && !request->was_logged)
-        wake_ns = request->started_ns + COLL_TELL_AFTER_MS * NS_PER_MS;
-    for (; request; request = request_of(list_after(list, &request->node)))
-        wake_ns = mover_min_u64(wake_ns, request->deadline_ns);
-    return wake_ns;
-}
-
 uint64_t coll_requests_deadline_ns(const struct sw_coll *coll)
 {
     const struct sw_coll_request *request = request_of(list_first(&coll->posted));
     if (!request)
         request = request_of(list_first(&coll->transfers));
     return request ? request->deadline_ns : 0;
-}
-
-uint64_t coll_requests_wake_ns(const struct sw_coll *coll)
-{
-    return mover_min_u64(wake_of_list(&coll->posted), wake_of_list(&coll->transfers));
 }
 
 /* ---- what programs call ---- */
@@ -282,7 +219,8 @@ struct sw_coll_request *coll_request_take(struct sw_coll *coll, uint64_t deadlin
     request->coll = coll;
     request->started_ns = 0; /* a look at the clock takes a tenth of a short operation */
     request->deadline_ns = deadline_ns;
-    request->has_begun = request->is_over = request->was_logged = request->is_transfer = false;
+    request->has_begun = request->is_over = request->is_transfer = false;
+    request->tell_ns = 0;
     request->is_recorded = false;
     request->serial = 0;
     request->status = SW_COLL_AGAIN;

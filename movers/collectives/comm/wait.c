@@ -20,6 +20,7 @@
 #include "collectives/comm/request.h"
 #include "collectives/comm/send.h"
 #include "collectives/comm/transfer.h"
+#include "collectives/comm/watchdog.h"
 #include "common/base/minmax.h"
 #include "common/time/clock.h"
 #include "common/time/deadline.h"
@@ -73,7 +74,7 @@ static void look_around(struct sw_coll *coll, uint64_t now_ns)
         coll_transfers_go(coll);
         coll_failure_look(coll);
     }
-    coll_requests_tick(coll, now_ns);
+    coll_watchdog_look(coll, now_ns);
 }
 
 void coll_go_on(struct sw_coll *coll)
@@ -189,7 +190,7 @@ static void wait_go_to_sleep(struct sw_coll *coll, const struct coll_waiting *wa
 {
     const uint64_t now_ns = waiting->now_ns;
     int longest_ms = SLEEP_MAX_MS;
-    uint64_t wake_ns = coll_requests_wake_ns(coll);
+    uint64_t wake_ns = coll_watchdog_wake_ns(coll);
     struct coll_peer *peer = awaited_peer(coll);
     if (!mover_queue_arm(&coll->queue) || (peer && !ask_before_sleep(peer, &longest_ms)) ||
         !ask_pairs_before_sleep(coll, &longest_ms))

@@ -8,70 +8,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "collectives/dump/page_file.h"
 #include "common/command/front.h"
 #include "common/serve/control_folder.h"
-
-/* ---- one page ---- */
-
-/* Nobody has its lock. */
-static bool is_page_stale(int fd)
-{
-    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    return !fcntl(fd, F_GETLK, &lock) && lock.l_type == F_UNLCK;
-}
-
-/* By SIGSTOP, or by a debugger. */
-static bool is_stopped(uint32_t pid)
-{
-    char path[32], text[512] = "";
-    snprintf(path, sizeof(path), "/proc/%u/stat", pid);
-    FILE *file = fopen(path, "re");
-    const bool is_read = file && fgets(text, sizeof(text), file);
-    if (file)
-        fclose(file);
-    const char *name_end = is_read ? strrchr(text, ')') : NULL;
-    return name_end && (name_end[2] == 'T' || name_end[2] == 't');
-}
-
-static bool is_page_sane(const struct coll_page *page)
-{
-    return page->magic == COLL_PAGE_MAGIC && page->version == COLL_PAGE_VERSION &&
-           page->size <= SW_COLL_RANKS_MAX && page->rank < page->size &&
-           page->state.activity < COLL_ACTIVITIES && page->state.kind < SW_COLL_KINDS &&
-           page->state.type < SW_COLL_TYPES;
-}
-
-/* A page that is not whole changes all the time, or its rank was killed while it wrote: then the
- * state is what there is of it. */
-static bool read_page_of(int fd, struct coll_seen *seen)
-{
-    const bool is_dead = is_page_stale(fd);
-    const struct coll_recorder *recorder =
-        mmap(NULL, sizeof(*recorder), PROT_READ, MAP_SHARED, fd, 0);
-    if (recorder == MAP_FAILED)
-        return false;
-    const bool is_whole = coll_page_read(&recorder->page, &seen->page) || is_dead;
-    if (!is_whole || !is_page_sane(&seen->page)) {
-        munmap((void *)(uintptr_t)recorder, sizeof(*recorder));
-        return false;
-    }
-    seen->recorder = recorder;
-    seen->process = is_dead                      ? COLL_PROCESS_DEAD
-                    : is_stopped(seen->page.pid) ? COLL_PROCESS_STOPPED
-                                                 : COLL_PROCESS_ALIVE;
-    return true;
-}
-
-static bool is_page_file(int fd)
-{
-    struct stat file;
-    return !fstat(fd, &file) && S_ISREG(file.st_mode) && file.st_uid == geteuid() &&
-           file.st_size == sizeof(struct coll_recorder);
-}
 
 /* ---- all of them ---- */
 
@@ -98,9 +40,9 @@ static bool take_page(struct co_pages *pages, int folder, const char *name)
     const int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0)
         return true;
-    if (is_page_file(fd) && read_page_of(fd, &seen))
+    if (coll_page_file_read(fd, &seen))
         is_taken = add_page(pages, &seen);
-    else if (!fstat(fd, &file) && S_ISREG(file.st_mode) && is_page_stale(fd))
+    else if (!fstat(fd, &file) && S_ISREG(file.st_mode) && coll_page_file_is_stale(fd))
         unlinkat(folder, name, 0);
     close(fd);
     return is_taken;
@@ -121,12 +63,6 @@ static int compare_pages(const void *one, const void *other)
     return a->rank < b->rank ? -1 : a->rank > b->rank;
 }
 
-static void forget_page(const struct coll_seen *seen)
-{
-    if (seen->recorder)
-        munmap((void *)(uintptr_t)seen->recorder, sizeof(*seen->recorder));
-}
-
 /* Jobs of which nobody lives. */
 static void drop_dead_jobs(struct co_pages *pages)
 {
@@ -142,7 +78,7 @@ static void drop_dead_jobs(struct co_pages *pages)
                 continue;
             }
             co_pages_remove(&pages->all[i]);
-            forget_page(&pages->all[i]);
+            coll_page_file_forget(&pages->all[i]);
         }
     }
     pages->count = kept;
@@ -179,7 +115,7 @@ int co_pages_read(struct co_pages *pages, bool keeps_dead)
 void co_pages_free(struct co_pages *pages)
 {
     for (size_t i = 0; i < pages->count; i++)
-        forget_page(&pages->all[i]);
+        coll_page_file_forget(&pages->all[i]);
     free(pages->all);
 }
 

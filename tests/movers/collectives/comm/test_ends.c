@@ -13,9 +13,9 @@
 
 #include "collectives/comm/comm.h"
 #include "collectives/comm/failure.h"
-#include "collectives/comm/request.h"
 #include "collectives/comm/send.h"
 #include "collectives/comm/wait.h"
+#include "collectives/comm/watchdog.h"
 #include "common/rdma/dial.h"
 #include "common/time/clock.h"
 
@@ -374,8 +374,8 @@ static void stop_in_the_midst(struct rank *rank)
     need_ok(rank, sw_coll_post(coll, &sum, 0, &error, &request), &error);
     while (!coll->moves_posted || !is_waited_for(coll, 1))
         need(sw_coll_test(request, &error) == SW_COLL_AGAIN);
-    coll_requests_tick(coll, mover_now_ns()); // from now on the deadline counts
-    coll_requests_tick(coll, request->deadline_ns);
+    coll_watchdog_look(coll, mover_now_ns()); // from now on the deadline counts
+    coll_watchdog_look(coll, request->deadline_ns);
     keep_result(rank, coll->failure.error.status, &coll->failure.error);
     flag_raise(rank->shared, GO);
     flag_await(rank->shared, GO, 2);

@@ -289,6 +289,43 @@ static void stopped__is_awaited_at_the_deadline(void **state)
     forget_all();
 }
 
+// ---- what is said before ----
+
+static void wait_in_a_barrier(struct rank *rank)
+{
+    struct sw_coll_error error = {.text = ""};
+    sum_now(rank);
+    flag_raise(rank->shared, READY);
+    flag_await(rank->shared, GO, 1);
+    need(sw_coll_barrier(rank->coll, sw_coll_deadline_ms(2 * DEADLINE_MS), &error) ==
+         SW_COLL_TIMEOUT);
+    snprintf(rank->result->text, sizeof(rank->result->text), "%s", error.text);
+}
+
+static void watchdog__says_who_is_late_and_what_it_does(void **state)
+{
+    struct ranks ranks;
+    char does[80];
+    int how;
+    (void)state;
+    ranks_start(&ranks, 2, wait_in_a_barrier, be_patient);
+    flag_await(ranks.shared, READY, 2);
+    kill(ranks.pids[1], SIGSTOP);
+    flag_raise(ranks.shared, GO);
+    await_ends(&ranks, 1);
+    const char *log = ranks.shared->results[0].log, *error = ranks.shared->results[0].text;
+    const char *late = "rank 1 has not begun operation 2 (barrier), ";
+    snprintf(does, sizeof(does), "; its process %d is stopped", ranks.pids[1]);
+    if (strncmp(log, "rank 0: ", 8) != 0 || strncmp(log + 8, late, strlen(late)) != 0 ||
+        !strstr(log, " s more") || !strstr(log, does))
+        fail_msg("the log says: %s", log);
+    if (strncmp(error, late, strlen(late)) != 0 || !strstr(error, "the deadline has passed; its") ||
+        !strstr(error, does))
+        fail_msg("the error is: %s", error);
+    kill(ranks.pids[1], SIGKILL);
+    assert_true(waitpid(ranks.pids[1], &how, 0) > 0);
+}
+
 static void await_a_message(struct rank *rank)
 {
     struct sw_coll_error error = {.text = ""};
@@ -367,6 +404,7 @@ int main(void)
         cmocka_unit_test_teardown(other_call__is_named_with_both, empty_folder),
         cmocka_unit_test_teardown(killed__is_named_though_it_has_no_dump, empty_folder),
         cmocka_unit_test_teardown(stopped__is_awaited_at_the_deadline, empty_folder),
+        cmocka_unit_test_teardown(watchdog__says_who_is_late_and_what_it_does, empty_folder),
         cmocka_unit_test_teardown(message__that_nobody_sends, empty_folder),
         cmocka_unit_test_teardown(parts__each_waits_in_another_communicator, empty_folder),
     };
