@@ -9,7 +9,7 @@ SOURCES = $(shell git ls-files -co --exclude-standard '*.c' '*.h' '*.cc' '*.hpp'
 	find src tests bench movers include examples -name '*.[ch]' -o -name '*.cc' -o -name '*.hpp')
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test check bench soak install format lint fuzz deb clean \
+.PHONY: help build demo test check weekly bench soak install format lint fuzz deb clean \
 	setup-build setup-test setup-demo setup-fuzz setup-deb
 
 help: ## lists the targets
@@ -46,6 +46,9 @@ check: setup-test ## tests with a kernel as the peer, under ASan + UBSan and TSa
 	@scripts/librpma build-librpma || echo "the tests of librpma will be skipped"
 	@scripts/mpich-tests build-mpich-tests || echo "the tests of MPICH will be skipped"
 	@scripts/test --only kernel,asan,tsan,clang
+
+weekly: setup-test ## more seeds, for longer: in the release, and under ASan + UBSan
+	@scripts/test --only weekly,weekly-asan
 
 install: setup-build ## installs into PREFIX (/usr/local) below DESTDIR
 	@$(MAKE) --no-print-directory build/build.ninja

@@ -31,8 +31,16 @@ class Lanes(NamedTuple):
     last: list  # and those that come after them
 
 
-def usual_lanes(suites):
+def is_chosen(suites, words):
+    """Whether a test of these suites is one of those that meson's words choose."""
+    wanted = {word for option, word in zip(words[::2], words[1::2]) if option == '--suite'}
+    others = {word for option, word in zip(words[::2], words[1::2]) if option == '--no-suite'}
+    return not others.intersection(suites) and (not wanted or bool(wanted.intersection(suites)))
+
+
+def usual_lanes(*left_out):
     """Tests that keep the processors, and those that wait."""
+    suites = without('weekly', *left_out)
     steady = Lane('testlog', suites + without('waits'), TEST_JOBS)
     return Lanes(suites, [steady, Lane('testlog-waits', suites + ['--suite', 'waits'], 1)], [])
 
@@ -49,28 +57,37 @@ def guest_lanes():
     return Lanes(whole, abreast, [alone])
 
 
+def weekly_lanes(*left_out):
+    """Tests that draw more seeds, for longer."""
+    suites = ['--suite', 'weekly', *without(*left_out)]
+    return Lanes(suites, [Lane('testlog', suites, TEST_JOBS)], [])
+
+
+DEBUGGED = ['-Db_lto=false', '-Dbuildtype=debugoptimized', '-Dtorch=disabled']
+ASAN = ['-Db_sanitize=address,undefined', *DEBUGGED]
+TSAN = ['-Db_sanitize=thread', *DEBUGGED]
 # Name, folder, meson options, environment of the build, what runs (None: compile only).
 # fmt: off
 BUILDS = [
     ('release', 'build', WERROR, {},
-     usual_lanes(without('kernel', 'long', 'long-waits', 'long-alone'))),
+     usual_lanes('kernel', 'long', 'long-waits', 'long-alone')),
     ('kernel', 'build', WERROR, {}, guest_lanes()),
-    ('asan', 'build-asan',
-     ['-Db_lto=false', '-Db_sanitize=address,undefined', '-Dbuildtype=debugoptimized',
-      '-Dtorch=disabled'], {},
-     usual_lanes(without('plain-only', 'no-asan', 'style'))),
-    ('tsan', 'build-tsan',
-     ['-Db_lto=false', '-Db_sanitize=thread', '-Dbuildtype=debugoptimized', '-Dtorch=disabled'], {},
-     usual_lanes(without('plain-only', 'no-tsan', 'style'))),
+    ('asan', 'build-asan', ASAN, {}, usual_lanes('plain-only', 'no-asan', 'style')),
+    ('tsan', 'build-tsan', TSAN, {}, usual_lanes('plain-only', 'no-tsan', 'style')),
     ('clang', 'build-clang', ['-Db_lto=false', '-Doptimization=1', '-Dtorch=disabled'] + WERROR,
      {'CC': 'clang', 'CXX': 'clang++'}, None),
+]
+# More seeds, for longer: `make weekly`, but not continuous integration.
+WEEKLY = [
+    ('weekly', 'build', WERROR, {}, weekly_lanes()),
+    ('weekly-asan', 'build-asan', ASAN, {}, weekly_lanes('plain-only', 'no-asan')),
 ]
 # fmt: on
 # Before a test of a patient lane: its session, to which autogroups give a share of its own, and it
 # itself step back behind the guests, but less than a build does: it may not stand still.
 PATIENTLY = "sh -c 'echo 10 2>/dev/null >/proc/self/autogroup; exec nice -n 10 \"$@\"' patiently"
 WITH_TIME = ('release', 'kernel')  # builds whose tests leave time
-SANITIZE = {'asan': 'address,undefined', 'tsan': 'thread'}
+SANITIZE = {'asan': 'address,undefined', 'weekly-asan': 'address,undefined', 'tsan': 'thread'}
 RUN_ENV = {
     # The library may be preloaded in front of the sanitizer, which sanitized programs load
     # themselves.

@@ -441,8 +441,20 @@ def testrun__builds_what_the_tests_of_a_sanitizer_run():
         for name, value in (('targets', targets), ('tests', tests)):
             with open(f'{folder}/build/meson-info/intro-{name}.json', 'w', encoding='utf-8') as out:
                 json.dump(value, out)
-        wanted = module.wanted_files('build', {'plain-only', 'no-tsan'})
+        wanted = module.wanted_files('build', ['--no-suite', 'plain-only'])
     expect(wanted == ['a/preloaded', 'a/preloaded.h', 'a/run', 'a/run.h'], wanted)
+
+
+def testrun__only_weekly_runs_what_is_weekly():
+    counter()
+    builds = importlib.import_module('builds')
+    for name, *_, lanes in builds.BUILDS + builds.WEEKLY:
+        if lanes:
+            chosen = builds.is_chosen(['weekly'], lanes.whole)
+            expect(chosen == name.startswith('weekly'), name)
+    asan = builds.WEEKLY[1][-1].whole
+    expect(not builds.is_chosen(['weekly', 'plain-only'], asan), asan)
+    expect(not builds.is_chosen(['link'], asan), asan)
 
 
 def testrun__lanes_run_abreast():

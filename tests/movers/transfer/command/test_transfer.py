@@ -23,7 +23,7 @@ from pair import Skip  # noqa: E402
 SIDEWIRE, LINK = sys.argv[1:3]
 PORT = str(ports.claim())
 MIB = 1 << 20
-RESTARTS = int(sys.argv[3]) if len(sys.argv) > 3 else 25
+RESTARTS = int(sys.argv[3]) if len(sys.argv) > 3 else 5
 if LINK in ('roce', 'iwarp'):
     os.environ['SIDEWIRE_LINK'] = LINK
 
