@@ -68,6 +68,9 @@ lint: setup-test ## runs the inspectors: layers, machines, names, what is unused
 fuzz: setup-fuzz ## runs the fuzz targets for a minute each, the forger and hostile programs
 	@scripts/fuzz
 
+weekly: ## torch of the next Debian: torchrun, and torch's own tests; half an hour, as root
+	@scripts/weekly
+
 soak: setup-test ## an hour of hosts that are killed and stopped (SOAK="--minutes 5": less)
 	@$(MAKE) --no-print-directory build
 	@python3 tests/soak/soak.py build/src/cli/sidewire build/tests/soak/connects $(SOAK)

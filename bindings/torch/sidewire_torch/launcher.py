@@ -71,9 +71,13 @@ class Launch:
         os.environ.setdefault('MASTER_ADDR', self.host)  # devices are chosen by it
         if self.is_of_torch:
             return next(distributed.rendezvous('env://', timeout=timeout))[0]
-        return distributed.TCPStore(
-            self.host, self.port, self.size, is_master=self.rank == 0, timeout=timeout
-        )
+        where = (self.host, self.port, self.size, self.rank == 0, timeout)
+        try:
+            return distributed.TCPStore(*where)
+        except RuntimeError as error:
+            if 'libuv' not in str(error):
+                raise
+            return distributed.TCPStore(*where, use_libuv=False)  # a torch that is built without
 
     def export(self):
         """Sets what torchrun sets, in the environment of this process; returns this."""

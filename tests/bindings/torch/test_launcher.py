@@ -1,10 +1,11 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""Ranks of torch that mpirun, mpiexec or srun have started open a process group with nothing else
-said, sum, and name a rank that was killed.
+"""Ranks of torch that mpirun, mpiexec, srun or torchrun have started open a process group with
+nothing else said, sum, and name a rank that was killed.
 
 usage: test_launcher.py SIDEWIRE LAUNCHER
        test_launcher.py --rank WAY (as the launcher starts it)
+       test_launcher.py --torchrun WORD... (torchrun of torch 2)
 """
 import os
 import shutil
@@ -23,6 +24,12 @@ WORDS = {
     'mpirun': 'mpirun.openmpi --oversubscribe --enable-recovery --continuous'.split(),
     'mpiexec': 'mpiexec.hydra -disable-auto-cleanup'.split(),
     'slurm': 'srun --mpi=pmix --kill-on-bad-exit=0'.split(),
+    # That of torch 2: Debian 12's does not start under its Python. It looks at ranks so seldom.
+    'torchrun': [
+        sys.executable,
+        os.path.abspath(__file__),
+        *'--torchrun --monitor-interval 10'.split(),
+    ],
 }
 AROUND = {'mpiexec': ['sh', '-c', '"$0" "$@"; exit $?']}
 
@@ -33,6 +40,8 @@ def be_rank(way):
 
     import sidewire_torch
 
+    if 'TORCHELASTIC_RUN_ID' in os.environ:
+        do_without_libuv('torch.distributed.rendezvous')
     launch = sidewire_torch.from_launcher()
     assert sidewire_torch.from_launcher() is launch
     if way == 'store':
@@ -59,9 +68,29 @@ def be_rank(way):
         print(f'rank {rank}: {error}', flush=True)
 
 
+def do_without_libuv(name):
+    """Debian's torch 2.6 is built without libuv, and torchrun, and ranks below it, open their
+    stores as if it were there: gloo does not start so, either."""
+    import functools
+    import importlib
+
+    module = importlib.import_module(name)
+    module.TCPStore = functools.partial(module.TCPStore, use_libuv=False)
+
+
+def be_torchrun(words):
+    from torch.distributed import run
+
+    do_without_libuv('torch.distributed.elastic.rendezvous.static_tcp_rendezvous')
+    return run.main(words)
+
+
 def run_job(sidewire, launcher, way):
     script = [sidewire, 'run', '--', sys.executable, os.path.abspath(__file__), '--rank', way]
     words = [*WORDS[launcher], '-n', str(RANKS), *AROUND.get(launcher, []), *script]
+    if launcher == 'torchrun':
+        words = [*WORDS[launcher], f'--nproc-per-node={RANKS}', '--no-python', *script]
+        os.environ['USE_LIBUV'] = '0'
     done = subprocess.run(
         words,
         stdout=subprocess.PIPE,
@@ -71,7 +100,8 @@ def run_job(sidewire, launcher, way):
         check=False,
     )
     for rank in range(RANKS):
-        assert f'rank {rank} by PMI' in done.stdout, done.stdout
+        by = 'the variables of torchrun' if launcher == 'torchrun' else 'PMI'
+        assert f'rank {rank} by {by}' in done.stdout, done.stdout
     for rank in set(range(RANKS)) - {DEAD}:
         lines = [line for line in done.stdout.splitlines() if line.startswith(f'rank {rank}: ')]
         assert lines and f'rank {DEAD} ' in lines[0], done.stdout
@@ -97,6 +127,8 @@ def run_slurm(sidewire):
 def main():
     if sys.argv[1] == '--rank':
         return be_rank(sys.argv[2])
+    if sys.argv[1] == '--torchrun':
+        return be_torchrun(sys.argv[2:])
     sidewire, launcher = sys.argv[1:]
     os.environ.update(OMPI_ALLOW_RUN_AS_ROOT='1', OMPI_ALLOW_RUN_AS_ROOT_CONFIRM='1')
     if launcher == 'slurm':
@@ -104,7 +136,7 @@ def main():
     if not shutil.which(WORDS[launcher][0]):
         print(f'SKIP: {WORDS[launcher][0]} is not installed')
         return 77
-    run_job(sidewire, launcher, 'export' if launcher == 'mpirun' else 'store')
+    run_job(sidewire, launcher, 'store' if launcher == 'mpiexec' else 'export')
     return 0
 
 

@@ -17,10 +17,12 @@ import time
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-for folder in HERE, f'{HERE}/../../../tools':
+for folder in HERE, f'{HERE}/../../../apps', f'{HERE}/../../../tools':
     sys.path.append(folder)
 import ports  # noqa: E402
 import slurm  # noqa: E402
+from hosts import ADDRESSES, Hosts  # noqa: E402
+from pair import Skip  # noqa: E402
 
 SIDEWIRE, LAUNCHER, SUM = sys.argv[1:4]
 PATIENCE_S = 100
@@ -53,6 +55,22 @@ def begin(words, **variables):
         text=True,
         env={**os.environ, **variables},
     )
+
+
+# What launchers call in place of ssh: options, a host, and what to run there.
+AGENT = """#!/bin/sh
+while [ "${{1#-}}" != "$1" ]; do shift; done
+host=$1
+shift
+case $host in
+{0}) name={2} ;;
+{1}) name={3} ;;
+*) exit 9 ;;
+esac
+exec ip netns exec $name sh -c "$*"
+"""
+# Namespaces of one machine are one host, unless they say that they are not.
+ON_HOST = 'SIDEWIRE_COLL_HOST=$(stat -Lc %i /proc/self/ns/net) exec "$0" "$@"'
 
 
 class Way:
@@ -177,6 +195,37 @@ class Launchers(unittest.TestCase):
                 until(lambda pid=pid: not is_alive(pid), f'process {pid} goes on')
             if LAUNCHER == 'slurm':
                 until(lambda: not SLURM.ask('squeue', '-h'), 'the job goes on')
+
+
+@unittest.skipUnless(LAUNCHER in ('mpirun', 'mpiexec'), 'it starts ranks on one host here')
+class TwoHosts(unittest.TestCase):
+    def test_ranks__meet_by_the_network_and_are_placed_by_hosts(self):
+        try:
+            hosts = Hosts()
+        except Skip as reason:
+            self.skipTest(str(reason))
+        self.addCleanup(hosts.close)
+        with tempfile.TemporaryDirectory() as folder:
+            agent = os.path.join(folder, 'agent')
+            with open(agent, 'w', encoding='ascii') as file:
+                file.write(AGENT.format(*ADDRESSES, *hosts.names))
+            os.chmod(agent, 0o755)
+            words = {
+                'mpirun': f'mpirun.openmpi --mca plm_rsh_agent {agent} --map-by node'
+                f' -H {ADDRESSES[0]}:2,{ADDRESSES[1]}:2',
+                'mpiexec': f'mpiexec.hydra -launcher rsh -launcher-exec {agent} -ppn 1'
+                f' -hosts {",".join(ADDRESSES)}',
+            }[LAUNCHER].split()
+            command = f'{SIDEWIRE} coll perf -v -b 8K -e 8K -n 2 -w 0 --algorithm halving'.split()
+            process = begin([*hosts.wrap[0], *words, '-n', 4, 'sh', '-c', ON_HOST, *command])
+            self.addCleanup(kill_all, [process])
+            said = process.communicate(timeout=PATIENCE_S)[0]
+        self.assertEqual(process.returncode, 0, said)
+        self.assertEqual(said.count('# wrong values: 0'), 1, said)
+        for rank in range(4):
+            way = WAYS[LAUNCHER][0].said
+            self.assertIn(f'rank {rank} of 4, by {way}, meets at {ADDRESSES[0]}:', said)
+        self.assertIn('sums take ranks in the order 0, 2, 1, 3\n', said)
 
 
 def main():
