@@ -47,8 +47,8 @@ check: setup-test ## tests with a kernel as the peer, under ASan + UBSan and TSa
 	@scripts/mpich-tests build-mpich-tests || echo "the tests of MPICH will be skipped"
 	@scripts/test --only kernel,asan,tsan,clang
 
-weekly: setup-test ## more seeds, for longer: in the release, and under ASan + UBSan
-	@scripts/test --only weekly,weekly-asan
+weekly: setup-test ## more seeds, for longer: in the release and under the sanitizers
+	@scripts/test --only weekly,weekly-asan,weekly-tsan
 
 install: setup-build ## installs into PREFIX (/usr/local) below DESTDIR
 	@$(MAKE) --no-print-directory build/build.ninja

@@ -49,7 +49,7 @@ def guest_lanes():
     """Tests that wait for a guest, and what runs meanwhile."""
     abreast = [
         Lane('testlog', ['--suite', 'kernel'], TEST_JOBS),
-        Lane('testlog-waits', ['--suite', 'long-waits'], 1),
+        Lane('testlog-waits', ['--suite', 'long-waits'], JOBS),
         Lane('testlog-patient', ['--suite', 'long'], TEST_JOBS, is_patient=True),
     ]
     alone = Lane('testlog-alone', ['--suite', 'long-alone'], 1)
@@ -81,13 +81,15 @@ BUILDS = [
 WEEKLY = [
     ('weekly', 'build', WERROR, {}, weekly_lanes()),
     ('weekly-asan', 'build-asan', ASAN, {}, weekly_lanes('plain-only', 'no-asan')),
+    ('weekly-tsan', 'build-tsan', TSAN, {}, weekly_lanes('plain-only', 'no-tsan')),
 ]
 # fmt: on
 # Before a test of a patient lane: its session, to which autogroups give a share of its own, and it
 # itself step back behind the guests, but less than a build does: it may not stand still.
 PATIENTLY = "sh -c 'echo 10 2>/dev/null >/proc/self/autogroup; exec nice -n 10 \"$@\"' patiently"
 WITH_TIME = ('release', 'kernel')  # builds whose tests leave time
-SANITIZE = {'asan': 'address,undefined', 'weekly-asan': 'address,undefined', 'tsan': 'thread'}
+SANITIZE = {'asan': 'address,undefined', 'tsan': 'thread'}
+SANITIZE |= {'weekly-' + name: kind for name, kind in SANITIZE.items()}
 RUN_ENV = {
     # The library may be preloaded in front of the sanitizer, which sanitized programs load
     # themselves.
