@@ -105,6 +105,8 @@ static void describe_communicator(const struct sw_coll *coll, const struct sw_co
                                       .order = (uint32_t)coll->options.order,
                                       .parent_rank = parent ? parent->site.rank : 0,
                                       .timeout_ms = coll->options.timeout_ms};
+    for (uint32_t place = 0; place < coll->site.size; place++)
+        about->ranks[place] = (uint16_t)coll_rank_at(&coll->site, place);
     if (gethostname(about->host_name, sizeof(about->host_name)))
         about->host_name[0] = '\0';
     about->host_name[sizeof(about->host_name) - 1] = '\0';

@@ -3,15 +3,14 @@
  * this host. */
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "collectives/command/command.h"
+#include "collectives/command/dumps.h"
 #include "collectives/command/pages.h"
 #include "collectives/dump/diagnose.h"
 #include "collectives/dump/write.h"
@@ -49,37 +48,11 @@ static bool add_dump(struct diagnosing *to, struct coll_dump *dump)
     return true;
 }
 
-static char *read_dump_file(int fd, size_t *bytes, char *error, size_t room)
-{
-    struct stat file;
-    char *text = NULL;
-    *bytes = 0;
-    if (fstat(fd, &file) || !S_ISREG(file.st_mode))
-        snprintf(error, room, "it is no file");
-    else if (file.st_size > COLL_DUMP_BYTES_MAX)
-        snprintf(error, room, "it has more than %u MiB", COLL_DUMP_BYTES_MAX >> 20);
-    else if (!(text = malloc((size_t)file.st_size + 1)))
-        snprintf(error, room, "out of memory");
-    else
-        for (ssize_t got; *bytes < (size_t)file.st_size; *bytes += (size_t)got)
-            if ((got = read(fd, text + *bytes, (size_t)file.st_size - *bytes)) <= 0)
-                break;
-    return text;
-}
-
 /* One that cannot be read is told, and the others count. */
 static void take_file(struct diagnosing *to, const char *path)
 {
     char error[200] = "";
-    size_t bytes;
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    char *text = fd < 0 ? NULL : read_dump_file(fd, &bytes, error, sizeof(error));
-    if (fd < 0)
-        snprintf(error, sizeof(error), "%s", strerror(errno));
-    else
-        close(fd);
-    struct coll_dump *dump = text ? coll_dump_of_text(text, bytes, error, sizeof(error)) : NULL;
-    free(text);
+    struct coll_dump *dump = co_dump_read(path, error, sizeof(error));
     if (dump && add_dump(to, dump))
         return;
     mover_fail("%s: %s", path, dump ? "there are too many dumps" : error);

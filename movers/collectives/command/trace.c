@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* `sidewire coll trace`: what a rank does for an operation, step by step. Nothing is run. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "collectives/command/command.h"
+#include "collectives/command/dumps.h"
 #include "collectives/command/perf.h"
 #include "collectives/command/words.h"
 #include "collectives/core/plan.h"
+#include "collectives/dump/read.h"
 #include "common/command/option.h"
 #include "common/command/remote.h"
 #include "common/command/table.h"
 
-enum { STEP_TEXT = 200 };
+enum { STEP_TEXT = 200, COLL_LINE_BYTES = 64 };
 
 /* Where buffers would be: so far apart that they never overlap. Nothing is read there. */
 #define SEND_AT (1ull << 12)
@@ -21,7 +24,8 @@ struct trace {
     enum sw_coll_kind kind;
     uint32_t type, op, root, ranks, rank;
     uint64_t bytes;
-    const char *algorithm;
+    const char *algorithm, *dump;
+    uint64_t number;
     bool is_json, has_kind;
 };
 
@@ -62,7 +66,10 @@ static const struct mover_option options[] = {
      MOVER_TO(struct trace, root)},
     {"algorithm", 0, "NAME", 0, "The way to go (the fastest)", 2, co_take_algorithm,
      TRACE(algorithm)},
-    {"output-format", 0, "FORMAT", 0, "normal or json", 3, mover_take_format, TRACE(is_json)},
+    {"dump", 0, "FILE", 0, "Of an operation in this dump, in place of all that", 3,
+     MOVER_TO(struct trace, dump)},
+    {"number", 0, "N", 0, "Its number", 3, MOVER_TO(struct trace, number)},
+    {"output-format", 0, "FORMAT", 0, "normal or json", 4, mover_take_format, TRACE(is_json)},
     {0},
 };
 
@@ -93,10 +100,58 @@ static int print_steps(const struct trace *trace, const struct coll_table *steps
                           coll_plan_name(steps->plan), "rows", table.rows));
 }
 
-static int run_trace(const struct trace *trace)
+static int trace_table(struct trace *trace, const struct sw_coll_call *call,
+                       const struct coll_site *site)
+{
+    struct sw_coll_error error;
+    if (coll_call_check(call, site, &error))
+        return mover_fail("%s", error.text);
+    struct coll_table steps = {.steps = calloc(coll_steps_max(site->size), sizeof(*steps.steps)),
+                               .room = coll_steps_max(site->size)};
+    if (!steps.steps)
+        return mover_fail("out of memory");
+    trace->kind = call->kind;
+    trace->ranks = site->size;
+    trace->rank = site->rank;
+    coll_plan_make(&steps, call, site);
+    const int code = print_steps(trace, &steps);
+    free(steps.steps);
+    return code;
+}
+
+/* An operation that was recorded. What a stranger's dump says of its communicator may make no
+ * sense. */
+static int trace_dump(struct trace *trace)
+{
+    char error[200] = "";
+    struct coll_dump *dump = co_dump_read(trace->dump, error, sizeof(error));
+    if (!dump)
+        return mover_fail("%s: %s", trace->dump, error);
+    const struct coll_dumped *found = coll_dump_find(dump, trace->number);
+    const struct coll_site site = coll_dump_site(dump);
+    int code;
+    if (!found)
+        code = mover_fail("%s has no operation %" PRIu64, trace->dump, trace->number);
+    else if ((found->has_counts && !found->counts) ||
+             (found->has_recv_counts && !found->recv_counts))
+        code =
+            mover_fail("the counts of operation %" PRIu64 " are not kept any more", found->number);
+    else if (site.scratch_bytes < coll_scratch_min(site.size, site.eager_bytes) ||
+             site.request_max % COLL_LINE_BYTES)
+        code = mover_fail("%s: its \"site\" makes no sense", trace->dump);
+    else {
+        struct sw_coll_call call = coll_dump_call(found);
+        call.send = (const void *)(uintptr_t)SEND_AT;
+        call.recv = (void *)(uintptr_t)RECV_AT;
+        code = trace_table(trace, &call, &site);
+    }
+    coll_dump_free(dump);
+    return code;
+}
+
+static int run_trace(struct trace *trace)
 {
     struct sw_coll_options preset;
-    struct sw_coll_error error;
     sw_coll_options_init(&preset);
     struct coll_site site = {.rank = trace->rank,
                              .size = trace->ranks,
@@ -113,16 +168,7 @@ static int run_trace(const struct trace *trace)
                                       .count = row.count,
                                       .send = (const void *)(uintptr_t)SEND_AT,
                                       .recv = (void *)(uintptr_t)RECV_AT};
-    if (coll_call_check(&call, &site, &error))
-        return mover_fail("%s", error.text);
-    struct coll_table steps = {.steps = calloc(coll_steps_max(trace->ranks), sizeof(*steps.steps)),
-                               .room = coll_steps_max(trace->ranks)};
-    if (!steps.steps)
-        return mover_fail("out of memory");
-    coll_plan_make(&steps, &call, &site);
-    const int code = print_steps(trace, &steps);
-    free(steps.steps);
-    return code;
+    return trace_table(trace, &call, &site);
 }
 
 int co_trace(int argc, char **argv)
@@ -137,5 +183,5 @@ int co_trace(int argc, char **argv)
                                  .ranks = 4,
                                  .bytes = 64 << 10};
     mover_parse(&usage, argc, argv, &trace);
-    return run_trace(&trace);
+    return trace.dump ? trace_dump(&trace) : run_trace(&trace);
 }

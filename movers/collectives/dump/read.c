@@ -241,6 +241,28 @@ static void order_operations(struct coll_dump *dump)
 
 /* ---- the whole ---- */
 
+/* Each rank once. */
+static void places_member(struct reading *reading, const json_t *site, struct coll_dump *dump)
+{
+    const json_t *list = json_object_get(site, "places");
+    const uint32_t size = dump->seen.page.size;
+    uint8_t is_there[SW_COLL_RANKS_MAX / 8] = {0};
+    for (uint32_t place = 0; place < size; place++)
+        dump->ranks[place] = dump->places[place] = (uint16_t)place;
+    if (!list || json_is_null(list))
+        return;
+    if (!json_is_array(list) || json_array_size(list) != size ||
+        !ranks_member(reading, site, "places", is_there))
+        refuse_dump(reading, "\"places\" has not a place for each rank");
+    for (uint32_t place = 0; !reading->is_bad && place < size; place++) {
+        const uint32_t rank = (uint32_t)json_integer_value(json_array_get(list, place));
+        if (!(is_there[place / 8] & 1u << place % 8))
+            refuse_dump(reading, "\"places\" lacks rank %u", place);
+        dump->ranks[place] = (uint16_t)rank;
+        dump->places[rank] = (uint16_t)place;
+    }
+}
+
 static void read_dumped_site(struct reading *reading, const json_t *json,
                              struct coll_page_about *about)
 {
@@ -255,6 +277,7 @@ static void read_dumped_site(struct reading *reading, const json_t *json,
     about->wanted = word_member(reading, site, "algorithm", COLL_WORDS_PLAN, COLL_PLAN_ANY);
     about->order = word_member(reading, site, "order", COLL_WORDS_ORDER, SW_COLL_ORDER_TREE);
     text_member(json, "host", about->host_name, sizeof(about->host_name));
+    places_member(reading, site, reading->dump);
 }
 
 static void read_dumped_state(struct reading *reading, const json_t *json,
@@ -356,4 +379,29 @@ void coll_dump_free(struct coll_dump *dump)
     free(dump->found);
     free(dump->numbers);
     free(dump);
+}
+
+struct sw_coll_call coll_dump_call(const struct coll_dumped *operation)
+{
+    return (struct sw_coll_call){.kind = (enum sw_coll_kind)operation->kind,
+                                 .type = (enum sw_coll_type)operation->type,
+                                 .op = (enum sw_coll_op)operation->op,
+                                 .root = operation->peer,
+                                 .count = operation->count,
+                                 .leaves = operation->leaves,
+                                 .counts = operation->counts,
+                                 .recv_counts = operation->recv_counts};
+}
+
+struct coll_site coll_dump_site(const struct coll_dump *dump)
+{
+    const struct coll_page *page = &dump->seen.page;
+    return (struct coll_site){.rank = page->rank,
+                              .size = page->size,
+                              .eager_bytes = page->about.eager_bytes,
+                              .wanted = (enum coll_plan)page->about.wanted,
+                              .scratch_bytes = page->about.scratch_bytes,
+                              .request_max = page->about.request_bytes,
+                              .ranks = dump->ranks,
+                              .places = dump->places};
 }

@@ -5,6 +5,7 @@
 
 #include <jansson.h>
 
+#include "collectives/core/call.h"
 #include "collectives/dump/culprit.h"
 
 enum { COLL_DUMP_BYTES_MAX = 16 << 20 };
@@ -27,6 +28,7 @@ struct coll_dump {
     size_t count;
     const struct coll_dumped **found; /* the same in an order of its own */
     uint64_t *numbers;                /* of all counts */
+    uint16_t ranks[SW_COLL_RANKS_MAX], places[SW_COLL_RANKS_MAX]; /* as of struct coll_site */
 };
 
 /* NULL: it is none, as `error` says. */
@@ -39,5 +41,9 @@ const struct coll_dumped *coll_dump_find(const struct coll_dump *dump, uint64_t 
 const struct coll_dumped *coll_dump_find_message(const struct coll_dump *dump,
                                                  enum coll_recorded_kind kind, uint32_t peer,
                                                  uint64_t number);
+/* To run it again: the call of an operation, without buffers, and the rank that made it. Both point
+ * into the dump. */
+struct sw_coll_call coll_dump_call(const struct coll_dumped *operation);
+struct coll_site coll_dump_site(const struct coll_dump *dump);
 
 #endif

@@ -147,6 +147,15 @@ class Status(unittest.TestCase):
         rows, said = self.diagnose(where)
         self.assertEqual((said.returncode, said.stderr), (0, ''))
         self.assertIn('gone', [row['verdict'] for row in rows])
+        dump = os.path.join(where, os.listdir(where)[0])
+        with open(dump) as file:
+            last = json.load(file)['operations'][0]
+        trace = [SIDEWIRE, 'coll', 'trace', '--dump', dump, '--output-format', 'json', '--number']
+        said = subprocess.run([*trace, str(last['number'])], capture_output=True, text=True)
+        self.assertEqual(len(json.loads(said.stdout)['rows']), last['step'], said)
+        said = subprocess.run([*trace, '0'], capture_output=True, text=True)
+        self.assertEqual(said.returncode, 1, said)
+        self.assertIn('has no operation 0', said.stderr)
         with open(os.path.join(where, 'bad.json'), 'w') as file:
             file.write('{}')
         again, said = self.diagnose(where)

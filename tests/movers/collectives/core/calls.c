@@ -47,6 +47,8 @@ struct sw_coll_call calls_of(const struct calls_draw *draw, uint64_t number, uin
 {
     static const enum sw_coll_type types[] = {SW_COLL_F32, SW_COLL_F64, SW_COLL_U8, SW_COLL_I32,
                                               SW_COLL_F32};
+    if (draw->recorded)
+        return draw->recorded(number, rank, counts, recv_counts);
     uint64_t state = calls_hash(draw->seed, number, 1, 2);
     struct sw_coll_call call = {0};
     call.kind = draw->kind < 0 ? calls_random(&state) % SW_COLL_KINDS : (unsigned)draw->kind;

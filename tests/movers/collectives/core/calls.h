@@ -21,6 +21,9 @@ struct calls_draw {
     int kind;                       /* -1: any */
     uint32_t count_max;             /* elements of a block, or of a buffer */
     const uint16_t *ranks, *places; /* of the tree; NULL: each rank is at its own place */
+    /* Calls of somebody else, in place of those that are drawn; NULL: none. */
+    struct sw_coll_call (*recorded)(uint64_t number, uint32_t rank, uint64_t *counts,
+                                    uint64_t *recv_counts);
 };
 
 uint64_t calls_random(uint64_t *state);

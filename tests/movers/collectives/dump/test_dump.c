@@ -69,7 +69,9 @@ static const struct coll_finding *find_one(enum coll_found verdict)
 static void read__has_all_of_a_call(void **state)
 {
     (void)state;
-    take_dump(1, 7, ",\"site\":{\"eager_bytes\":512,\"algorithm\":\"halving\",\"order\":\"any\"}",
+    take_dump(1, 7,
+              ",\"site\":{\"eager_bytes\":512,\"algorithm\":\"halving\",\"order\":\"any\","
+              "\"places\":[1,0]}",
               "{\"collective\":\"reduce_scatter\",\"number\":9,\"type\":\"bf16\",\"op\":\"avg\","
               "\"leaves\":3,\"counts\":[4,5],\"algorithm\":\"owners\",\"status\":\"ok\"},"
               "{\"collective\":\"split\",\"child\":\"00000000000000cd\",\"status\":\"ok\"}");
@@ -81,6 +83,7 @@ static void read__has_all_of_a_call(void **state)
     assert_true(found->plan == COLL_PLAN_OWNERS && found->status == SW_COLL_OK);
     assert_true(about->wanted == COLL_PLAN_HALVING && about->order == SW_COLL_ORDER_ANY);
     assert_int_equal(about->eager_bytes, 512);
+    assert_true(dumps[0]->ranks[0] == 1 && dumps[0]->places[1] == 0);
     assert_int_equal(dumps[0]->operations[1].kind, COLL_RECORDED_SPLIT);
     assert_int_equal(dumps[0]->operations[1].number, 0xcd);
     assert_null(coll_dump_find(dumps[0], 8));
@@ -120,6 +123,9 @@ static void read__refuses_what_makes_no_sense(void **state)
         {"{\"format\":\"sidewire-coll-dump\",\"version\":1,\"job\":\"00000000000000ab\","
          "\"ranks\":2,\"state\":{\"waits_for\":[5]},\"operations\":[]}",
          "no rank at 0"},
+        {"{\"format\":\"sidewire-coll-dump\",\"version\":1,\"job\":\"00000000000000ab\","
+         "\"ranks\":2,\"site\":{\"places\":[1,1]},\"operations\":[]}",
+         "lacks rank 0"},
         {"{\"format\":\"sidewire-coll-dump\",\"version\":1,\"version\":1}", "no JSON"},
     };
     (void)state;
