@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""examples/python/ddp.py as a user runs it: by either backend, and with a rank that is killed.
-
-usage: test_examples.py [--gloo]
+"""examples/python/ddp.py as a user runs it: by either backend, and with a rank that is killed. The
+program of docs/torch.md, too.
 """
 
 import os
@@ -60,6 +59,23 @@ class Example(unittest.TestCase):
 
     def test_sidewire__goes_on_without_rank_0(self):
         self.check_goes_on(0)
+
+    def test_document__before_and_after(self):
+        """Its first program, as the only rank of a job."""
+        with open(os.path.join(ROOT, 'docs/torch.md'), encoding='utf-8') as file:
+            program = re.search(r'^```python\n(.*?)^```', file.read(), re.M | re.S)[1]
+        first = 'import torch\nbatches = [(torch.ones(4, 1000), torch.arange(4))] * 3\n'
+        last = '\nprint(dist.get_backend(), dist.get_world_size())\n'
+        place = {'RANK': '0', 'WORLD_SIZE': '1', 'MASTER_ADDR': '127.0.0.1', 'MASTER_PORT': '0'}
+        done = subprocess.run(
+            [sys.executable, '-c', first + program + last],
+            env={**ENV, **place},
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            check=False,
+        )
+        self.assertEqual((done.returncode, done.stdout), (0, 'sidewire 1\n'), done.stderr)
 
 
 if __name__ == '__main__':
