@@ -112,6 +112,7 @@ std::vector<int64_t> Group::gone()
     if (!entry.get())
         return ranks;
     std::unique_ptr<bool[]> is_gone(new bool[size()]());
+    pge_error(entry.get(), nullptr); /* looks: a rank may have died since the last operation */
     pge_gone(entry.get(), is_gone.get());
     for (int rank = 0; rank < getSize(); rank++) {
         if (is_gone[static_cast<size_t>(rank)])
