@@ -121,6 +121,16 @@ std::vector<int64_t> Group::gone()
     return ranks;
 }
 
+std::string Group::failure()
+{
+    struct sw_coll_error error = {};
+    Engine::Entry entry(*engine_);
+    if (!entry.get())
+        return "the process group was ended";
+    const sw_coll_status status = pge_error(entry.get(), &error);
+    return status == SW_COLL_AGAIN ? "ranks agree on who is gone" : error.text;
+}
+
 /* ---- operations ---- */
 
 Group::Prepared Group::prepare(c10d::OpType type, const char *title, const Tensors &inputs,

@@ -38,6 +38,8 @@ class Group : public Base
     c10::intrusive_ptr<Group> shrink(int64_t timeout_ms);
     /* Ranks that are known to be gone. */
     std::vector<int64_t> gone();
+    /* Why it has failed; empty: it has not. */
+    std::string failure();
     /* Rows are contributions of this rank, and leaves of the sum; the first gets the result. */
     WorkPtr allreduce_leaves(at::Tensor rows, const c10d::ReduceOp &op);
     /* Ends requests, and all of the group; later calls throw. */

@@ -39,6 +39,7 @@ PYBIND11_MODULE(SIDEWIRE_TORCH_MODULE, module)
              py::arg("settings"), Unlocked())
         .def("abort", &Group::abort, Unlocked())
         .def("close", &Group::close, Unlocked())
+        .def("failure", &Group::failure, Unlocked())
         .def("gone", &Group::gone, Unlocked())
         .def("shrink", &Group::shrink, py::arg("timeout_ms"), Unlocked())
         .def("allreduce_leaves", &Group::allreduce_leaves, py::arg("rows"), py::arg("op"),

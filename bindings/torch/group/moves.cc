@@ -77,6 +77,7 @@ void Group::set_all_gather(Work &work, size_t at, const Tensors &inputs, const T
     call.recv = to.data();
     work.set_blocks(at, std::move(counts), element.each);
     work.keep(from.buffer());
+    work.keep(to.buffer());
     if (to.is_copy())
         work.then([to] { to.copy_out(); });
 }
@@ -167,6 +168,7 @@ void Group::set_all_to_all(Work &work, size_t at, const Tensors &inputs, const T
     call.send = from.data();
     call.recv = to.data();
     work.keep(from.buffer());
+    work.keep(to.buffer());
     if (to.is_copy())
         work.then([to] { to.copy_out(); });
 }

@@ -137,6 +137,7 @@ void Group::set_reduce_scatter(Work &work, size_t at, const Tensors &inputs,
     call.recv = to.data();
     work.set_blocks(at, std::move(counts), element.each);
     work.keep(from.buffer());
+    work.keep(to.buffer());
     if (to.is_copy())
         work.then([to] { to.copy_out(); });
 }

@@ -206,10 +206,14 @@ bool Work::wait(std::chrono::milliseconds timeout)
                                          : 0;
         Engine::Entry entry(*engine_);
         for (pge_operation &operation : operations_) {
-            const bool is_late =
-                entry.get() && !pge_is_over(&operation) &&
-                pge_wait(entry.get(), &operation, deadline_ns, nullptr) == SW_COLL_AGAIN;
-            TORCH_CHECK(!is_late, title_, ": it has not ended within ", timeout.count(), " ms");
+            struct sw_coll_error error = {};
+            if (!entry.get() || pge_is_over(&operation))
+                continue;
+            const sw_coll_status status = pge_wait(entry.get(), &operation, deadline_ns, &error);
+            TORCH_CHECK(status != SW_COLL_AGAIN, title_, ": it has not ended within ",
+                        timeout.count(), " ms");
+            /* In a child of fork() it never ends. */
+            TORCH_CHECK(pge_is_over(&operation), title_, ": ", error.text);
         }
     }
     if (!is_over_.load()) {

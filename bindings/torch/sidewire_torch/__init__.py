@@ -20,7 +20,7 @@ import torch.distributed as dist
 
 from sidewire_torch import monitored
 
-__all__ = ['Options', 'leaves', 'shrink', 'gone', 'abort', 'from_launcher']
+__all__ = ['Options', 'leaves', 'shrink', 'gone', 'failure', 'abort', 'from_launcher']
 
 
 def _load():
@@ -141,6 +141,11 @@ atexit.register(_native.close_all)
 def gone(group=None):
     """The ranks of a group that are known to be gone, after an operation has failed."""
     return _native_group(group).gone()
+
+
+def failure(group=None):
+    """Why a group has failed, or None. After a failure it can only be shrunk, or destroyed."""
+    return _native_group(group).failure() or None
 
 
 def abort(group=None):
