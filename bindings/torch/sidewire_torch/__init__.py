@@ -18,8 +18,6 @@ import socket
 import torch
 import torch.distributed as dist
 
-from sidewire_torch import monitored
-
 __all__ = ['Options', 'leaves', 'shrink', 'gone', 'failure', 'abort', 'from_launcher']
 
 
@@ -38,7 +36,9 @@ def _load():
     )
 
 
-_native = _load()
+_native = _load()  # before what wants names of this version of torch
+
+from sidewire_torch import monitored  # noqa: E402
 
 
 class Options:
