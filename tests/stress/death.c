@@ -191,7 +191,9 @@ static void compare_machine_census(const struct machine_census *before,
 
 __attribute__((noreturn)) static void fail_survivor(pid_t survivor_pid)
 {
-    int status = vu_reap(survivor_pid, 1);
+    int status = vu_reap(survivor_pid, 5);
+    if (status == VU_SKIPPED)
+        _exit(VU_SKIPPED);
     if (status > 128)
         VU_FAIL("the survivor was killed by signal %d (%s)", status - 128, strsignal(status - 128));
     VU_FAIL("the survivor %s", status == -1 ? "hangs" : "failed");
@@ -238,8 +240,8 @@ static void lane(int sock, void *arg)
     vu_socketpair(control);
     pid_t pid = vu_spawn(survivor, control[1], NULL);
     close(control[1]);
-    if (!vu_try_get(control[0], &ready, 1, 5000))
-        _exit(vu_reap(pid, 5) == VU_SKIPPED ? VU_SKIPPED : 1);
+    if (!vu_try_get(control[0], &ready, 1, GONE_MS))
+        fail_survivor(pid);
     struct vu_random random = {options->seed};
     struct census before = take_census(pid);
     uint64_t end = vu_now_ms() + (uint64_t)options->seconds * 1000;
