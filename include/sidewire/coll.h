@@ -134,8 +134,9 @@ struct sw_coll_options {
     /* An RDMA device here has it, and other ranks connect to it. NULL: that by which `meet` is
      * reached, or 127.0.0.1. */
     const char *address;
-    uint32_t timeout_ms; /* of an operation, and of opening, where no deadline is said */
-    uint32_t spin_us;    /* waits poll for so long before they sleep */
+    /* Operations and opening may take so long where no deadline is said. 0: it has passed at once. */
+    uint32_t timeout_ms;
+    uint32_t spin_us; /* waits poll for so long before they sleep */
     /* What one rank has for another travels with the first message if it has no more bytes. */
     uint32_t eager_bytes;
     /* NULL: the fastest; else as `sidewire coll trace` names them: "eager" up to eager_bytes. */
@@ -171,7 +172,7 @@ SW_COLL_PUBLIC uint32_t sw_coll_rank(const struct sw_coll *coll);
 SW_COLL_PUBLIC uint32_t sw_coll_size(const struct sw_coll *coll);
 /* The ranks in the order in which sums take their contributions: `size` of them. */
 SW_COLL_PUBLIC void sw_coll_order(const struct sw_coll *coll, uint32_t *ranks);
-/* Which ranks are known to be gone: one bool for each rank. How many. */
+/* Which ranks are known to be gone, or were left out: one bool for each rank. How many. */
 SW_COLL_PUBLIC uint32_t sw_coll_gone(const struct sw_coll *coll, bool *is_gone);
 
 /* The last 1,024 operations and messages of this rank, as docs/coll-dump.md has them, into a new
@@ -213,8 +214,9 @@ SW_COLL_PUBLIC enum sw_coll_status sw_coll_error(struct sw_coll *coll, struct sw
  * nothing. */
 SW_COLL_PUBLIC void sw_coll_revoke(struct sw_coll *coll);
 /* A new communicator of the ranks that are left, in the order of their ranks, with the same
- * options. All of them call it, after SW_COLL_RANK_GONE or SW_COLL_REVOKED; it revokes one that has
- * not failed. It needs no exchange and no address to meet. The old one can only be closed then, or
+ * options. All of them call it, after SW_COLL_RANK_GONE, REVOKED, TIMEOUT or MISMATCH; it revokes
+ * one that has not failed. Ranks that were late, or do not call it by the deadline, are left out.
+ * It needs no exchange and no address to meet. The old one can only be closed then, or
  * shrunk again. */
 SW_COLL_PUBLIC enum sw_coll_status sw_coll_shrink(struct sw_coll *coll, uint64_t deadline_ns,
                                                   struct sw_coll_error *error,

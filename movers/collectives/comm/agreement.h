@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * After a death, or a revocation: the ranks that are left agree on which ones are gone. The
+ * After a death, a revocation, a deadline, or unlike calls: the ranks that are left agree on which
+ * ones are gone, and on the words. Those that are late are left out, as if they were gone. The
  * connections between them stay. A rank says its set only when its own reads and writes have
  * completed; so once there is a decision, nothing touches anybody's buffers any more.
  */

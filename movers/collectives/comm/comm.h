@@ -106,7 +106,10 @@ struct coll_failure {
     /* Ranks agree on who is gone: `error` is not known yet. Then they tell what was decided. */
     bool is_agreeing, is_telling;
     bool is_outcast;                /* the others count this rank as gone, and are told nothing */
-    bool is_over;                   /* all connections have ended */
+    bool is_ending, is_over;        /* all connections are to end; have ended */
+    struct coll_set late;           /* ranks that are to be left out */
+    uint32_t known;                 /* so many that are gone, when it was last looked */
+    uint32_t patience;              /* how often ranks were left out that did not say who is gone */
     uint64_t began_ns, deadline_ns; /* of the agreement */
     struct sw_coll_error error;
 };

@@ -49,12 +49,26 @@ void coll_fail(struct sw_coll *coll, enum sw_coll_status status, const char *for
         return;
     if (!coll->failure.is_set)
         coll_page_freeze(coll);
-    coll->failure.is_set = true;
+    coll->failure.is_set = coll->failure.is_ending = true;
     coll->failure.is_agreeing = coll->failure.is_telling = false;
+    if (coll->failure.is_done) /* callers were told why */
+        return;
     coll->failure.error.status = status;
     va_start(args, format);
     vsnprintf(coll->failure.error.text, sizeof(coll->failure.error.text), format, args);
     va_end(args);
+}
+
+void coll_conclude(struct sw_coll *coll, uint32_t judge, enum sw_coll_status status,
+                   const bool *is_late, const char *text)
+{
+    if (coll->failure.is_set)
+        return;
+    coll_agree_judge(&coll->agree, judge, status, text);
+    for (uint32_t rank = 0; is_late && rank < coll->site.size; rank++)
+        if (is_late[rank] && coll_is_other(coll, rank))
+            coll_set_add(&coll->failure.late, rank);
+    coll_agreement_begin(coll, 0);
 }
 
 void coll_fail_here(struct sw_coll *coll, enum sw_coll_status status, const char *format, ...)
@@ -77,17 +91,28 @@ static enum sw_coll_status abort_status(uint64_t said)
                : SW_COLL_PROTOCOL;
 }
 
-static void take_abort(struct sw_coll *coll, const struct coll_peer *peer, uint64_t said)
+void coll_failure_get_text(char *text, const uint8_t *said)
 {
-    char text[COLL_TEXT_BYTES];
-    memcpy(text, peer->inbox + COLL_AT_TEXT, sizeof(text));
-    text[sizeof(text) - 1] = '\0';
+    memcpy(text, said, COLL_TEXT_BYTES);
+    text[COLL_TEXT_BYTES - 1] = '\0';
     for (char *at = text; *at; at++)
         if ((unsigned char)*at < ' ' || *at == 0x7f)
             *at = '?';
-    for (uint32_t rank = 0; rank < coll->site.size; rank++)
-        if (coll_is_other(coll, rank) && peer->inbox[COLL_AT_GONE + rank / 8] & 1u << rank % 8)
+}
+
+/* A rank that the others leave out is told so by its own bit, and tells nobody. */
+static void take_abort(struct sw_coll *coll, const struct coll_peer *peer, uint64_t said)
+{
+    char text[COLL_TEXT_BYTES];
+    coll_failure_get_text(text, peer->inbox + COLL_AT_TEXT);
+    for (uint32_t rank = 0; rank < coll->site.size; rank++) {
+        if (!(peer->inbox[COLL_AT_GONE + rank / 8] & 1u << rank % 8))
+            continue;
+        if (coll_is_other(coll, rank))
             coll->peers[rank].is_gone = true;
+        else
+            coll->failure.is_outcast = true;
+    }
     coll_fail(coll, abort_status(said), "%s", text);
 }
 
@@ -217,43 +242,49 @@ void coll_failure_flush(struct sw_coll *coll)
     flush_until(coll, is_absent, true, now_ns + FLUSH_MS * NS_PER_MS);
 }
 
-static void write_abort(const struct sw_coll *coll, struct coll_peer *peer)
+static void write_abort(struct coll_peer *peer, const struct sw_coll_error *why)
 {
-    memcpy(peer->outbox + COLL_AT_TEXT, coll->failure.error.text, COLL_TEXT_BYTES);
+    const struct sw_coll *coll = peer->coll;
+    memcpy(peer->outbox + COLL_AT_TEXT, why->text, COLL_TEXT_BYTES);
     memset(peer->outbox + COLL_AT_GONE, 0, COLL_GONE_BYTES);
     for (uint32_t rank = 0; rank < coll->site.size; rank++)
         if (coll->peers[rank].is_gone)
             peer->outbox[COLL_AT_GONE + rank / 8] |= (uint8_t)(1u << rank % 8);
-    coll_send_abort(peer, coll->failure.error.status);
+    coll_send_forget(peer);
+    coll_send_abort(peer, why->status);
+}
+
+void coll_failure_tell_late(struct coll_peer *peer, const struct sw_coll_error *why)
+{
+    peer->is_gone = true;
+    write_abort(peer, why);
 }
 
 static void tell_all_of_abort(struct sw_coll *coll)
 {
     for (uint32_t rank = 0; rank < coll->site.size; rank++)
-        if (coll_is_other(coll, rank)) {
-            coll_send_forget(&coll->peers[rank]);
-            write_abort(coll, &coll->peers[rank]);
-        }
+        if (coll_is_other(coll, rank))
+            write_abort(&coll->peers[rank], &coll->failure.error);
     coll_failure_flush(coll);
 }
 
 void coll_failure_await(struct sw_coll *coll)
 {
-    while (coll->failure.is_set && !coll->failure.is_done) {
+    const struct coll_failure *failure = &coll->failure;
+    while (failure->is_set && (!failure->is_done || failure->is_agreeing)) {
         coll_failure_end(coll);
-        if (!coll->failure.is_done)
+        if (!failure->is_done || failure->is_agreeing)
             coll_agreement_nap(coll);
     }
 }
 
 void coll_failure_end(struct sw_coll *coll)
 {
-    if (!coll->failure.is_set || coll->failure.is_done)
-        return;
     if (coll->failure.is_agreeing && coll_agreement_step(coll, true))
         coll_agreement_finish(coll);
-    if (coll->failure.is_agreeing || coll->failure.is_done)
+    if (!coll->failure.is_ending)
         return;
+    coll->failure.is_ending = false;
     coll->failure.is_done = coll->failure.is_over = true;
     if (!coll->failure.is_outcast)
         tell_all_of_abort(coll);

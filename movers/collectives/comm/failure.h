@@ -2,7 +2,8 @@
 /*
  * How a communicator ends. The first failure counts: this rank tells all others that it is
  * connected to, waits until they have it, and ends the connections, so that nothing touches buffers
- * any more. The others return the same words. After a death it is done otherwise: agreement.h.
+ * any more. The others return the same words. After a death, and where all can go on without a rank
+ * that is late, or after unlike calls, it is done otherwise: agreement.h.
  */
 #ifndef SW_COLLECTIVES_FAILURE_H
 #define SW_COLLECTIVES_FAILURE_H
@@ -23,6 +24,14 @@ void coll_fail(struct sw_coll *coll, enum sw_coll_status status, const char *for
 /* The same, of what only this rank has met: the text says which one. */
 void coll_fail_here(struct sw_coll *coll, enum sw_coll_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* An operation has failed, and ranks can go on: they agree on that, in these words. `judge`:
+ * COLL_JUDGE_ALL, or a rank's. Those that are late are left out; NULL: none is. */
+void coll_conclude(struct sw_coll *coll, uint32_t judge, enum sw_coll_status status,
+                   const bool *is_late, const char *text);
+/* Tells that one that it is left out. */
+void coll_failure_tell_late(struct coll_peer *peer, const struct sw_coll_error *why);
+/* A text of COLL_TEXT_BYTES that another rank has written, as it may be shown. */
+void coll_failure_get_text(char *text, const uint8_t *said);
 /* Looks whether another rank has ended it all, or agrees with others on who is gone. */
 bool coll_failure_is_told(struct sw_coll *coll);
 /* Whether that one has ended it all. */

@@ -38,7 +38,7 @@ enum {
     COLL_GONE_BYTES = 128,
     /* Its votes on who is gone, those of even numbers and of odd ones. */
     COLL_AT_VOTES = COLL_AT_GONE + COLL_GONE_BYTES,
-    COLL_VOTE_BYTES = 384,
+    COLL_VOTE_BYTES = 640,
     COLL_AT_SIDES = COLL_AT_VOTES + 2 * COLL_VOTE_BYTES,
 };
 

@@ -464,7 +464,7 @@ void sw_coll_close(struct sw_coll *coll)
         return;
     coll_page_close(coll, mover_is_forked(&coll->guard));
     if (!mover_is_forked(&coll->guard)) {
-        if (coll->peers && !coll->failure.is_done)
+        if (coll->peers && (!coll->failure.is_done || coll->failure.is_agreeing))
             leave_others(coll);
         for (uint32_t rank = 0; coll->peers && rank < coll->site.size; rank++)
             coll_peer_tear_down(&coll->peers[rank]);

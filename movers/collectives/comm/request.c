@@ -115,6 +115,8 @@ static void take_verdict(struct sw_coll *coll, enum sw_coll_status status)
     if (status == SW_COLL_RANK_GONE) {
         coll_failure_look(coll);
         coll_agreement_begin(coll, 0);
+    } else if (status == SW_COLL_MISMATCH) {
+        coll_conclude(coll, COLL_JUDGE_ALL, status, NULL, coll->machine.error.text);
     } else {
         coll_fail(coll, status, "%s", coll->machine.error.text);
     }

@@ -17,6 +17,7 @@
 #include "collectives/comm/send.h"
 #include "collectives/comm/vote.h"
 #include "collectives/comm/wait.h"
+#include "common/base/minmax.h"
 #include "common/time/clock.h"
 
 struct shrink {
@@ -27,11 +28,6 @@ struct shrink {
     uint8_t *cards; /* of those that are left */
     struct sw_coll_error own;
 };
-
-static bool are_ranks_alike(const struct coll_set *one, const struct coll_set *other)
-{
-    return !memcmp(one->words, other->words, sizeof(one->words));
-}
 
 /* ---- this rank's side ---- */
 
@@ -84,7 +80,7 @@ static bool agree_on_epoch(struct sw_coll *coll)
 static bool is_as_before(const struct shrink *shrink)
 {
     const struct coll_set *decided = &shrink->coll->agree.vote.decided;
-    return are_ranks_alike(decided, &shrink->gone) && !decided->marks;
+    return coll_sets_name_the_same(decided, &shrink->gone) && !decided->marks;
 }
 
 /* ---- connecting ---- */
@@ -164,7 +160,8 @@ static bool connect_child(struct shrink *shrink)
     while (!go_on_connecting(shrink)) {
         if (coll_agreement_step(coll, false))
             return true;
-        if (!coll->failure.is_agreeing || !are_ranks_alike(set, &shrink->gone) || set->marks)
+        if (!coll->failure.is_agreeing || !coll_sets_name_the_same(set, &shrink->gone) ||
+            set->marks)
             break;
         coll_take_events(coll, 1);
     }
@@ -189,7 +186,7 @@ static enum sw_coll_status shrink_once(struct shrink *shrink, struct sw_coll_err
     shrink->gone = coll->agree.vote.decided;
     shrink->epoch = coll->agree.vote.epoch;
     shrink->has_cards = false;
-    if (are_ranks_alike(&coll->agree.vote.set, &shrink->gone))
+    if (coll_sets_name_the_same(&coll->agree.vote.set, &shrink->gone))
         make_child(shrink);
     bool is_decided = agree_on_epoch(coll);
     if (is_decided && is_as_before(shrink) && !shrink->child) {
@@ -217,7 +214,9 @@ static enum sw_coll_status shrink_to_the_end(struct shrink *shrink, uint64_t dea
     failure->is_done = failure->is_telling = false;
     failure->is_agreeing = true;
     failure->began_ns = mover_now_ns();
-    failure->deadline_ns = deadline_ns;
+    /* Where it has passed, the others were given some time more when ranks were left out. */
+    failure->deadline_ns = mover_max_u64(deadline_ns, failure->deadline_ns);
+    failure->patience = 0;
     do
         status = shrink_once(shrink, error);
     while (status == SW_COLL_AGAIN);
@@ -244,6 +243,8 @@ enum sw_coll_status sw_coll_shrink(struct sw_coll *coll, uint64_t deadline_ns,
     if (!deadline_ns)
         deadline_ns = sw_coll_deadline_ms(coll->options.timeout_ms);
     revoke_until(coll, deadline_ns);
+    if (coll->failure.is_done) /* ranks may still agree on that their calls differ */
+        coll->failure.deadline_ns = deadline_ns;
     coll_failure_await(coll);
     if (coll->failure.is_over)
         return coll_say(error, SW_COLL_BROKEN, "the connections have ended: %.200s",

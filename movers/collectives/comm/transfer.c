@@ -112,6 +112,15 @@ void coll_transfers_close(struct sw_coll *coll)
 
 /* ---- all of them ---- */
 
+static void fail_pairs(struct sw_coll *coll, enum sw_coll_status status)
+{
+    if (status == SW_COLL_MISMATCH)
+        coll_conclude(coll, COLL_JUDGE_RANK + coll->site.rank, status, NULL,
+                      coll->pairs.error.text);
+    else
+        coll_fail(coll, status, "%s", coll->pairs.error.text);
+}
+
 void coll_transfers_go(struct sw_coll *coll)
 {
     struct list_node *at;
@@ -125,7 +134,7 @@ void coll_transfers_go(struct sw_coll *coll)
         coll->completions++; /* or it might be slept before the caller sees it */
     }
     if (status && status != SW_COLL_RANK_GONE)
-        coll_fail(coll, status, "%s", coll->pairs.error.text);
+        fail_pairs(coll, status);
     else if (status && !coll_failure_is_told(coll))
         coll_agreement_begin(coll, 0);
 }
@@ -279,7 +288,7 @@ enum sw_coll_status sw_coll_probe(struct sw_coll *coll, uint32_t peer,
     if (status == SW_COLL_RANK_GONE)
         return coll_say(error, status, "rank %u has closed or died, and sends no more", peer);
     if (status > SW_COLL_AGAIN) {
-        coll_fail(coll, status, "%s", coll->pairs.error.text);
+        fail_pairs(coll, status);
         return coll_say(error, status, "%s", coll->pairs.error.text);
     }
     return status;

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "collectives/comm/failure.h"
 #include "collectives/comm/send.h"
 #include "common/base/bytes.h"
 
@@ -11,10 +12,18 @@ enum {
     AT_HAS_SAID = 8,
     AT_MARKS = 12,
     AT_DECIDED_MARKS = 16,
+    AT_STATUS = 20,
+    AT_JUDGE = 24,
+    AT_DECIDED_JUDGE = 28,
     AT_CARD = 32,
     AT_SET = 128,
     AT_DECIDED = 256,
+    AT_TEXT = 384,
 };
+
+static_assert((int)AT_TEXT + (int)COLL_CAUSE_TEXT == (int)COLL_VOTE_BYTES &&
+                  (int)COLL_CAUSE_TEXT == (int)COLL_TEXT_BYTES,
+              "they have room");
 
 static void put_set(uint8_t *at, const struct coll_set *set)
 {
@@ -22,9 +31,9 @@ static void put_set(uint8_t *at, const struct coll_set *set)
         put_le64(at + 8 * i, set->words[i]);
 }
 
-static struct coll_set get_set(const uint8_t *at, uint32_t marks)
+static struct coll_set get_set(const uint8_t *at, uint32_t marks, uint32_t judge)
 {
-    struct coll_set set = {.marks = marks};
+    struct coll_set set = {.marks = marks, .judge = judge};
     for (uint32_t i = 0; i < COLL_SET_WORDS; i++)
         set.words[i] = get_le64(at + 8 * i);
     return set;
@@ -37,6 +46,10 @@ static void put_vote(uint8_t *at, const struct coll_vote *vote, const uint8_t *c
     put_le32(at + AT_HAS_SAID, vote->has_said);
     put_le32(at + AT_MARKS, vote->set.marks);
     put_le32(at + AT_DECIDED_MARKS, vote->decided.marks);
+    put_le32(at + AT_STATUS, vote->cause.status);
+    put_le32(at + AT_JUDGE, vote->set.judge);
+    put_le32(at + AT_DECIDED_JUDGE, vote->decided.judge);
+    memcpy(at + AT_TEXT, vote->cause.text, COLL_CAUSE_TEXT);
     memcpy(at + AT_CARD, card, COLL_CARD_BYTES);
     put_set(at + AT_SET, &vote->set);
     put_set(at + AT_DECIDED, &vote->decided);
@@ -75,8 +88,11 @@ bool coll_vote_read(const struct coll_peer *peer, struct coll_vote *vote,
         return false;
     vote->epoch = get_le64(bytes + AT_EPOCH);
     vote->has_said = get_le32(bytes + AT_HAS_SAID) & 1;
-    vote->set = get_set(bytes + AT_SET, get_le32(bytes + AT_MARKS));
-    vote->decided = get_set(bytes + AT_DECIDED, get_le32(bytes + AT_DECIDED_MARKS));
+    vote->set = get_set(bytes + AT_SET, get_le32(bytes + AT_MARKS), get_le32(bytes + AT_JUDGE));
+    vote->decided = get_set(bytes + AT_DECIDED, get_le32(bytes + AT_DECIDED_MARKS),
+                            get_le32(bytes + AT_DECIDED_JUDGE));
+    vote->cause.status = (enum sw_coll_status)get_le32(bytes + AT_STATUS);
+    coll_failure_get_text(vote->cause.text, bytes + AT_TEXT);
     memcpy(card, bytes + AT_CARD, COLL_CARD_BYTES);
     return true;
 }

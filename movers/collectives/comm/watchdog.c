@@ -104,10 +104,12 @@ static void tell_late(struct sw_coll *coll, struct sw_coll_request *request, uin
 static void end_late(struct sw_coll *coll, const struct sw_coll_request *request)
 {
     struct coll_late late;
+    struct sw_coll_error why;
     char hint[HINT_TEXT];
     coll_late_find(coll, request, &late);
     hint_at_late(coll, late.is_late, hint, sizeof(hint));
-    coll_fail(coll, SW_COLL_TIMEOUT, "%s, and the deadline has passed%s", late.text, hint);
+    coll_say(&why, SW_COLL_TIMEOUT, "%s, and the deadline has passed%s", late.text, hint);
+    coll_conclude(coll, COLL_JUDGE_RANK + coll->site.rank, why.status, late.is_late, why.text);
 }
 
 /* ---- all of them ---- */

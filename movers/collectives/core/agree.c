@@ -2,6 +2,7 @@
 #include "collectives/core/agree.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 /* ---- sets ---- */
@@ -14,9 +15,14 @@ uint32_t coll_set_count(const struct coll_set *set)
     return count;
 }
 
-bool coll_sets_are_alike(const struct coll_set *one, const struct coll_set *other)
+bool coll_sets_name_the_same(const struct coll_set *one, const struct coll_set *other)
 {
-    return one->marks == other->marks && !memcmp(one->words, other->words, sizeof(one->words));
+    return !memcmp(one->words, other->words, sizeof(one->words));
+}
+
+static bool is_lower_judge(uint32_t judge, uint32_t other)
+{
+    return judge && (!other || judge < other);
 }
 
 /* True: it has grown. */
@@ -26,7 +32,10 @@ static bool merge_sets(struct coll_set *set, const struct coll_set *more)
     for (uint32_t i = 0; i < COLL_SET_WORDS; i++)
         set->words[i] |= more->words[i];
     set->marks |= more->marks;
-    return !coll_sets_are_alike(set, &before);
+    if (is_lower_judge(more->judge, set->judge))
+        set->judge = more->judge;
+    return set->marks != before.marks || set->judge != before.judge ||
+           !coll_sets_name_the_same(set, &before);
 }
 
 static bool is_set_sane(const struct coll_set *set, uint32_t size)
@@ -34,7 +43,14 @@ static bool is_set_sane(const struct coll_set *set, uint32_t size)
     for (uint32_t rank = size; rank < SW_COLL_RANKS_MAX; rank++)
         if (coll_set_has(set, rank))
             return false;
-    return set->marks < COLL_MARKS;
+    return set->marks < COLL_MARKS && set->judge < COLL_JUDGE_RANK + size;
+}
+
+static bool is_cause_sane(const struct coll_vote *vote)
+{
+    const enum sw_coll_status status = vote->cause.status;
+    return (!vote->set.judge && !vote->decided.judge) || status == SW_COLL_MISMATCH ||
+           status == SW_COLL_TIMEOUT;
 }
 
 /* ---- the machine ---- */
@@ -69,6 +85,19 @@ void coll_agree_mark(struct coll_agree *agree, enum coll_mark mark)
     note_growth(agree);
 }
 
+void coll_agree_judge(struct coll_agree *agree, uint32_t judge, enum sw_coll_status status,
+                      const char *text)
+{
+    struct coll_vote *vote = &agree->vote;
+    assert(vote->epoch == 1);
+    if (!is_lower_judge(judge, vote->set.judge))
+        return;
+    vote->set.judge = judge;
+    vote->cause.status = status;
+    snprintf(vote->cause.text, sizeof(vote->cause.text), "%s", text);
+    note_growth(agree);
+}
+
 void coll_agree_lose(struct coll_agree *agree, uint32_t rank)
 {
     assert(rank < agree->size && rank != agree->rank);
@@ -84,7 +113,7 @@ static enum coll_agree_status decide_set(struct coll_agree *agree, const struct 
     struct coll_vote *vote = &agree->vote;
     vote->decided = *decided;
     merge_sets(&vote->set, decided);
-    vote->set.marks = 0;
+    vote->set.marks = vote->set.judge = 0;
     vote->epoch++;
     vote->has_said = false;
     agree->version++;
@@ -92,13 +121,17 @@ static enum coll_agree_status decide_set(struct coll_agree *agree, const struct 
 }
 
 static enum coll_agree_status hear_set(struct coll_agree *agree, uint32_t rank,
-                                       const struct coll_set *set)
+                                       const struct coll_vote *vote)
 {
+    const struct coll_set *set = &vote->set;
     if (coll_set_has(set, agree->rank))
         return COLL_AGREE_OUTCAST;
+    if (is_lower_judge(set->judge, agree->vote.set.judge))
+        agree->vote.cause = vote->cause;
     if (merge_sets(&agree->vote.set, set))
         note_growth(agree);
-    agree->heard[rank] = (struct coll_heard){agree->vote.epoch, coll_set_count(set), set->marks};
+    agree->heard[rank] =
+        (struct coll_heard){agree->vote.epoch, coll_set_count(set), set->marks, set->judge};
     return COLL_AGREE_WAITS;
 }
 
@@ -110,16 +143,19 @@ enum coll_agree_status coll_agree_hear(struct coll_agree *agree, uint32_t rank,
     if (coll_set_has(&agree->vote.set, rank))
         return COLL_AGREE_WAITS;
     if (!vote->epoch || !is_set_sane(&vote->set, agree->size) ||
-        !is_set_sane(&vote->decided, agree->size) || coll_set_has(&vote->set, rank))
+        !is_set_sane(&vote->decided, agree->size) || !is_cause_sane(vote) ||
+        coll_set_has(&vote->set, rank))
         return COLL_AGREE_ABSURD;
     if (vote->epoch > epoch && coll_set_has(&vote->decided, agree->rank))
         return COLL_AGREE_OUTCAST;
     if (vote->epoch > epoch + 1)
         return COLL_AGREE_ABSURD;
-    if (vote->epoch == epoch + 1)
+    if (vote->epoch == epoch + 1) {
+        if (vote->decided.judge)
+            agree->vote.cause = vote->cause;
         return decide_set(agree, &vote->decided);
-    return vote->epoch == epoch && vote->has_said ? hear_set(agree, rank, &vote->set)
-                                                  : COLL_AGREE_WAITS;
+    }
+    return vote->epoch == epoch && vote->has_said ? hear_set(agree, rank, vote) : COLL_AGREE_WAITS;
 }
 
 /* What it has said is in this rank's set. So both are alike if they have as many. */
@@ -129,7 +165,7 @@ bool coll_agree_awaits(const struct coll_agree *agree, uint32_t rank)
     const struct coll_heard *heard = &agree->heard[rank];
     return rank != agree->rank && !coll_set_has(&vote->set, rank) &&
            (heard->epoch != vote->epoch || heard->count != coll_set_count(&vote->set) ||
-            heard->marks != vote->set.marks);
+            heard->marks != vote->set.marks || heard->judge != vote->set.judge);
 }
 
 enum coll_agree_status coll_agree_go(struct coll_agree *agree)

@@ -14,6 +14,10 @@
  * E: so y has, and a has not decided E itself. So y took E over after it had said D, hence from a
  * rank that is not in D, which has said D, too; and so on to b. But b said nothing after E.
  *
+ * In the first epoch a rank may say the cause, too: why all ends, in words that all are to have.
+ * The one of the lowest number counts, which is part of the set. A rank may be put into the set
+ * since it is late, not gone; for the others that makes no difference.
+ *
  * What a rank has said is heard before it is lost, or a decision that it has died or left with
  * might be missed.
  */
@@ -25,7 +29,7 @@
 
 #include "sidewire/coll.h"
 
-enum { COLL_SET_WORDS = SW_COLL_RANKS_MAX / 64 };
+enum { COLL_SET_WORDS = SW_COLL_RANKS_MAX / 64, COLL_CAUSE_TEXT = 256 };
 
 enum coll_mark {
     COLL_MARK_REVOKED = 1 << 0, /* a program wants the end of it all */
@@ -37,6 +41,16 @@ enum coll_mark {
 struct coll_set {
     uint64_t words[COLL_SET_WORDS]; /* a bit for each rank that is gone */
     uint32_t marks;                 /* of this epoch */
+    uint32_t judge;                 /* the number of the cause; 0: there is none */
+};
+
+/* Numbers of causes: that calls differ is found by all, in the same words; any other is a rank's,
+ * from COLL_JUDGE_RANK on. */
+enum { COLL_JUDGE_ALL = 1, COLL_JUDGE_RANK };
+
+struct coll_cause {
+    enum sw_coll_status status; /* MISMATCH or TIMEOUT */
+    char text[COLL_CAUSE_TEXT];
 };
 
 /* What a rank says: the newest is all that counts. */
@@ -45,11 +59,12 @@ struct coll_vote {
     bool has_said;  /* `set` counts */
     struct coll_set set;
     struct coll_set decided; /* in the epoch before */
+    struct coll_cause cause; /* of the first epoch, if there is one */
 };
 
 struct coll_heard {
     uint64_t epoch; /* of the newest set that was said */
-    uint32_t count, marks;
+    uint32_t count, marks, judge;
 };
 
 struct coll_agree {
@@ -77,7 +92,8 @@ static inline void coll_set_add(struct coll_set *set, uint32_t rank)
 }
 
 uint32_t coll_set_count(const struct coll_set *set);
-bool coll_sets_are_alike(const struct coll_set *one, const struct coll_set *other);
+/* The same ranks, whatever the marks. */
+bool coll_sets_name_the_same(const struct coll_set *one, const struct coll_set *other);
 
 /* `heard` has room for `size`. */
 void coll_agree_init(struct coll_agree *agree, uint32_t rank, uint32_t size,
@@ -86,6 +102,9 @@ void coll_agree_init(struct coll_agree *agree, uint32_t rank, uint32_t size,
  * decisions over, but nobody decides without it. Once in each epoch. */
 void coll_agree_join(struct coll_agree *agree);
 void coll_agree_mark(struct coll_agree *agree, enum coll_mark mark);
+/* In the first epoch: why all ends, in words that all are to have. */
+void coll_agree_judge(struct coll_agree *agree, uint32_t judge, enum sw_coll_status status,
+                      const char *text);
 /* The connection with that rank has ended, and all was heard that had come by it. */
 void coll_agree_lose(struct coll_agree *agree, uint32_t rank);
 /* The newest vote of that rank, as often as it likes. Votes of ranks that are gone are ignored. */

@@ -376,7 +376,9 @@ static void stop_in_the_midst(struct rank *rank)
         need(sw_coll_test(request, &error) == SW_COLL_AGAIN);
     coll_watchdog_look(coll, mover_now_ns()); // from now on the deadline counts
     coll_watchdog_look(coll, request->deadline_ns);
-    keep_result(rank, coll->failure.error.status, &coll->failure.error);
+    const struct coll_cause *cause = &coll->agree.vote.cause;
+    coll_say(&error, cause->status, "%s", cause->text);
+    keep_result(rank, cause->status, &error);
     flag_raise(rank->shared, GO);
     flag_await(rank->shared, GO, 2);
     _exit(0);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Agreement on who is gone, in a simulated world: votes are late, each by another time; ranks die
- * in the midst of telling the others, stop for long, and leave when they are done. With an
- * argument: so many times the seeds.
+ * in the midst of telling the others, stop for long, are left out since they are late, and leave
+ * when they are done. With an argument: so many times the seeds.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -39,7 +39,7 @@ struct agree_rank {
     uint64_t said[SIZE_MAX_HERE];        /* the version that each rank was told */
     bool notices[SIZE_MAX_HERE];         /* that the connection has ended */
     bool is_dead, has_left, wants;       /* `wants`: it takes part in this epoch */
-    uint64_t stopped_until;
+    uint64_t stopped_until, ends_at;     /* `ends_at`: it is left out; 0: it is not */
     struct coll_set decided[EPOCHS + 1];
 };
 
@@ -47,7 +47,7 @@ struct agree_world {
     uint64_t random, steps;
     uint32_t size, deaths;
     enum agree_fault fault;
-    uint64_t die_at[DEATHS];
+    uint64_t die_at[DEATHS], late_at;
     struct agree_rank ranks[SIZE_MAX_HERE];
     struct agree_link links[SIZE_MAX_HERE][SIZE_MAX_HERE];
     bool gone_at_all[SIZE_MAX_HERE];
@@ -55,7 +55,7 @@ struct agree_world {
 };
 
 struct agree_sum {
-    uint64_t decisions, gone, taken_over, votes;
+    uint64_t decisions, gone, taken_over, votes, late;
 };
 
 static struct agree_world world;
@@ -145,6 +145,24 @@ static void kill_rank(uint32_t number)
     cut_links(number);
 }
 
+/* A rank finds another one late, tells it so, and goes on without it. The other one goes on for a
+ * while, until it hears of that. */
+static void find_late(uint32_t number, uint32_t late)
+{
+    struct agree_rank *rank = &world.ranks[number], *other = &world.ranks[late];
+    char text[32];
+    if (number == late || is_over(rank) || is_over(other) || rank->agree.vote.epoch > 1 ||
+        rank->ends_at || coll_set_has(&rank->agree.vote.set, late))
+        return;
+    snprintf(text, sizeof(text), "%u", COLL_JUDGE_RANK + number);
+    coll_agree_judge(&rank->agree, COLL_JUDGE_RANK + number, SW_COLL_TIMEOUT, text);
+    coll_agree_lose(&rank->agree, late);
+    world.gone_at_all[late] = true;
+    other->ends_at = world.steps + 1 + draw(200);
+    other->stopped_until = 0;
+    sum.late++;
+}
+
 /* It has done all that it was to do, and closes. */
 static void leave_if_told(uint32_t number)
 {
@@ -169,7 +187,7 @@ static void note_decision(uint32_t number)
     for (uint32_t i = 0; epoch > 1 && i < world.size; i++)
         if (coll_set_has(&rank->decided[epoch - 1], i) && !coll_set_has(decided, i))
             fail_here("rank %u: rank %u has come back", number, i);
-    if (!decided->marks && !coll_set_count(decided))
+    if (!decided->marks && !decided->judge && !coll_set_count(decided))
         fail_here("rank %u decides nothing", number);
     rank->decided[epoch] = *decided;
     rank->wants = false;
@@ -193,8 +211,13 @@ static bool hear_rank(uint32_t number, uint32_t from)
         sum.taken_over++;
         note_decision(number);
         return true;
-    case COLL_AGREE_ABSURD:
     case COLL_AGREE_OUTCAST:
+        if (rank->ends_at) {
+            kill_rank(number);
+            return true;
+        }
+        __attribute__((fallthrough));
+    case COLL_AGREE_ABSURD:
         fail_here("rank %u is at odds with rank %u", number, from);
         break;
     }
@@ -208,7 +231,8 @@ static void join_if_due(uint32_t number)
 {
     struct agree_rank *rank = &world.ranks[number];
     const uint64_t epoch = rank->agree.vote.epoch;
-    bool hears = coll_set_count(&rank->agree.vote.set) || rank->agree.vote.set.marks;
+    const struct coll_set *set = &rank->agree.vote.set;
+    bool hears = coll_set_count(set) || set->marks || set->judge;
     for (uint32_t i = 0; i < world.size; i++)
         hears = hears || rank->box[i].epoch;
     rank->wants = rank->wants || (epoch == 1 ? hears : !draw(4));
@@ -222,6 +246,8 @@ static void join_if_due(uint32_t number)
 static void look_around(uint32_t number)
 {
     struct agree_rank *rank = &world.ranks[number];
+    if (rank->ends_at && world.steps >= rank->ends_at)
+        kill_rank(number);
     if (is_over(rank) || world.steps < rank->stopped_until)
         return;
     if (rank->agree.vote.epoch > EPOCHS) {
@@ -266,6 +292,10 @@ static void open_world(uint64_t seed, enum agree_fault fault)
         if (!draw(4))
             rank->stopped_until = draw(world.size * world.size * 100);
     }
+    world.late_at = draw(2) ? STEPS : draw(world.size * world.size * 40);
+    if (!draw(4)) /* all find that calls differ, one after the other */
+        for (uint32_t i = 0; i < world.size; i++)
+            coll_agree_judge(&world.ranks[i].agree, COLL_JUDGE_ALL, SW_COLL_MISMATCH, "1");
     if (!world.deaths || !draw(3))
         coll_agree_mark(&world.ranks[draw(world.size)].agree, COLL_MARK_REVOKED);
     if (world.deaths) /* or the one that was to revoke it may die first, and nothing happens */
@@ -280,6 +310,12 @@ static bool is_world_over(void)
     return true;
 }
 
+static bool are_alike(const struct coll_set *one, const struct coll_set *other)
+{
+    return one->marks == other->marks && one->judge == other->judge &&
+           coll_sets_name_the_same(one, other);
+}
+
 /* All that were not killed. */
 static void compare_decisions(void)
 {
@@ -289,8 +325,11 @@ static void compare_decisions(void)
         if (rank->is_dead)
             continue;
         first = first ? first : rank;
+        if (rank->decided[1].judge &&
+            strtoul(rank->agree.vote.cause.text, NULL, 10) != rank->decided[1].judge)
+            fail_here("rank %u has the words of another one", i);
         for (int epoch = 1; epoch <= EPOCHS; epoch++)
-            if (!coll_sets_are_alike(&rank->decided[epoch], &first->decided[epoch]))
+            if (!are_alike(&rank->decided[epoch], &first->decided[epoch]))
                 fail_here("rank %u decides another set than rank %u in epoch %d", i,
                           first->agree.rank, epoch);
     }
@@ -304,6 +343,8 @@ static void run_world(uint64_t seed, enum agree_fault fault)
         for (uint32_t i = 0; i < world.deaths; i++)
             if (world.die_at[i] == world.steps)
                 kill_rank((uint32_t)draw(world.size));
+        if (world.late_at == world.steps)
+            find_late(one, other);
         switch (draw(4)) {
         case 0:
             look_around(one);
@@ -336,6 +377,7 @@ static void agree__survivors_decide_the_same(void **state)
     printf("%lu decisions, %lu of them taken over, %lu votes, %lu ranks named\n",
            (unsigned long)sum.decisions, (unsigned long)sum.taken_over, (unsigned long)sum.votes,
            (unsigned long)sum.gone);
+    assert_true(sum.late > 100 * times);
     assert_true(sum.decisions > 10000 && sum.taken_over > 1000 && sum.gone > 10000);
 }
 
