@@ -134,7 +134,8 @@ struct sw_coll_options {
     /* An RDMA device here has it, and other ranks connect to it. NULL: that by which `meet` is
      * reached, or 127.0.0.1. */
     const char *address;
-    /* Operations and opening may take so long where no deadline is said. 0: it has passed at once. */
+    /* Operations and opening may take so long where no deadline is said. 0: it has passed at
+     * once. */
     uint32_t timeout_ms;
     uint32_t spin_us; /* waits poll for so long before they sleep */
     /* What one rank has for another travels with the first message if it has no more bytes. */

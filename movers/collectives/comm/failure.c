@@ -62,7 +62,7 @@ void coll_fail(struct sw_coll *coll, enum sw_coll_status status, const char *for
 void coll_conclude(struct sw_coll *coll, uint32_t judge, enum sw_coll_status status,
                    const bool *is_late, const char *text)
 {
-    if (coll->failure.is_set)
+    if (coll->failure.is_set || coll_failure_is_told(coll))
         return;
     coll_agree_judge(&coll->agree, judge, status, text);
     for (uint32_t rank = 0; is_late && rank < coll->site.size; rank++)

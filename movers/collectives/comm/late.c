@@ -4,17 +4,16 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "collectives/comm/failure.h"
 #include "collectives/comm/request.h"
 #include "collectives/comm/send.h"
 #include "collectives/comm/transfer.h"
 #include "collectives/comm/wait.h"
 #include "collectives/core/ranks.h"
-#include "common/base/minmax.h"
 #include "common/time/clock.h"
 
 enum {
-    LOOK_MS = 200, /* a rank that runs, or whose memory is reached without it, answers by then */
-    LOOK_ALL_MS = 1000,
+    LOOK_MS = 2000, /* a rank that runs, or whose memory is reached without it, answers by then */
 };
 
 struct search {
@@ -35,13 +34,12 @@ static const void *late_look(struct search *search, uint32_t rank, uint64_t offs
 {
     struct sw_coll *coll = search->coll;
     struct coll_peer *peer = &coll->peers[rank];
-    const uint64_t now_ns = mover_now_ns();
-    const uint64_t until_ns = mover_min_u64(now_ns + LOOK_MS * NS_PER_MS, search->until_ns);
     uint64_t ticket;
     if (!coll_send_look(peer, peer->card.mailbox + offset, bytes, &ticket))
         return NULL;
     while (!is_read(peer, ticket)) {
-        if (peer->state != COLL_PEER_UP || mover_now_ns() >= until_ns)
+        if (peer->state != COLL_PEER_UP || mover_now_ns() >= search->until_ns ||
+            coll_failure_is_told(coll))
             return NULL;
         if (!coll_send_poll(coll) && mover_queue_arm(&coll->queue))
             coll_take_events(coll, 1);
@@ -65,11 +63,13 @@ static void follow_rank(struct search *search, uint32_t rank)
 {
     struct sw_coll *coll = search->coll;
     const uint64_t at = coll_shown_at(&coll->layout, coll->site.size);
-    while (rank != coll->site.rank && !search->is_seen[rank] && !coll->failure.is_set) {
+    while (rank != coll->site.rank && !search->is_seen[rank]) {
         bool is_step;
         search->is_seen[rank] = true;
         const void *read = late_look(search, rank, at, sizeof(struct coll_shown));
         struct coll_shown shown;
+        if (coll->failure.is_set) /* another rank has found one */
+            return;
         if (read)
             memcpy(&shown, read, sizeof(shown));
         const uint32_t next =
@@ -85,7 +85,7 @@ static void follow_rank(struct search *search, uint32_t rank)
 /* `is_late` has those that this rank waits for. They stay where nobody else is found. */
 static void find_behind(struct sw_coll *coll, bool *is_late)
 {
-    struct search search = {.coll = coll, .until_ns = mover_now_ns() + LOOK_ALL_MS * NS_PER_MS};
+    struct search search = {.coll = coll, .until_ns = mover_now_ns() + LOOK_MS * NS_PER_MS};
     bool is_found = false;
     for (uint32_t rank = 0; rank < coll->site.size; rank++)
         if (is_late[rank])
@@ -114,6 +114,27 @@ static uint32_t find_silent(const struct sw_coll *coll, bool *is_silent)
     return count;
 }
 
+/* Those that confirm something meanwhile are not late: there is much to move, or little time. */
+__attribute__((noinline)) static void drop_those_that_go_on(struct sw_coll *coll, bool *is_late)
+{
+    const uint64_t until_ns = mover_now_ns() + LOOK_MS * NS_PER_MS;
+    uint32_t done[SW_COLL_RANKS_MAX];
+    uint32_t left = 0;
+    for (uint32_t rank = 0; rank < coll->site.size; rank++) {
+        done[rank] = (uint32_t)coll->peers[rank].signals_done;
+        left += is_late[rank];
+    }
+    while (left && mover_now_ns() < until_ns && !coll_failure_is_told(coll)) {
+        if (!coll_send_poll(coll) && mover_queue_arm(&coll->queue))
+            coll_take_events(coll, 1);
+        for (uint32_t rank = 0; rank < coll->site.size; rank++)
+            if (is_late[rank] && (uint32_t)coll->peers[rank].signals_done != done[rank]) {
+                is_late[rank] = false;
+                left--;
+            }
+    }
+}
+
 static void find_of_operation(struct sw_coll *coll, struct coll_late *late)
 {
     char silent[100];
@@ -136,6 +157,7 @@ static void find_of_operation(struct sw_coll *coll, struct coll_late *late)
     const size_t used = strlen(late->text);
     coll_ranks_text(late->is_late, coll->site.size, UINT32_MAX, silent, sizeof(silent));
     snprintf(late->text + used, sizeof(late->text) - used, ", which %s did not confirm", silent);
+    drop_those_that_go_on(coll, late->is_late);
 }
 
 void coll_late_find(struct sw_coll *coll, const struct sw_coll_request *request,

@@ -14,7 +14,7 @@ struct coll_late {
     char text[200]; /* what is awaited, and of whom */
 };
 
-/* Where ranks let nothing be read it takes up to a second. */
+/* Where ranks let nothing be read it takes up to 2 s. Another rank may tell all meanwhile. */
 void coll_late_find(struct sw_coll *coll, const struct sw_coll_request *request,
                     struct coll_late *late);
 /* For others that look so: the rank that confirms nothing. */
