@@ -78,7 +78,7 @@ def main():
     parser.add_argument('--sample', action='store_true', help='a few that are quick')
     parser.add_argument('--list', action='store_true')
     parser.add_argument('tests', nargs='*')
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     try:
         import torch.distributed
     except ImportError as error:
