@@ -318,7 +318,8 @@ static void page__tells_of_agreement_and_shrink(void **state)
     flag_await(ranks.shared, READY, 3);
     kill(ranks.pids[2], SIGSTOP);
     kill(ranks.pids[1], SIGKILL);
-    const struct coll_page page = await_activity(0, COLL_IN_AGREEMENT, 2);
+    static struct coll_page page;
+    page = await_activity(0, COLL_IN_AGREEMENT, 2);
     assert_true(page.state.since_ns && !page.parent);
     kill(ranks.pids[2], SIGCONT);
     flag_raise(ranks.shared, GO);
@@ -327,7 +328,8 @@ static void page__tells_of_agreement_and_shrink(void **state)
     flag_raise(ranks.shared, GO);
     flag_await(ranks.shared, READY, 5);
     for (uint32_t rank = 0; rank <= 2; rank += 2) {
-        const struct coll_page shrunk = read_page_but(rank / 2, page.job);
+        static struct coll_page shrunk;
+        shrunk = read_page_but(rank / 2, page.job);
         assert_true(shrunk.parent == page.job && shrunk.size == 2);
         assert_int_equal(shrunk.pid, ranks.pids[rank]);
     }
