@@ -161,10 +161,17 @@ static uint32_t find_which_failed(const struct split *split)
     return found;
 }
 
+/* What another rank says may be anything. */
+static enum sw_coll_status said_status(uint32_t said)
+{
+    return said > SW_COLL_AGAIN && said <= SW_COLL_REVOKED ? (enum sw_coll_status)said
+                                                           : SW_COLL_PROTOCOL;
+}
+
 static enum sw_coll_status say_which_failed(const struct split *split, uint32_t rank,
                                             struct sw_coll_error *error)
 {
-    const enum sw_coll_status status = (enum sw_coll_status)split->statuses[rank];
+    const enum sw_coll_status status = said_status(split->statuses[rank]);
     return rank == split->coll->site.rank
                ? coll_say(error, status, "%s", split->own.text)
                : coll_say(error, status, "rank %u: %s", rank, sw_coll_status_text(status));
