@@ -8,8 +8,10 @@
  * while operations are under way and nobody waits. So a small operation that its caller waits for
  * costs no change of thread.
  *
- * All ranks submit the same collective operations in the same order; messages have no order but
- * that of their tag. Deadlines are CLOCK_MONOTONIC in nanoseconds; 0: the timeout of the options.
+ * All ranks submit the same collective operations in the same order. Messages have no order but
+ * that of their tag. A send is over as sw_coll_send_post() says: a short one at once, unless
+ * several before it are unreceived, a longer one when it is received. Deadlines are CLOCK_MONOTONIC
+ * in nanoseconds; 0: the timeout of the options.
  *
  * Every function may be called from any thread, unless it says otherwise. In a child of fork() each
  * one returns SW_COLL_FORKED at once, or does nothing.
