@@ -11,16 +11,18 @@ namespace sidewire_torch
 void Group::set_all_reduce(Work &work, const Tensors &tensors, const c10d::ReduceOp &op)
 {
     const Element element = element_of(tensors[0].scalar_type());
-    const Flat flat = Flat::with(tensors);
     sw_coll_call &call = work.operation().call;
     call.kind = SW_COLL_ALL_REDUCE;
     call.type = element.type;
     call.op = operator_of(op, tensors[0].scalar_type());
     call.count = static_cast<uint64_t>(tensors[0].numel()) * element.each;
     call.leaves = static_cast<uint32_t>(tensors.size());
-    call.send = call.recv = flat.data();
-    if (tensors.size() == 1 && !flat.is_copy())
+    if (tensors.size() == 1 && is_plain(tensors[0])) {
+        call.send = call.recv = tensors[0].data_ptr();
         return;
+    }
+    const Flat flat = Flat::with(tensors);
+    call.send = call.recv = flat.data();
     work.then([flat, tensors] {
         flat.copy_out();
         for (size_t i = 1; i < tensors.size(); i++)

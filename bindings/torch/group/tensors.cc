@@ -168,8 +168,7 @@ int64_t count_all(const Tensors &tensors)
 
 /* ---- one behind the other ---- */
 
-/* Its elements lie one behind the other, as they are. */
-static bool is_plain(const at::Tensor &tensor)
+bool is_plain(const at::Tensor &tensor)
 {
     return tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg();
 }

@@ -33,6 +33,8 @@ void check_tensors(const Tensors &tensors, const char *what);
 /* The same, and all have as many elements. */
 void check_equal(const Tensors &tensors, const char *what);
 
+/* Its elements lie one behind the other, as they are. */
+bool is_plain(const at::Tensor &tensor);
 /* Elements of all of them. */
 int64_t count_all(const Tensors &tensors);
 

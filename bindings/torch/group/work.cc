@@ -2,15 +2,35 @@
 #include "torch/group/work.hpp"
 
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/record_function.h>
+#include <algorithm>
 
 namespace sidewire_torch
 {
 
+/* A small operation takes a microsecond, so nothing is made ready for a profiler that is off, and
+ * tensors that are the result, too, are kept once. */
+static c10::optional<Tensors> shown_inputs(const Tensors &inputs)
+{
+    return at::hasCallbacks() ? c10::optional<Tensors>(inputs) : c10::nullopt;
+}
+
+static Tensors inputs_apart(const Tensors &inputs, const std::vector<Tensors> &outputs)
+{
+    const bool are_results = outputs.size() == 1 && outputs[0].size() == inputs.size() &&
+                             std::equal(inputs.begin(), inputs.end(), outputs[0].begin(),
+                                        [](const at::Tensor &one, const at::Tensor &other) {
+                                            return one.is_same(other);
+                                        });
+    return are_results ? Tensors() : inputs;
+}
+
 Work::Work(std::shared_ptr<Engine> engine, int rank, c10d::OpType type, const char *title,
            const Tensors &inputs, std::vector<Tensors> outputs, size_t operations)
-    : c10d::Work(rank, type, title, inputs), engine_(std::move(engine)), title_(title),
-      inputs_(inputs), outputs_(std::move(outputs)), operations_(operations),
-      under_way_(operations), unreleased_(operations)
+    : c10d::Work(rank, type, at::hasCallbacks() ? title : nullptr, shown_inputs(inputs)),
+      engine_(std::move(engine)), title_(title), inputs_(inputs_apart(inputs, outputs)),
+      outputs_(std::move(outputs)), operations_(operations), under_way_(operations),
+      unreleased_(operations)
 {
     for (pge_operation &operation : operations_) {
         operation.done = take_end;

@@ -40,7 +40,7 @@ def _make_store(group, timeout):
     store = None
     if is_first:
         host = sidewire_torch._own_address()
-        store = dist.TCPStore(host, 0, group.size(), True, timeout, wait_for_workers=False)
+        store = _open_store(host, 0, group.size(), True, timeout)
         said = f'{host} {store.port}'.encode()
         words[: len(said)] = torch.tensor(list(said), dtype=torch.uint8)
     options = dist.BroadcastOptions()
@@ -50,4 +50,14 @@ def _make_store(group, timeout):
     if is_first:
         return store
     host, port = bytes(words.tolist()).rstrip(b'\0').decode().split()
-    return dist.TCPStore(host, int(port), group.size(), False, timeout, wait_for_workers=False)
+    return _open_store(host, int(port), group.size(), False, timeout)
+
+
+def _open_store(*where):
+    try:
+        return dist.TCPStore(*where, wait_for_workers=False)
+    except RuntimeError as error:
+        if 'libuv' not in str(error):
+            raise
+        # Debian's torch 2.6 is built without it, and wants it all the same.
+        return dist.TCPStore(*where, wait_for_workers=False, use_libuv=False)
