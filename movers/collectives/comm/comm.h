@@ -122,7 +122,8 @@ struct sw_coll_request {
     uint64_t deadline_ns, started_ns;
     uint64_t tell_ns;        /* when the log is told next; UINT64_MAX: no more */
     bool has_begun, is_over; /* of the machine: it is over, but not all is given to devices yet */
-    bool is_recorded;        /* with the time when it began */
+    bool is_recorded;        /* as one that has begun */
+    bool is_timed;           /* with a real look at the clock */
     bool is_transfer;        /* from rank to rank: no `call` */
     struct coll_transfer transfer;
     uint64_t number;             /* of an operation */

@@ -14,6 +14,7 @@
 
 #include "collectives/comm/open.h"
 #include "collectives/comm/placement.h"
+#include "collectives/comm/recorder.h"
 #include "collectives/comm/transfer.h"
 #include "common/serve/control_folder.h"
 #include "common/time/clock.h"
@@ -105,8 +106,6 @@ static void describe_communicator(const struct sw_coll *coll, const struct sw_co
                                       .order = (uint32_t)coll->options.order,
                                       .parent_rank = parent ? parent->site.rank : 0,
                                       .timeout_ms = coll->options.timeout_ms};
-    for (uint32_t place = 0; place < coll->site.size; place++)
-        about->ranks[place] = (uint16_t)coll_rank_at(&coll->site, place);
     if (gethostname(about->host_name, sizeof(about->host_name)))
         about->host_name[0] = '\0';
     about->host_name[sizeof(about->host_name) - 1] = '\0';
@@ -128,6 +127,8 @@ static bool map_recorder(struct sw_coll *coll, uint64_t job, const struct sw_col
                                         .pid = (uint32_t)getpid(),
                                         .place = coll_place_of(&coll->site, coll->site.rank)};
     describe_communicator(coll, parent, &recorder->page.about);
+    for (uint32_t place = 0; place < coll->site.size; place++)
+        recorder->ranks[place] = (uint16_t)coll_rank_at(&coll->site, place);
     coll->recorder = recorder;
     coll->page = &recorder->page;
     return true;
@@ -250,6 +251,8 @@ void coll_page_refresh(struct sw_coll *coll, uint64_t now_ns, bool is_sure)
 {
     struct coll_page *page = coll->page;
     coll->page_looked_ns = now_ns;
+    if (page && coll->current)
+        coll_recorder_look(coll, now_ns);
     if (!page || (!is_sure && now_ns - coll->page_ns < REFRESH_US * NS_PER_US))
         return;
     coll->page_ns = now_ns;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * What this rank writes into its flight recorder. An operation is recorded once it waits for the
- * first time, when its messages are on their way, or once it is over: that keeps the look at the
- * clock out of the way of the others.
+ * first time, when its messages are on their way, or once it is over. It looks at the clock when
+ * the rank does anyway.
  */
 #ifndef SW_COLLECTIVES_COMM_RECORDER_H
 #define SW_COLLECTIVES_COMM_RECORDER_H
@@ -13,6 +13,8 @@
 /* It waits, or stands behind others. Does nothing where it is recorded as that already. `now_ns`:
  * 0, nobody has looked. */
 void coll_recorder_wait(struct sw_coll *coll, struct sw_coll_request *request, uint64_t now_ns);
+/* The first look at the clock while the current operation waits: that is when it has begun. */
+void coll_recorder_look(struct sw_coll *coll, uint64_t now_ns);
 /* It is over, and `coll->machine` is still in it. */
 void coll_recorder_end(struct sw_coll *coll, struct sw_coll_request *request,
                        enum sw_coll_status status);

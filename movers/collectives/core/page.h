@@ -50,7 +50,6 @@ struct coll_page_about {
     uint32_t parent_rank;   /* this rank's in the parent */
     uint32_t timeout_ms;
     char host_name[64];
-    uint16_t ranks[SW_COLL_RANKS_MAX]; /* the one at each place of the tree of a sum */
 };
 
 /* How it has failed, and what was awaited when it did. */

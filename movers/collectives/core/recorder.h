@@ -31,9 +31,9 @@ struct coll_recorded {
     uint64_t serial; /* from 1: of all records of the rank; 0 while it is written */
     uint64_t number; /* of the operation, or of the message from that rank or to it */
     uint64_t count;  /* of elements; SPLIT: color and key, 32 bits each; SHRINK: 0 */
-    /* CLOCK_MONOTONIC. 0: not yet. What ends at the first look has the time of that look as all
-     * three. Else the end is that of the last look at the clock, which a rank that polls takes each
-     * 32 looks at memory. */
+    /* CLOCK_MONOTONIC; 0: not yet. Eager operations and messages have the first and the last look
+     * at the clock that the rank took anyway, each 32 looks at memory. One that was over before that
+     * has a time up to 4 ms behind. */
     uint64_t posted_ns, begun_ns, ended_ns;
     uint32_t counts_at; /* where its counts begin, of all that were ever recorded */
     uint16_t step;      /* where it ended, of the table of steps: its length if it went well */
@@ -54,8 +54,9 @@ struct coll_recorder {
     };
     struct coll_recorded records[COLL_RECORDS]; /* that of serial N at N modulo its length */
     uint64_t counts[COLL_RECORDED_COUNTS];
-    uint64_t recorded; /* the newest serial */
-    uint64_t counted;  /* numbers in `counts`, of all that were ever recorded */
+    uint64_t recorded;                 /* the newest serial */
+    uint64_t counted;                  /* numbers in `counts`, of all that were ever recorded */
+    uint16_t ranks[SW_COLL_RANKS_MAX]; /* the one at each place of the tree of a sum */
 };
 
 /* False: it is not there, or not any more. */

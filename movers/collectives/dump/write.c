@@ -155,12 +155,13 @@ static json_t *json_of_places(const uint16_t *ranks, uint32_t size)
     return json_null();
 }
 
-static json_t *json_of_site(const struct coll_page_about *about, uint32_t size)
+static json_t *json_of_site(const struct coll_recorder *recorder,
+                            const struct coll_page_about *about, uint32_t size)
 {
     return json_pack("{sI so so so sI sI sI}", "eager_bytes", (json_int_t)about->eager_bytes,
                      "algorithm", json_of_word(COLL_WORDS_PLAN, about->wanted), "order",
                      json_of_word(COLL_WORDS_ORDER, about->order), "places",
-                     json_of_places(about->ranks, size), "scratch_bytes",
+                     json_of_places(recorder->ranks, size), "scratch_bytes",
                      (json_int_t)about->scratch_bytes, "request_bytes",
                      (json_int_t)about->request_bytes, "timeout_ms", (json_int_t)about->timeout_ms);
 }
@@ -220,12 +221,12 @@ json_t *coll_dump_make(const struct coll_recorder *recorder, const struct coll_d
         (json_int_t)page.size, "place", (json_int_t)page.place, "pid", (json_int_t)page.pid,
         "monotonic_ns", (json_int_t)how->now_ns, "realtime_ns",
         (json_int_t)(page.about.realtime_ns + how->now_ns), "host_id",
-        json_of_name(page.about.host), "site", json_of_site(&page.about, page.size), "ended",
-        (json_int_t)page.ended, "activity", json_of_word(COLL_WORDS_ACTIVITY, page.state.activity),
-        "state", json_of_state(state, page.size), "error",
-        json_of_failure(&page.failure, page.size), "recorded",
-        (json_int_t)__atomic_load_n(&recorder->recorded, __ATOMIC_RELAXED), "operations",
-        operations);
+        json_of_name(page.about.host), "site", json_of_site(recorder, &page.about, page.size),
+        "ended", (json_int_t)page.ended, "activity",
+        json_of_word(COLL_WORDS_ACTIVITY, page.state.activity), "state",
+        json_of_state(state, page.size), "error", json_of_failure(&page.failure, page.size),
+        "recorded", (json_int_t)__atomic_load_n(&recorder->recorded, __ATOMIC_RELAXED),
+        "operations", operations);
 }
 
 /* ---- files ---- */

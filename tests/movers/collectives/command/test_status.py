@@ -31,7 +31,8 @@ def until(found, what):
     raise AssertionError(f'waited in vain: {what}')
 
 
-RECORDER_BYTES = 4096 + 1024 * 64 + 4096 * 8 + 16  # struct coll_recorder, whose page comes first
+# struct coll_recorder, whose page comes first
+RECORDER_BYTES = 4096 + 1024 * 64 + 4096 * 8 + 16 + 1024 * 2
 
 # enum coll_activity of movers/collectives/core/page.h
 OPERATION, SEND, RECV, AGREEMENT, SHRINK, FAILED = range(6)
