@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -53,12 +54,15 @@ static bool is_rooted(uint32_t kind)
 static json_t *json_of_counts(const struct coll_recorder *recorder,
                               const struct coll_recorded *record, uint8_t which, uint32_t size)
 {
-    uint64_t counts[SW_COLL_RANKS_MAX];
-    if (!coll_recorder_counts(recorder, record, which, size, counts))
+    uint64_t *counts = calloc(SW_COLL_RANKS_MAX, sizeof(*counts)); /* too long for a stack */
+    if (!counts || !coll_recorder_counts(recorder, record, which, size, counts)) {
+        free(counts);
         return json_null();
+    }
     json_t *list = json_array();
     for (uint32_t i = 0; i < size; i++)
         json_array_append_new(list, json_of_u64(counts[i]));
+    free(counts);
     return list;
 }
 
