@@ -32,8 +32,8 @@ struct coll_recorded {
     uint64_t number; /* of the operation, or of the message from that rank or to it */
     uint64_t count;  /* of elements; SPLIT: color and key, 32 bits each; SHRINK: 0 */
     /* CLOCK_MONOTONIC; 0: not yet. Eager operations and messages have the first and the last look
-     * at the clock that the rank took anyway, each 32 looks at memory. One that was over before that
-     * has a time up to 4 ms behind. */
+     * at the clock that the rank took anyway, each 32 looks at memory. One that was over before
+     * that has a time up to 4 ms behind. */
     uint64_t posted_ns, begun_ns, ended_ns;
     uint32_t counts_at; /* where its counts begin, of all that were ever recorded */
     uint16_t step;      /* where it ended, of the table of steps: its length if it went well */
