@@ -14,7 +14,7 @@
 #include "collectives/comm/comm.h"
 #include "common/time/clock.h"
 
-enum { READY, CALLED, MOVED, GO, LATE = 2, COUNT = 200000, ROUNDS = 8 };
+enum { READY, CALLED, MOVED, GO, TOLD, ENDED, LATE = 2, COUNT = 200000, ROUNDS = 8 };
 
 static const char *algorithm;
 static uint32_t ranks_more;
@@ -96,6 +96,8 @@ static void sum_in_rounds(struct rank *rank)
     need_ok(rank, sw_coll_post(rank->coll, &call, 0, &error, &request), &error);
     await_standstill(rank, request);
     rank->result->status = sw_coll_wait(request, &error);
+    flag_raise(rank->shared, TOLD);
+    flag_await(rank->shared, ENDED, 1);
     go_on_without(rank, error.text, 1);
     free(data);
 }
@@ -105,12 +107,14 @@ static void stop_one_amid_rounds(uint32_t size)
     struct ranks ranks;
     ranks_start(&ranks, size, sum_in_rounds, ask_for_algorithm);
     let_deadline_pass(&ranks);
+    flag_await(ranks.shared, TOLD, size - 1);
+    kill(ranks.pids[LATE], SIGKILL); // it may have taken packets that are for others
+    flag_raise(ranks.shared, ENDED);
     await_others(&ranks, 1u << LATE);
     expect_same(&ranks, 1u << LATE, "rank 2 has begun operation 2 (all_reduce), and");
     assert_int_equal(ranks.shared->results[0].status, SW_COLL_TIMEOUT);
     if (strncmp(ranks.shared->results[0].text, "rank 2 ", 7))
         fail_msg("%s: %s", algorithm, ranks.shared->results[0].text);
-    kill(ranks.pids[LATE], SIGKILL);
     ranks_end(&ranks, 1u << LATE);
 }
 
@@ -132,6 +136,14 @@ static enum sw_coll_status meet_but_one(struct rank *rank, uint32_t count,
     need_ok(rank, sw_coll_post(rank->coll, &barrier, 0, error, &request), error);
     flag_raise(rank->shared, CALLED);
     flag_await(rank->shared, CALLED, count);
+    bool is_absent[RANKS];
+    enum sw_coll_status status;
+    do /* their messages may be under way */
+        status = sw_coll_test(request, error);
+    while (status == SW_COLL_AGAIN &&
+           coll_machine_absent(&rank->coll->machine, is_absent) != rank->size - count);
+    if (status != SW_COLL_AGAIN)
+        return status;
     request->deadline_ns = sw_coll_deadline_ms(4);
     return sw_coll_wait(request, error);
 }
