@@ -38,11 +38,20 @@ static void count_signal(int number, siginfo_t *info, void *context)
         action_before.sa_handler(number);
 }
 
+/* The processor raises these: were the handler to return, the faulty instruction would run again,
+ * for ever. */
+static bool is_fault(int number)
+{
+    return number == SIGSEGV || number == SIGBUS || number == SIGILL || number == SIGFPE;
+}
+
 static bool take_dump_signal(int number)
 {
     struct sigaction action = {.sa_sigaction = count_signal, .sa_flags = SA_SIGINFO | SA_RESTART};
     bool is_taken = true;
     sigemptyset(&action.sa_mask);
+    if (is_fault(number))
+        return false;
     pthread_mutex_lock(&signal_lock);
     if (!signal_users)
         is_taken = !sigaction(number, NULL, &action_before) && !sigaction(number, &action, NULL);

@@ -304,6 +304,28 @@ static void dump__when_a_signal_comes_to_a_rank_that_waits(void **state)
     ranks_end(&ranks, 0);
 }
 
+static void want_dumps_of_faults(struct rank *rank)
+{
+    rank->options.dump_folder = folder;
+    rank->options.dump_signal = SIGSEGV;
+}
+
+// The handler returns, so the fault would come again, for ever.
+static void keep_faults(struct rank *rank)
+{
+    struct sigaction action;
+    need(strstr(rank->result->log, "signal 11 cannot be had for dumps"));
+    need(!sigaction(SIGSEGV, NULL, &action) && !(action.sa_flags & SA_SIGINFO));
+}
+
+static void dump__leaves_faults_to_end_the_process(void **state)
+{
+    (void)state;
+    struct ranks ranks;
+    ranks_start(&ranks, 2, keep_faults, want_dumps_of_faults);
+    ranks_end(&ranks, 0);
+}
+
 static void record_nothing(struct rank *rank)
 {
     struct sw_coll_error error = {.text = ""};
@@ -328,6 +350,7 @@ int main(void)
         cmocka_unit_test(recorder__loses_old_counts_and_says_so),
         cmocka_unit_test(dump__after_a_failure),
         cmocka_unit_test(dump__when_a_signal_comes_to_a_rank_that_waits),
+        cmocka_unit_test(dump__leaves_faults_to_end_the_process),
         cmocka_unit_test(dump__of_a_rank_that_is_not_to_record),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
