@@ -4,9 +4,14 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/record_function.h>
 #include <algorithm>
+#include <pybind11/pybind11.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 namespace sidewire_torch
 {
+
+static const uint64_t SIGNALS_EVERY_MS = 200;
 
 /* A small operation takes a microsecond, so nothing is made ready for a profiler that is off, and
  * tensors that are the result, too, are kept once. */
@@ -217,6 +222,30 @@ bool Work::isCompleted()
     return is_over_.load();
 }
 
+/* Handlers of Python, that of Ctrl-C for one, run in the main thread when they are asked for. */
+static void run_python_handlers()
+{
+    if (syscall(SYS_gettid) != getpid() || !Py_IsInitialized())
+        return;
+    pybind11::gil_scoped_acquire lock;
+    if (PyErr_CheckSignals())
+        throw pybind11::error_already_set();
+}
+
+static sw_coll_status wait_interruptibly(pge_engine *engine, pge_operation *operation,
+                                         uint64_t deadline_ns, struct sw_coll_error *error)
+{
+    for (;;) {
+        const uint64_t look_ns = sw_coll_deadline_ms(SIGNALS_EVERY_MS);
+        const bool is_last = deadline_ns && deadline_ns <= look_ns;
+        const sw_coll_status status =
+            pge_wait(engine, operation, is_last ? deadline_ns : look_ns, error);
+        if (status != SW_COLL_AGAIN || is_last)
+            return status;
+        run_python_handlers();
+    }
+}
+
 bool Work::wait(std::chrono::milliseconds timeout)
 {
     if (!is_over_.load()) {
@@ -229,7 +258,8 @@ bool Work::wait(std::chrono::milliseconds timeout)
             struct sw_coll_error error = {};
             if (!entry.get() || pge_is_over(&operation))
                 continue;
-            const sw_coll_status status = pge_wait(entry.get(), &operation, deadline_ns, &error);
+            const sw_coll_status status =
+                wait_interruptibly(entry.get(), &operation, deadline_ns, &error);
             TORCH_CHECK(status != SW_COLL_AGAIN, title_, ": it has not ended within ",
                         timeout.count(), " ms");
             /* In a child of fork() it never ends. */

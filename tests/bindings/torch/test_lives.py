@@ -11,6 +11,8 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 
 for name in ('OMP_NUM_THREADS', 'OPENBLAS_NUM_THREADS'):
     os.environ.setdefault(name, '1')
@@ -204,6 +206,23 @@ def timeout__names_the_rank_that_is_late():
         dist.barrier()
 
     in_ranks(2, run)
+
+
+def interrupted__a_wait_for_another_rank():
+    with tempfile.TemporaryDirectory() as folder:
+
+        def run(rank):
+            if rank == 0:
+                threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+                try:
+                    dist.all_reduce(ones())
+                except KeyboardInterrupt:
+                    os.mkdir(f'{folder}/interrupted')
+            while not os.path.exists(f'{folder}/interrupted'):
+                time.sleep(0.01)
+            dist.destroy_process_group()
+
+        in_ranks(2, run)
 
 
 def unlike_calls__are_told_apart():
