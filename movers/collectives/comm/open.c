@@ -48,9 +48,12 @@ static enum sw_coll_status check_options(const struct sw_coll_options *options,
     const char *unknown = coll_fold_unknown();
     bool keeps_ranks;
     *plan = COLL_PLAN_ANY;
-    if (!options->size || options->size > SW_COLL_RANKS_MAX || options->rank >= options->size)
+    if (!options->size || options->size > SW_COLL_RANKS_MAX)
         return coll_say(error, SW_COLL_INVALID, "rank %u of %u: there may be 1 to %u ranks",
                         options->rank, options->size, (unsigned)SW_COLL_RANKS_MAX);
+    if (options->rank >= options->size)
+        return coll_say(error, SW_COLL_INVALID, "rank %u of %u: ranks are numbered from 0 to %u",
+                        options->rank, options->size, options->size - 1);
     if (options->eager_bytes > EAGER_MAX)
         return coll_say(error, SW_COLL_INVALID, "eager_bytes is %u, and may be %u at most",
                         options->eager_bytes, (unsigned)EAGER_MAX);

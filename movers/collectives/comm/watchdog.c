@@ -49,6 +49,8 @@ static void say_what_it_does(const struct coll_seen *seen, char *text, size_t ro
                  seen->process == COLL_PROCESS_DEAD ? "dead" : "stopped");
     else if (page->state.is_waiting)
         snprintf(text, room, "; its process %u waits itself", page->pid);
+    else if (!number)
+        snprintf(text, room, "; its process %u computes, and has begun none yet", page->pid);
     else if (page->ended >= number)
         snprintf(text, room, "; its process %u computes since operation %" PRIu64, page->pid,
                  number);

@@ -20,6 +20,8 @@ enum { STEP_TEXT = 200, COLL_LINE_BYTES = 64 };
 #define SEND_AT (1ull << 12)
 #define RECV_AT (1ull << 62)
 
+#define NO_NUMBER UINT64_MAX /* none was said */
+
 struct trace {
     enum sw_coll_kind kind;
     uint32_t type, op, root, ranks, rank;
@@ -51,6 +53,8 @@ static void check_trace(struct argp_state *state, void *arguments)
         argp_error(state, "a buffer has at least 1 byte (--size)");
     if (trace->bytes > INT64_MAX / 8)
         argp_error(state, "that are too many bytes (--size)");
+    if (!trace->dump != (trace->number == NO_NUMBER))
+        argp_error(state, "--dump and --number go together: the file, and which operation of it");
 }
 
 #define TRACE(member) offsetof(struct trace, member)
@@ -181,7 +185,8 @@ int co_trace(int argc, char **argv)
                                  .type = SW_COLL_F32,
                                  .op = SW_COLL_SUM,
                                  .ranks = 4,
-                                 .bytes = 64 << 10};
+                                 .bytes = 64 << 10,
+                                 .number = NO_NUMBER};
     mover_parse(&usage, argc, argv, &trace);
     return trace.dump ? trace_dump(&trace) : run_trace(&trace);
 }

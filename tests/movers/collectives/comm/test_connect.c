@@ -237,9 +237,25 @@ static void log__of_a_meeting_goes_to_standard_error(void **state)
     assert_non_null(strstr(words, "sidewire-coll: refused 127.0.0.1"));
 }
 
+static void open__a_rank_beyond_the_last(void **state)
+{
+    struct sw_coll_options options;
+    struct sw_coll_error error = {.text = ""};
+    struct sw_coll *coll;
+    (void)state;
+    sw_coll_options_init(&options);
+    options.rank = options.size = 2;
+    assert_int_equal(sw_coll_open(&options, &error, &coll), SW_COLL_INVALID);
+    assert_string_equal(error.text, "rank 2 of 2: ranks are numbered from 0 to 1");
+    options.rank = options.size = 0;
+    assert_int_equal(sw_coll_open(&options, &error, &coll), SW_COLL_INVALID);
+    assert_string_equal(error.text, "rank 0 of 0: there may be 1 to 1024 ranks");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(open__a_rank_beyond_the_last),
         cmocka_unit_test(peer__ends_while_it_connects),
         cmocka_unit_test(peer__is_up_when_it_rings),
         cmocka_unit_test(log__of_a_meeting_goes_to_standard_error),

@@ -215,6 +215,17 @@ class Ranks(unittest.TestCase):
             self.assertEqual(any(one.startswith('PULL') for one in steps), algorithm == 'owners')
             self.assertEqual('MAIL STEP rank 0' in steps, algorithm == 'halving')
 
+    def test_trace__of_a_dump_wants_a_number(self):
+        for words in (('--dump', '/none'), ('--number', '1')):
+            done = subprocess.run(
+                [SIDEWIRE, 'coll', 'trace', *words],
+                capture_output=True,
+                text=True,
+                timeout=PATIENCE_S,
+            )
+            self.assertEqual(done.returncode, 2, done)
+            self.assertIn('--dump and --number go together', done.stderr)
+
     def test_plot__is_drawn(self):
         """What is printed stays as it is, and a plot that is not drawn is a failure."""
         with tempfile.TemporaryDirectory() as folder:

@@ -326,6 +326,34 @@ static void watchdog__says_who_is_late_and_what_it_does(void **state)
     assert_true(waitpid(ranks.pids[1], &how, 0) > 0);
 }
 
+static void await_the_first(struct rank *rank)
+{
+    struct sw_coll_error error = {.text = ""};
+    if (rank->rank) {
+        flag_await(rank->shared, GO, 1);
+        return;
+    }
+    need(sw_coll_barrier(rank->coll, sw_coll_deadline_ms(2 * DEADLINE_MS), &error) ==
+         SW_COLL_TIMEOUT);
+    snprintf(rank->result->text, sizeof(rank->result->text), "%s", error.text);
+    flag_raise(rank->shared, GO);
+}
+
+static void watchdog__of_a_rank_that_has_begun_none(void **state)
+{
+    struct ranks ranks;
+    char does[80];
+    (void)state;
+    ranks_start(&ranks, 2, await_the_first, be_patient);
+    snprintf(does, sizeof(does), "; its process %d computes, and has begun none yet",
+             ranks.pids[1]);
+    flag_await(ranks.shared, GO, 1);
+    const char *error = ranks.shared->results[0].text;
+    if (!strstr(error, does))
+        fail_msg("the error is: %s", error);
+    ranks_end(&ranks, 0);
+}
+
 static void await_a_message(struct rank *rank)
 {
     struct sw_coll_error error = {.text = ""};
@@ -405,6 +433,7 @@ int main(void)
         cmocka_unit_test_teardown(killed__is_named_though_it_has_no_dump, empty_folder),
         cmocka_unit_test_teardown(stopped__is_awaited_at_the_deadline, empty_folder),
         cmocka_unit_test_teardown(watchdog__says_who_is_late_and_what_it_does, empty_folder),
+        cmocka_unit_test_teardown(watchdog__of_a_rank_that_has_begun_none, empty_folder),
         cmocka_unit_test_teardown(message__that_nobody_sends, empty_folder),
         cmocka_unit_test_teardown(parts__each_waits_in_another_communicator, empty_folder),
     };
