@@ -137,6 +137,8 @@ void check_tensor(const at::Tensor &tensor, const char *what)
     TORCH_CHECK(tensor.device().is_cpu(), what, ": a tensor is on ", tensor.device(),
                 "; sidewire moves tensors in the memory of the processor");
     TORCH_CHECK(tensor.layout() == at::kStrided, what, ": a tensor is not dense");
+    TORCH_CHECK(!tensor.numel() || tensor.storage().nbytes(), what,
+                ": the memory of a tensor was given back");
 }
 
 void check_tensors(const Tensors &tensors, const char *what)

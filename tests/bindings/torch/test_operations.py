@@ -401,6 +401,9 @@ def arguments__that_make_no_sense(place):
     )
     quantized = torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.quint8)
     expect_error(RuntimeError, 'quantized', dist.all_reduce, quantized)
+    freed = torch.ones(1000)[10:]
+    freed.storage().resize_(0)
+    expect_error(RuntimeError, 'was given back', dist.all_reduce, freed)
 
 
 CASES = {name: one for name, one in list(globals().items()) if '__' in name.strip('_')}
