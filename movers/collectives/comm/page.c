@@ -15,6 +15,7 @@
 #include "collectives/comm/open.h"
 #include "collectives/comm/placement.h"
 #include "collectives/comm/recorder.h"
+#include "collectives/comm/sweep.h"
 #include "collectives/comm/transfer.h"
 #include "common/serve/control_folder.h"
 #include "common/time/clock.h"
@@ -140,6 +141,7 @@ static bool open_page_file(struct sw_coll *coll, uint64_t job, const struct sw_c
     char folder[MOVER_CONTROL_FOLDER_MAX], path[PATH_BYTES], fresh[PATH_BYTES + 8];
     if (!find_page_folder(folder))
         return false;
+    coll_sweep_pages(folder);
     snprintf(path, sizeof(path), "%s/%016" PRIx64 "-%u" COLL_PAGE_SUFFIX, folder, job,
              coll->site.rank);
     coll->page_fd = make_page_file(path, fresh, sizeof(fresh));

@@ -14,9 +14,11 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
-#include "collectives/core/page.h"
+#include "collectives/comm/sweep.h"
+#include "collectives/core/recorder.h"
 
 enum { READY, GO };
 
@@ -410,9 +412,76 @@ static void page__is_never_read_in_part(void **state)
     munmap(page, sizeof(*page));
 }
 
+// ---- those of the dead ----
+
+enum { JOBS = COLL_DEAD_KEPT + 2, HOUR_S = 3600 };
+
+// A page that nobody has locked, as a killed rank leaves it so long ago. Returns its descriptor.
+static int leave_page(uint64_t job, const char *suffix, time_t ago_s)
+{
+    static struct coll_recorder recorder;
+    const struct timespec then[2] = {{.tv_sec = time(NULL) - ago_s},
+                                     {.tv_sec = time(NULL) - ago_s}};
+    char path[160];
+    recorder.page = (struct coll_page){
+        .magic = COLL_PAGE_MAGIC, .version = COLL_PAGE_VERSION, .job = job, .rank = 7, .size = 8};
+    snprintf(path, sizeof(path), "%s/%016" PRIx64 "-7%s", folder, job, suffix);
+    const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    assert_int_equal(write(fd, &recorder, sizeof(recorder)), sizeof(recorder));
+    assert_false(futimens(fd, then));
+    return fd;
+}
+
+static bool has_page(uint64_t job, const char *suffix)
+{
+    char path[160];
+    snprintf(path, sizeof(path), "%s/%016" PRIx64 "-7%s", folder, job, suffix);
+    return !access(path, F_OK);
+}
+
+static void remove_page(uint64_t job, const char *suffix)
+{
+    char path[160];
+    snprintf(path, sizeof(path), "%s/%016" PRIx64 "-7%s", folder, job, suffix);
+    assert_false(unlink(path));
+}
+
+static void meet_once(struct rank *rank)
+{
+    struct sw_coll_error error = {.text = ""};
+    need_ok(rank, sw_coll_barrier(rank->coll, 0, &error), &error);
+}
+
+static void pages__of_the_dead_are_not_kept_for_ever(void **state)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    (void)state;
+    mkdir(folder, 0700);
+    close(leave_page(1, COLL_PAGE_SUFFIX, 2 * HOUR_S));
+    close(leave_page(2, COLL_PAGE_SUFFIX ".new", 2 * HOUR_S));
+    close(leave_page(3, COLL_PAGE_SUFFIX, 0));
+    close(leave_page(4, ".mine", 2 * HOUR_S));
+    const int locked = leave_page(5, COLL_PAGE_SUFFIX, 2 * HOUR_S);
+    assert_false(fcntl(locked, F_SETLK, &lock));
+    for (uint64_t i = 0; i < JOBS; i++)
+        close(leave_page(100 + i, COLL_PAGE_SUFFIX, (time_t)(HOUR_S / 2 + i)));
+    ranks_run(2, meet_once);
+    assert_false(has_page(1, COLL_PAGE_SUFFIX) || has_page(2, COLL_PAGE_SUFFIX ".new"));
+    for (uint64_t i = 0; i < JOBS; i++) {
+        assert_int_equal(has_page(100 + i, COLL_PAGE_SUFFIX), i < COLL_DEAD_KEPT);
+        if (i < COLL_DEAD_KEPT)
+            remove_page(100 + i, COLL_PAGE_SUFFIX);
+    }
+    remove_page(3, COLL_PAGE_SUFFIX);
+    remove_page(4, ".mine");
+    remove_page(5, COLL_PAGE_SUFFIX);
+    close(locked);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pages__of_the_dead_are_not_kept_for_ever),
         cmocka_unit_test(page__tells_of_an_operation_while_the_program_computes),
         cmocka_unit_test(page__tells_of_a_message),
         cmocka_unit_test(page__is_the_users_alone),
