@@ -81,7 +81,8 @@ static const char *pmi_read_more(struct pmi_wire *wire)
     }
 }
 
-/* The next line is in `line`, ended by 0. */
+/* The next line is in `line`, ended by 0. It may get to a terminal: a byte that would steer that is
+ * shown as '?'. */
 static const char *pmi_read_line(struct pmi_wire *wire)
 {
     const char *wrong = NULL;
@@ -94,6 +95,9 @@ static const char *pmi_read_line(struct pmi_wire *wire)
     if (!end)
         return wrong;
     *end = '\0';
+    for (char *at = wire->line; at < end; at++)
+        if ((unsigned char)*at < ' ' || *at == 0x7f)
+            *at = '?';
     wire->length = (size_t)(end - wire->line) + 1;
     return NULL;
 }
@@ -123,7 +127,7 @@ static bool pmi_word(const char *line, const char *name, char *value, size_t roo
 __attribute__((format(printf, 3, 4))) static enum sw_coll_status
 pmi_ask(struct pmi_wire *wire, const char *answer, const char *format, ...)
 {
-    char question[PMI_LINE_MAX], value[64];
+    char question[PMI_LINE_MAX], value[PMI_LINE_MAX]; /* any word of a line fits */
     va_list arguments;
     va_start(arguments, format);
     const int bytes = vsnprintf(question, sizeof(question), format, arguments);

@@ -215,6 +215,7 @@ static enum sw_coll_status ask_server(struct server *server, uint32_t rank, uint
 #define INIT "cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1\n"
 #define SPACE "cmd=my_kvsname kvsname=kvs_1\n"
 #define BARRIER "cmd=barrier_out\n"
+#define LONG_NUMBER "1000000000000000000000000000000000000000000000000000000000000000000000"
 
 static void pmi__rank_0_puts_and_others_get(void **state)
 {
@@ -260,6 +261,8 @@ static void pmi__a_server_that_lies(void **state)
         const char *text;
     } cases[] = {
         {{"cmd=response_to_init rc=-1\n"}, SW_COLL_SYSTEM, "refuses"},
+        {{"cmd=response_to_init rc=" LONG_NUMBER "\n"}, SW_COLL_SYSTEM, "refuses"},
+        {{"cmd=\x1b[2J\n"}, SW_COLL_PROTOCOL, "answers 'cmd=?[2J'"},
         {{"hello\n"}, SW_COLL_PROTOCOL, "answers 'hello'"},
         {{endless}, SW_COLL_SYSTEM, "no end"},
         {{INIT}, SW_COLL_SYSTEM, "closed the connection"},
