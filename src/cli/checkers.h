@@ -10,7 +10,8 @@
  * 0, or -1 without memory. */
 int sw_checkers_allow_preload(void);
 
-/* `command` as valgrind runs it, with the suppressions for our library; NULL without memory. */
+/* The words of a command as valgrind runs it, with the suppressions for our library; NULL without
+ * memory. */
 char **sw_checkers_by_valgrind(const struct sw_library *library, int argc, char **argv);
 
 #endif
