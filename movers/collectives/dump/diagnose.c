@@ -206,9 +206,11 @@ static bool diagnose_gone(const struct coll_job *job, struct coll_findings *find
 {
     uint8_t gone[SW_COLL_RANKS_MAX / 8] = {0};
     char last[WHERE_TEXT];
+    /* At a deadline ranks are left out that were late: they have neither died nor closed. */
     for (size_t i = 0; i < job->count; i++)
         for (size_t j = 0; j < sizeof(gone); j++)
-            gone[j] |= job->seen[i].page.failure.gone[j];
+            if (job->seen[i].page.failure.status != SW_COLL_TIMEOUT)
+                gone[j] |= job->seen[i].page.failure.gone[j];
     for (size_t i = 0; i < job->count; i++)
         if (job->seen[i].process == COLL_PROCESS_DEAD)
             gone[job->seen[i].page.rank / 8] |= (uint8_t)(1u << job->seen[i].page.rank % 8);

@@ -280,6 +280,8 @@ static void stopped__is_awaited_at_the_deadline(void **state)
     assert_true(awaited->waiting[0] && !(awaited->waiting[0] & ~5)); // one may be late itself
     expect_words(awaited, "rank 1 is awaited by rank");
     expect_words(awaited, "in operation 2 (all_reduce (sum) of 16 f32); rank 1 has no dump");
+    for (size_t i = 0; i < findings.count; i++) // it is late, and lives
+        assert_int_not_equal(findings.all[i].verdict, COLL_FOUND_GONE);
     take_page(1, COLL_PROCESS_STOPPED);
     expect_words(find_one(COLL_FOUND_AWAITED),
                  "rank 1 has not begun it: its last one, operation 1");
