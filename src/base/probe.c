@@ -51,6 +51,22 @@ bool sw_probe_string(const char *string, size_t max)
     return false;
 }
 
+bool sw_probe_load(void *to, const void *from, size_t len)
+{
+    const int saved_errno = errno;
+    struct iovec local = {to, len};
+    struct iovec remote = {(void *)from, len};
+    const ssize_t done = len ? process_vm_readv(getpid(), &local, 1, &remote, 1, 0) : 0;
+    const bool is_refused = done < 0 && errno != EFAULT;
+    errno = saved_errno;
+    if (!is_refused)
+        return done >= 0 && (size_t)done == len;
+    if (!sw_probe_bytes(from, len)) /* a sandbox refuses the call */
+        return false;
+    memcpy(to, from, len);
+    return true;
+}
+
 int sw_probe_store(void *to, const void *from, size_t len)
 {
     const int saved_errno = errno;

@@ -16,6 +16,9 @@ bool sw_probe_string(const char *string, size_t max);
 /* Whether bytes can be read. As costly. Keeps errno. */
 bool sw_probe_bytes(const void *bytes, size_t len);
 
+/* Copies from memory of the program. False: it is not there. Keeps errno. */
+bool sw_probe_load(void *to, const void *from, size_t len);
+
 /* Copies to memory of the program. 0, or -EFAULT. Keeps errno. */
 int sw_probe_store(void *to, const void *from, size_t len);
 

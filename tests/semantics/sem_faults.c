@@ -4,6 +4,7 @@
  * so the numbers are known. */
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "sem.h"
@@ -432,6 +433,52 @@ static void answer_gone_b(int sock, int param)
     rig_close(&rig);
 }
 
+/* The answer of a READ is late, so it is asked for again, which comes when the READ is complete and
+ * its memory unmapped. The region is still there. */
+static void answer_unmapped_a(int sock, int param)
+{
+    (void)param;
+    struct rig rig;
+    struct vu_key key;
+    sem_misbehave("delay 300ms opcode read packet 2\n");
+    rig_open(&rig, sock, NULL);
+    vu_get(sock, &key, sizeof(key));
+    struct vu_send read = rig_send(&rig, IBV_WR_RDMA_READ, 1, 0, 100);
+    read.remote = key.addr;
+    read.rkey = key.rkey;
+    rig_post(&rig, &read);
+    vu_expect(rig.ep.scq, 1, IBV_WC_SUCCESS);
+    rig_bytes(&rig, 0, 100, 7);
+    vu_barrier(sock);
+    vu_barrier(sock);
+    rig_close(&rig);
+}
+
+static void answer_unmapped_b(int sock, int param)
+{
+    (void)param;
+    enum { BYTES = 1 << 20 };
+    struct rig rig;
+    sem_misbehave("delay 150ms opcode response once\n");
+    rig_open(&rig, sock, NULL);
+    void *memory = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    VU_TRUE(memory != MAP_FAILED);
+    memset(memory, 7, BYTES);
+    struct ibv_mr *mr = ibv_reg_mr(rig.dev.pd, memory, BYTES, IBV_ACCESS_REMOTE_READ);
+    VU_TRUE(mr);
+    const struct vu_key key = {.addr = (uintptr_t)memory, .rkey = mr->rkey};
+    vu_put(sock, &key, sizeof(key));
+    vu_barrier(sock);
+    VU_EQ(munmap(memory, BYTES), 0);
+    for (int i = 0; i < 100 && !counted(&rig.dev, "duplicate_request"); i++)
+        vu_sleep_ms(20);
+    vu_sleep_ms(400);
+    VU_TRUE(counted(&rig.dev, "duplicate_request") > 0);
+    VU_EQ(ibv_dereg_mr(mr), 0);
+    vu_barrier(sock);
+    rig_close(&rig);
+}
+
 /* Atomics are executed once, whatever is lost, damaged and doubled. */
 static void atomics_a(int sock, int param)
 {
@@ -494,6 +541,8 @@ const struct sem_case sem_faults[] = {
     {"faults__send_to_who_has_ended", ended_a, ended_b, 1 | SEM_ALONE | SEM_ON_WIRE},
     {"faults__answer_lost_counts_once", counted_once_a, counted_once_b, SEM_ALONE | SEM_ON_WIRE},
     {"faults__answer_lost_and_memory_gone", answer_gone_a, answer_gone_b, SEM_ALONE | SEM_ON_WIRE},
+    {"faults__answer_late_and_memory_unmapped", answer_unmapped_a, answer_unmapped_b,
+     SEM_ALONE | SEM_ON_WIRE},
     {"faults__receiver_not_ready", rnr_a, rnr_b, SEM_ALONE | SEM_ON_WIRE},
     {"faults__cut_of_a_second", cut_a, cut_b, SEM_ALONE | SEM_ON_WIRE},
     {"faults__cut_for_good", cut_for_good_a, sem_idle, SEM_ALONE | SEM_ON_WIRE},

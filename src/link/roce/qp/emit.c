@@ -5,6 +5,7 @@
 #include "base/fault.h"
 #include "base/guarded_copy.h"
 #include "base/minmax.h"
+#include "base/probe.h"
 #include "device/memory/mr_impl.h"
 #include "device/memory/view.h"
 #include "link/faults/live.h"
@@ -32,7 +33,8 @@
 /* The payload of one packet, or of a run. */
 struct payload {
     struct iovec pieces[PIECES_MAX];
-    bool by_view; /* it may be taken away: each packet's is copied to `bytes` first */
+    bool by_view;  /* it may be taken away: each packet's is copied to `bytes` first */
+    bool is_again; /* the peer may have had it, and the program have unmapped it: the same */
     struct iovec copied;
     uint8_t bytes[SW_PACKET_PAYLOAD_MAX];
 };
@@ -63,7 +65,7 @@ static bool find_payload(struct sw_roce_qp *r, const struct sw_emission *emissio
                          struct payload *payload, struct sw_outgoing *out)
 {
     out->payload_bytes = emission->packet.payload_len;
-    payload->by_view = false;
+    payload->by_view = payload->is_again = false;
     switch (emission->source) {
     case SW_PAYLOAD_NONE:
         return true;
@@ -77,6 +79,7 @@ static bool find_payload(struct sw_roce_qp *r, const struct sw_emission *emissio
     case SW_PAYLOAD_MEMORY:
         out->piece_count = 1;
         payload->by_view = sw_view_is_of(emission->rkey);
+        payload->is_again = r->responder.repeats && !payload->by_view;
         return sw_roce_read(r, emission, payload->pieces);
     }
     return false;
@@ -104,8 +107,10 @@ static bool copy_view(struct sw_outgoing *out, struct payload *payload)
     payload->copied = (struct iovec){payload->bytes, 0};
     for (uint32_t i = 0; i < out->piece_count; i++) {
         const struct iovec *piece = &out->pieces[i];
-        if (!sw_guarded_copy(payload->bytes + payload->copied.iov_len, piece->iov_base,
-                             piece->iov_len, piece->iov_base))
+        uint8_t *to = payload->bytes + payload->copied.iov_len;
+        if (payload->is_again
+                ? !sw_probe_load(to, piece->iov_base, piece->iov_len)
+                : !sw_guarded_copy(to, piece->iov_base, piece->iov_len, piece->iov_base))
             return false;
         payload->copied.iov_len += piece->iov_len;
     }
@@ -177,7 +182,8 @@ static enum added add_emission(struct sw_roce_qp *r, struct sw_batch *batch,
     if (reads)
         sw_mr_serve_begin(r->qp->index);
     if (!find_payload(r, emission, &payload, &out) ||
-        (payload.by_view && emission->count == 1 && !copy_view(&out, &payload))) {
+        ((payload.by_view || payload.is_again) && emission->count == 1 &&
+         !copy_view(&out, &payload))) {
         const uint8_t refusal = sw_verdict_rules[SW_NAK_ACCESS].aeth_syndrome;
         if (!reads)
             result = NOT_ADDED;
