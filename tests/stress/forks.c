@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "preload/namespace.h"
 #include "semantics/ud_side.h"
 #include "verbs_util/pair.h"
 
@@ -376,7 +377,12 @@ static const struct {
 int main(int argc, char **argv)
 {
     int failed = 0, skipped = 0;
+    const char *link = getenv("SIDEWIRE_LINK");
     setvbuf(stdout, NULL, _IOLBF, 0);
+    /* Over packets all processes of a network share a port: one of another test that is killed may
+     * take a datagram along. */
+    if (link && !namespace_own_network())
+        puts("in the network of all, where other tests had better not run meanwhile");
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         if (argc > 1 && strcmp(argv[1], cases[i].name) != 0)
             continue;
