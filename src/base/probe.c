@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -51,20 +52,29 @@ bool sw_probe_string(const char *string, size_t max)
     return false;
 }
 
+static bool is_mapped(const void *bytes, size_t len)
+{
+    const uintptr_t first = (uintptr_t)bytes / PAGE_BYTES, end = (uintptr_t)bytes + len;
+    unsigned char is_in_core;
+    for (uintptr_t page = first; page * PAGE_BYTES < end; page++)
+        if (mincore((void *)(page * PAGE_BYTES), PAGE_BYTES, &is_in_core) && errno == ENOMEM)
+            return false;
+    return true;
+}
+
+/* The kernel cannot read a page that is just being moved (device/adopt); a load waits there. */
 bool sw_probe_load(void *to, const void *from, size_t len)
 {
     const int saved_errno = errno;
     struct iovec local = {to, len};
     struct iovec remote = {(void *)from, len};
     const ssize_t done = len ? process_vm_readv(getpid(), &local, 1, &remote, 1, 0) : 0;
-    const bool is_refused = done < 0 && errno != EFAULT;
+    const bool is_whole = done >= 0 && (size_t)done == len;
+    const bool is_there = is_whole || is_mapped(from, len);
     errno = saved_errno;
-    if (!is_refused)
-        return done >= 0 && (size_t)done == len;
-    if (!sw_probe_bytes(from, len)) /* a sandbox refuses the call */
-        return false;
-    memcpy(to, from, len);
-    return true;
+    if (is_there && !is_whole)
+        memcpy(to, from, len);
+    return is_there;
 }
 
 int sw_probe_store(void *to, const void *from, size_t len)
