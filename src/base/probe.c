@@ -52,6 +52,7 @@ bool sw_probe_string(const char *string, size_t max)
     return false;
 }
 
+/* True, too, where a sandbox refuses the call. */
 static bool is_mapped(const void *bytes, size_t len)
 {
     const uintptr_t first = (uintptr_t)bytes / PAGE_BYTES, end = (uintptr_t)bytes + len;

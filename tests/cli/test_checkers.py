@@ -49,6 +49,9 @@ def asan__the_user_has_the_last_word():
     expect('ASan runtime does not come first' in done.stderr, done.stderr)
     shown = run(CLI, 'run', 'sh', '-c', 'echo $ASAN_OPTIONS', env={'ASAN_OPTIONS': 'debug=1'})
     expect(shown.stdout == 'verify_asan_link_order=0:debug=1\n', shown.stdout)
+    show = ('sh', '-c', 'echo $ASAN_OPTIONS')
+    nested = run(CLI, 'run', CLI, 'run', *show, env={'ASAN_OPTIONS': None})
+    expect(nested.stdout == 'verify_asan_link_order=0\n', nested.stdout)
 
 
 def ubsan__a_program_starts():

@@ -114,7 +114,7 @@ static uint32_t find_silent(const struct sw_coll *coll, bool *is_silent)
     return count;
 }
 
-/* Those that confirm something meanwhile are not late: there is much to move, or little time. */
+/* A rank that confirms something meanwhile is not late: there is much to move, or little time. */
 __attribute__((noinline)) static void drop_those_that_go_on(struct sw_coll *coll, bool *is_late)
 {
     const uint64_t until_ns = mover_now_ns() + LOOK_MS * NS_PER_MS;

@@ -182,7 +182,7 @@ static void serve_any(struct member *member)
     }
 }
 
-// Those that have sent all end meanwhile: that is no failure.
+// Ranks that have sent all end meanwhile: that is no failure.
 static void any__who_sends_first(void **state)
 {
     (void)state;

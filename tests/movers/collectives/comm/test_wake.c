@@ -25,7 +25,7 @@ static void await_all(const struct rank *rank, uint32_t flag)
 
 // ---- any of several ----
 
-// Those that end last were posted first: each is told by its own place.
+// Requests that end last were posted first: each is told by its own place.
 static void wait_for_each(struct rank *rank)
 {
     enum { EACH = 3 };
