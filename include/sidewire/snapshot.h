@@ -130,6 +130,7 @@ struct sw_snap_options {
     uint32_t connect_timeout_ms; /* of a sink */
     uint32_t stall_timeout_ms;   /* a sink that confirms nothing for so long is lost */
     bool take_over;              /* another program that writes under this name is fenced */
+    bool may_write;              /* a reader repairs what is damaged; no trainer may be there */
     /* Several ranks begin the same steps, all of them. `meet` as in sw_coll_options. */
     uint32_t rank, world; /* world 0 or 1: alone */
     const char *meet;     /* ADDR:PORT where the ranks meet; NULL: as launchers tell */
@@ -276,6 +277,43 @@ struct sw_snap_piece {
 SW_SNAP_PUBLIC enum sw_snap_status sw_snap_read(struct sw_snap_reader *reader,
                                                 const struct sw_snap_piece *pieces,
                                                 uint32_t pieces_count, struct sw_snap_error *error);
+
+/* ---- looking after them ---- */
+
+/* Bytes that are not what they were, or a sink that cannot be read. */
+struct sw_snap_finding {
+    char sink[128]; /* with the rank in place of {rank} */
+    uint32_t rank;
+    uint64_t step;
+    uint64_t block;  /* of the volume, 4,096 bytes each; 0: no single one */
+    char where[384]; /* "bytes 4096-8191 of layer.0.weight", "the index" */
+    bool is_repaired;
+};
+
+struct sw_snap_scan {
+    const uint64_t *step; /* NULL: all that are kept */
+    bool repair;          /* from a good copy on another sink; the reader may write */
+    /* Both may be NULL. */
+    void (*progress)(void *context, uint64_t done_bytes, uint64_t total_bytes);
+    void (*finding)(void *context, const struct sw_snap_finding *finding);
+    void *context;
+};
+
+struct sw_snap_scan_result {
+    uint64_t bytes;             /* that were read, of all copies */
+    uint64_t damaged, repaired; /* findings */
+    uint32_t copies;            /* of snapshots that were looked at */
+};
+
+/* Reads all copies of all snapshots and compares their sums. CORRUPT: something is damaged and was
+ * not repaired. */
+SW_SNAP_PUBLIC enum sw_snap_status sw_snap_scan(struct sw_snap_reader *reader,
+                                                const struct sw_snap_scan *scan,
+                                                struct sw_snap_scan_result *result,
+                                                struct sw_snap_error *error);
+/* Forgets a snapshot on all sinks, for all ranks. The reader may write. */
+SW_SNAP_PUBLIC enum sw_snap_status sw_snap_forget(struct sw_snap_reader *reader, uint64_t step,
+                                                  struct sw_snap_error *error);
 
 #ifdef __cplusplus
 }
