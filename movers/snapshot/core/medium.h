@@ -47,7 +47,8 @@ struct snap_io {
 struct snap_medium;
 
 struct snap_medium_ops {
-    /* Memory that ios use from now on. 0, or a negative errno. */
+    /* Memory that ios use from now on, besides what was told before: the ring, and the store's own.
+     * Up to 4 calls. 0, or a negative errno. */
     int (*use)(struct snap_medium *medium, void *data, size_t bytes);
     void (*submit)(struct snap_medium *medium, struct snap_io *io);
     /* Calls done() of what has ended; never sleeps. */
