@@ -32,7 +32,7 @@ static const int64_t name_offset = 1ll << 61, writers_offset = name_offset + 1,
 
 struct served_holder {
     int pid; /* 0: not found */
-    bool is_shared, is_ending, has_ended;
+    bool is_shared, is_ending, has_ended, is_stopped;
     char program[32];
 };
 
@@ -108,6 +108,7 @@ static void describe_process(struct served_holder *holder)
     snprintf(holder->program, sizeof(holder->program), "%.31s", start + 1);
     if (sscanf(end + 1, " %c %*d %*d %*d %*d %*d %u", &state, &flags) == 2)
         holder->is_ending = state == 'Z' || state == 'X' || flags & FLAG_EXITING;
+    holder->is_stopped = state == 'T' || state == 't';
     holder->is_ending = holder->is_ending || is_being_killed(holder->pid);
 }
 
@@ -158,8 +159,8 @@ static void say_who(const struct served_holder *holder, char *who, size_t who_by
         snprintf(who, who_bytes, "a child that process %d, which has ended, left behind",
                  holder->pid);
     else
-        snprintf(who, who_bytes, "%s (PID %d)", *holder->program ? holder->program : "a process",
-                 holder->pid);
+        snprintf(who, who_bytes, "%s (PID %d%s)", *holder->program ? holder->program : "a process",
+                 holder->pid, holder->is_stopped ? ", stopped" : "");
 }
 
 /* False: another server has that mark. A file system without such locks has none. */

@@ -47,8 +47,7 @@ struct snap_io {
 struct snap_medium;
 
 struct snap_medium_ops {
-    /* Memory that ios use from now on, besides what was told before: the ring, and the store's own.
-     * Up to 4 calls. 0, or a negative errno. */
+    /* Memory that ios use from now on. 0, or a negative errno. */
     int (*use)(struct snap_medium *medium, void *data, size_t bytes);
     void (*submit)(struct snap_medium *medium, struct snap_io *io);
     /* Calls done() of what has ended; never sleeps. */
@@ -63,7 +62,7 @@ struct snap_medium {
     const struct snap_medium_ops *ops;
     char name[128]; /* as users write it: "file:/data/run.snap" */
     uint64_t bytes; /* of the volume: a multiple of a block */
-    bool is_new;    /* it was made by this open: no superblock is expected */
+    bool is_new; /* it begins with zeroes: no superblock is expected; only where it is writable */
     bool is_writable;
     bool checks;      /* CHECK is there: else the store reads back and sums */
     bool is_volatile; /* FLUSH promises nothing about power: memory */
@@ -71,6 +70,7 @@ struct snap_medium {
     uint64_t epoch;   /* of this writer where the medium itself fences by it; else 0 */
     int error;        /* negative errno once it is of no use any more; else 0 */
     char why[256];    /* and the sentence */
+    char note[256];   /* what it promises less than others do, as users should know; or "" */
 };
 
 /* How a medium is opened; which one, the text says. */
