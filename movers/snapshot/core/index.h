@@ -8,6 +8,7 @@
 #define SW_SNAPSHOT_INDEX_H
 
 #include <sidewire/snapshot.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -21,6 +22,7 @@ struct snap_index_range {
     uint32_t dims;
     uint32_t unit, offset; /* where it begins */
     uint64_t bytes;
+    bool is_part;               /* of a tensor that several ranks have */
     const uint64_t *shape;      /* dims of each; NULL where there are none */
     const uint64_t *at, *whole; /* NULL: it is the whole */
 };
@@ -33,8 +35,8 @@ struct snap_index {
     char *names;
 };
 
-/* Made of ranges and their cut. 0; -ENOMEM; -EINVAL and why not: a name that is empty, too long, twice
- * there or no UTF-8, a type that is too long, a shape whose bytes are not those of the range. */
+/* Made of ranges and their cut. 0; -ENOMEM; -EINVAL and why not: a name that is empty, too long,
+ * there twice or no UTF-8, a type that is too long, a shape that has other bytes than the range. */
 int snap_index_make(struct snap_index *index, const struct sw_snap_range *ranges,
                     const struct snap_cut *cut, char *why, size_t why_bytes);
 /* The JSON, to be freed by free(). 0; -ENOMEM; -E2BIG: above SNAP_INDEX_BYTES_MAX. */
