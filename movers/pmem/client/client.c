@@ -9,6 +9,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "common/base/utf8.h"
 #include "common/rdma/memory.h"
 #include "common/rdma/resolve.h"
 #include "common/time/clock.h"
@@ -71,7 +72,7 @@ static enum sw_pmem_status start_client(const struct sw_pmem_options *options, e
     snprintf(c->region, sizeof(c->region), "%s", region);
     snprintf(c->label, sizeof(c->label), "%s", options->label ? options->label : "");
     /* Cut within a character, or never UTF-8: what comes before that is sent. */
-    for (size_t len = strlen(c->label); !pmf_name_is_fit(c->label); len--)
+    for (size_t len = strlen(c->label); !mover_text_is_fit(c->label); len--)
         c->label[len - 1] = 0;
     enum sw_pmem_status status = SW_PMEM_OK;
     if (!pmc_init(&c->pmem, &device, options) || !mover_fork_guard_open(&c->pmem.guard) ||

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/base/utf8.h"
 #include "common/command/control.h"
 #include "common/command/server.h"
 #include "common/rdma/resolve.h"
@@ -115,7 +116,7 @@ static const char *set_name(struct serve *serve, uint32_t index)
     const char *name = slash && strncmp(what, "pci:", 4) ? slash + 1 : what;
     if (index < serve->names_count)
         name = serve->names[index];
-    if (!pmf_name_is_fit(name))
+    if (!mover_text_is_fit(name))
         return "a name has control characters, or is not UTF-8; --name";
     if (!*name || strlen(name) > SW_PMEM_NAME_MAX)
         return "a name is empty, or longer than 47 bytes; --name";

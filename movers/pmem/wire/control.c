@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/base/bytes.h"
+#include "common/base/utf8.h"
 
 enum {
     MAGIC = 0x314d5053,
@@ -24,41 +25,12 @@ static void put_name(uint8_t *at, const char *name)
     memcpy(at, name, len);
 }
 
-/* Names get printed, so nothing that a terminal obeys is one. */
-/* How many bytes the character has (RFC 3629 s4); 0: it is none. */
-static size_t utf8_bytes(const uint8_t *at)
-{
-    if (at[0] < 0x80)
-        return 1;
-    const size_t bytes = at[0] >= 0xf0 ? 4 : at[0] >= 0xe0 ? 3 : 2;
-    if (at[0] < 0xc2 || at[0] > 0xf4)
-        return 0;
-    for (size_t i = 1; i < bytes; i++)
-        if ((at[i] & 0xc0) != 0x80) /* so is a NUL: nothing behind it is looked at */
-            return 0;
-    const bool is_odd = (at[0] == 0xe0 && at[1] < 0xa0) || (at[0] == 0xed && at[1] > 0x9f) ||
-                        (at[0] == 0xf0 && at[1] < 0x90) || (at[0] == 0xf4 && at[1] > 0x8f);
-    return is_odd ? 0 : bytes;
-}
-
-bool pmf_name_is_fit(const char *name)
-{
-    const uint8_t *at = (const uint8_t *)name;
-    size_t bytes;
-    for (; *at; at += bytes) {
-        bytes = utf8_bytes(at);
-        if (!bytes || *at < 0x20 || *at == 0x7f)
-            return false;
-    }
-    return true;
-}
-
 static bool get_name(const uint8_t *at, char name[PMF_NAME_BYTES])
 {
     memcpy(name, at, PMF_NAME_BYTES);
     if (!memchr(name, 0, PMF_NAME_BYTES))
         return false;
-    if (!pmf_name_is_fit(name))
+    if (!mover_text_is_fit(name))
         return false;
     memset(name + strlen(name), 0, PMF_NAME_BYTES - strlen(name));
     return true;

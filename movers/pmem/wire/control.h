@@ -88,8 +88,6 @@ struct pmf_answer {
     struct pmf_region_counts region_counts[PMF_LIST_MAX];
 };
 
-/* UTF-8 without control characters: people read it, and JSON has it. */
-bool pmf_name_is_fit(const char *name);
 /* Each `put` fills what it names and returns its length. */
 size_t pmf_put_connect(uint8_t out[PMF_CONNECT_BYTES], const char *label);
 size_t pmf_put_accept(uint8_t out[PMF_ACCEPT_BYTES], const uint8_t instance[16]);
