@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/serve/clients.h"
 
+#include "common/base/minmax.h"
 #include "common/rdma/busy.h"
 #include "common/serve/origin.h"
 #include "common/time/clock.h"
@@ -26,9 +27,12 @@ static void clients_look(void *context, void *client)
 
 static void clients_end(void *context, void *client)
 {
-    (void)context;
-    LIST_MEMBER(client, struct mover_clients_place, client)->guest.client = NULL;
+    struct mover_clients *clients = context;
+    struct mover_clients_place *place = LIST_MEMBER(client, struct mover_clients_place, client);
+    place->guest.client = NULL;
     mover_client_end(client);
+    if (clients->left)
+        clients->left(clients->context, place);
 }
 
 static void clients_let_go(void *context, void *client)
@@ -85,9 +89,13 @@ static struct mover_clients_place *clients_find_place(struct mover_clients *clie
 static bool clients_answer(struct mover_client *client, uint8_t *message, uint32_t *bytes)
 {
     struct mover_clients *clients = client->context;
-    if (!clients->answer(clients->context, message, bytes))
+    struct mover_clients_place *place = LIST_MEMBER(client, struct mover_clients_place, client);
+    clients->asking = place;
+    const bool is_fine = clients->answer(clients->context, message, bytes);
+    clients->asking = NULL;
+    if (!is_fine)
         return false;
-    LIST_MEMBER(client, struct mover_clients_place, client)->guest.is_proved = true;
+    place->guest.is_proved = true;
     clients->messages++;
     return true;
 }
@@ -97,17 +105,26 @@ static void clients_client_ended(struct mover_client *client)
     clients_end(client->context, client);
 }
 
-static bool clients_accept(struct mover_clients *clients, struct mover_client *client,
-                           struct rdma_cm_id *id)
+static bool clients_accept(struct mover_clients *clients, struct mover_clients_place *place,
+                           const struct mover_arrival *request)
 {
+    struct rdma_cm_id *id = request->id;
+    struct mover_client *client = &place->client;
     struct rdma_conn_param param = {.rnr_retry_count = RETRY_FOREVER};
+    struct ibv_pd *pd = clients->came ? clients->came(clients->context, place, id) : id->pd;
+    param.responder_resources =
+        (uint8_t)mover_min_u32(clients->reads, request->param.responder_resources);
+    if (!pd)
+        return false;
     id->context = client;
     *client = (struct mover_client){
         .context = clients, .answer = clients_answer, .ended = clients_client_ended};
-    if (mover_client_open(client, clients->loop, id, id->pd, MESSAGES, clients->message_bytes) &&
+    if (mover_client_open(client, clients->loop, id, pd, MESSAGES, clients->message_bytes) &&
         !rdma_accept(id, &param))
         return true;
     mover_client_close(client);
+    if (clients->left)
+        clients->left(clients->context, place);
     return false;
 }
 
@@ -116,10 +133,17 @@ static void clients_take_request(void *context, const struct mover_arrival *requ
     struct mover_clients *clients = context;
     struct rdma_cm_id *id = request->id;
     const struct in6_addr origin = mover_origin_of_peer(rdma_get_peer_addr(id));
-    struct mover_clients_place *place = clients_find_place(clients, &origin);
     id->context = NULL;
     clients->connected++;
-    if (!place || !clients_accept(clients, &place->client, id)) {
+    if (clients->admits && !clients->admits(clients->context, rdma_get_peer_addr(id))) {
+        clients->refused++;
+        mover_acceptor_refuse(&clients->acceptor, id, "it is not allowed", NULL, 0);
+        return;
+    }
+    struct mover_clients_place *place = clients_find_place(clients, &origin);
+    if (place)
+        place->number = clients->connected;
+    if (!place || !clients_accept(clients, place, request)) {
         clients->refused++;
         mover_acceptor_refuse(&clients->acceptor, id,
                               place ? "the RDMA device has no room" : "there is no place left",
@@ -148,6 +172,18 @@ int mover_clients_open(struct mover_clients *clients, struct mover_loop *loop, c
                                                 .request = clients_take_request,
                                                 .ended = clients_end};
     return mover_acceptor_open_at(&clients->acceptor, loop, address, port, error, error_bytes);
+}
+
+void mover_clients_end(struct mover_clients *clients, uint64_t number)
+{
+    for (uint32_t i = 0; i < MOVER_CLIENTS_MAX; i++) {
+        struct mover_clients_place *place = &clients->places[i];
+        if (!place->guest.client || place->number != number || place == clients->asking)
+            continue;
+        clients->ended++;
+        clients_end(clients, &place->client);
+        return;
+    }
 }
 
 json_t *mover_clients_status(const struct mover_clients *clients)
