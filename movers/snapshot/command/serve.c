@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "common/command/control.h"
+#include "common/command/front.h"
+#include "common/command/server.h"
+#include "common/text/endpoint.h"
+#include "snapshot/command/command.h"
+#include "snapshot/command/serve_status.h"
+#include "snapshot/server/server.h"
+
+struct serve {
+    const char *listen, *port;
+    struct mover_server base;
+    struct snap_server server;
+};
+
+static void snapshot_take_listen(struct argp_state *state, void *place, char *text)
+{
+    struct serve *serve = place;
+    if (!mover_split_endpoint(text, &serve->listen, &serve->port))
+        argp_error(state, "--listen is ADDR[:PORT], as 192.0.2.1:4460 or [2001:db8::1]:4460");
+}
+
+static void snapshot_take_rule(struct argp_state *state, void *place, char *text)
+{
+    char error[256];
+    if (snap_rules_add(place, text, error, sizeof(error)))
+        argp_error(state, "%s", error);
+}
+
+static void check_snapshot_serve(struct argp_state *state, void *arguments)
+{
+    const struct serve *serve = arguments;
+    if (!serve->server.memory_bytes)
+        argp_error(state, "how much memory volumes may have is missing (--memory BYTES)");
+}
+
+#define SERVE(member) offsetof(struct serve, member)
+
+static const struct mover_option options[] = {
+    {"listen", 'l', "ADDR[:PORT]", 0, "Address to listen at (all), port " SNAP_PORT " by default",
+     1, snapshot_take_listen, 0},
+    {"port", 's', "PORT", 0, "The port, without an address", 1, MOVER_TO(struct serve, port)},
+    {"memory", 'm', "BYTES", 0, "All volumes have so much memory together", 1,
+     MOVER_TO(struct serve, server.memory_bytes)},
+    {"folder", 0, "DIR", 0,
+     "Volumes are files there, NAME.snap, that outlive this server and the power", 1,
+     MOVER_TO(struct serve, server.folder)},
+    {"allow", 'A', "CLIENT:RIGHTS[@VOLUME]", 0,
+     "Gives rights, r or rw: 192.0.2.1:rw; may be repeated. Without it, everybody has all", 2,
+     snapshot_take_rule, SERVE(server.rules)},
+    {"allow-remove", 0, NULL, 0, "Clients may remove volumes that nobody writes to", 2,
+     MOVER_TO(struct serve, server.may_remove)},
+    MOVER_OPTION_CONTROL(SERVE(base.control_path)),
+    MOVER_OPTION_BACKGROUND(SERVE(base.is_background)),
+    {"verbose", 'v', NULL, 0, "Says who connects and leaves", 3,
+     MOVER_TO(struct serve, server.is_verbose)},
+    {0},
+};
+
+static json_t *snapshot_status_of(void *context)
+{
+    return snap_serve_status(context);
+}
+
+/* The user's own: what lies in it is the state of programs. */
+static int make_folder(const char *folder)
+{
+    return folder && mkdir(folder, 0700) && errno != EEXIST
+               ? mover_fail("%s: %s", folder, strerror(errno))
+               : MOVER_DONE;
+}
+
+static int open_snapshot_server(struct serve *serve)
+{
+    const struct mover_control_setup setup = {.mover = "snapshot",
+                                              .context = &serve->server,
+                                              .status = snapshot_status_of,
+                                              .metrics = snap_serve_metrics};
+    char error[512];
+    int code = make_folder(serve->server.folder);
+    if (code)
+        return code;
+    if (snap_server_start(&serve->server, &serve->base.loop, serve->listen, serve->port, error,
+                          sizeof(error)))
+        return mover_fail("%s", error);
+    return mover_server_control(&serve->base, &setup);
+}
+
+int snap_serve(int argc, char **argv)
+{
+    static const struct mover_usage usage = {
+        .about = "Holds volumes of snapshots for programs on other hosts: in memory, or as files.",
+        .own = {.rows = options, .check = check_snapshot_serve}};
+    static struct serve serve = {.port = SNAP_PORT};
+    mover_parse(&usage, argc, argv, &serve);
+    int code = mover_server_open(&serve.base);
+    if (code)
+        return code;
+    code = open_snapshot_server(&serve);
+    if (!code) {
+        printf("%" PRIu64 " bytes for volumes %s%s, on port %s. %s ends it.\n",
+               serve.server.memory_bytes, serve.server.folder ? "below " : "in memory",
+               serve.server.folder ? serve.server.folder : "", serve.port, mover_background_end());
+        fflush(stdout);
+        mover_background_ready();
+        mover_loop_run(&serve.base.loop);
+    }
+    snap_server_end(&serve.server);
+    mover_server_close(&serve.base);
+    return code;
+}

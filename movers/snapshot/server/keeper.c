@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What takes long of a volume, in a thread of its own: one thing at a time, so that a right is
+ * given only after those before it are gone.
+ */
+#include "snapshot/server/keeper.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "common/base/minmax.h"
+#include "common/serve/holes.h"
+#include "common/serve/new_file.h"
+#include "common/time/clock.h"
+#include "snapshot/server/volume.h"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
+#endif
+#ifndef RAMFS_MAGIC
+#define RAMFS_MAGIC 0x858458f6
+#endif
+
+enum { STEP_BYTES = 64 << 20, PAGE_BYTES = 4096, DOUBT_MS = 500 };
+
+/* ---- its memory ---- */
+
+/* Each page is there before the volume is promised. Where the kernel is too old to be asked, they
+ * are written. */
+static int get_pages(uint8_t *base, uint64_t bytes)
+{
+    for (uint64_t at = 0; at < bytes; at += STEP_BYTES) {
+        const uint64_t step = mover_min_u64(STEP_BYTES, bytes - at);
+        if (!madvise(base + at, step, MADV_POPULATE_WRITE))
+            continue;
+        if (errno != EINVAL)
+            return errno == EAGAIN ? -ENOMEM : -errno;
+        for (uint64_t page = at; page < at + step; page += PAGE_BYTES)
+            *(volatile uint8_t *)(base + page) = 0;
+    }
+    return 0;
+}
+
+static int make_in_memory(struct snap_volume *volume)
+{
+    void *base =
+        mmap(NULL, volume->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (base == MAP_FAILED)
+        return -errno;
+    madvise(base, volume->bytes, MADV_HUGEPAGE);
+    const int code = get_pages(base, volume->bytes);
+    if (code)
+        munmap(base, volume->bytes);
+    else
+        volume->base = base;
+    volume->is_volatile = true;
+    return code;
+}
+
+static bool keeps_nothing(int fd)
+{
+    struct statfs fs;
+    return !fstatfs(fd, &fs) &&
+           (fs.f_type == TMPFS_MAGIC || (unsigned long)fs.f_type == RAMFS_MAGIC);
+}
+
+static int map_file(struct snap_volume *volume, char *error, size_t error_bytes)
+{
+    struct stat st;
+    if (fstat(volume->fd, &st))
+        return -errno;
+    if (!S_ISREG(st.st_mode) || !st.st_size || st.st_size % PAGE_BYTES ||
+        (uint64_t)st.st_size != volume->bytes) {
+        snprintf(error, error_bytes, "%s is no volume, or has another size than before",
+                 volume->path);
+        return -EINVAL;
+    }
+    int code = mover_holes_fill_all(volume->fd, volume->path, false, error, error_bytes);
+    volume->is_volatile = keeps_nothing(volume->fd);
+    if (!code)
+        code = mover_disk_open(volume->fd, !volume->is_volatile, &volume->disk);
+    if (code)
+        return code;
+    void *base = mmap(NULL, volume->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, volume->fd, 0);
+    if (base == MAP_FAILED)
+        return -errno;
+    volume->base = base;
+    return 0;
+}
+
+/* The name outlives a power cut as the bytes do. */
+static int sync_folder_of(const char *path)
+{
+    char folder[4096];
+    snprintf(folder, sizeof(folder), "%s", path);
+    *strrchr(folder, '/') = 0;
+    const int fd = open(*folder ? folder : "/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const int code = fd < 0 || (fsync(fd) && !mover_disk_is_refusal(errno)) ? -errno : 0;
+    if (fd >= 0)
+        close(fd);
+    return code;
+}
+
+static int make_in_file(struct snap_volume *volume, char *error, size_t error_bytes)
+{
+    const struct mover_serving how = {0};
+    volume->fd = mover_new_file_open(volume->path, O_RDWR, volume->is_new ? volume->bytes : 0, &how,
+                                     error, error_bytes);
+    if (volume->fd < 0)
+        return volume->fd;
+    int code = volume->is_new ? sync_folder_of(volume->path) : 0;
+    return code ? code : map_file(volume, error, error_bytes);
+}
+
+static void let_memory_go(struct snap_volume *volume)
+{
+    if (volume->base)
+        munmap(volume->base, volume->bytes);
+    mover_disk_close(&volume->disk);
+    if (volume->path && volume->is_to_unlink)
+        unlink(volume->path);
+    if (volume->fd >= 0)
+        close(volume->fd);
+    volume->base = NULL;
+    volume->fd = -1;
+}
+
+/* Under the lock, which it lets go meanwhile. */
+static void keeper_make(struct snap_volume *volume)
+{
+    char error[512] = "";
+    pthread_mutex_unlock(&volume->lock);
+    const int code =
+        volume->path ? make_in_file(volume, error, sizeof(error)) : make_in_memory(volume);
+    pthread_mutex_lock(&volume->lock);
+    volume->state = code ? SNAP_VOLUME_FAILED : SNAP_VOLUME_READY;
+    volume->error = code;
+    if (code)
+        snprintf(volume->why, sizeof(volume->why), "%s", *error ? error : strerror(-code));
+}
+
+/* ---- rights ---- */
+
+static struct snap_grant *grant_at(struct list_node *node)
+{
+    return LIST_MEMBER(node, struct snap_grant, node);
+}
+
+static struct snap_grant *find_over(const struct snap_volume *volume)
+{
+    for (struct list_node *at = list_first(&volume->grants); at;
+         at = list_after(&volume->grants, at))
+        if (grant_at(at)->is_over)
+            return grant_at(at);
+    return NULL;
+}
+
+static struct snap_grant *find_asked(const struct snap_volume *volume)
+{
+    for (struct list_node *at = list_first(&volume->grants); at;
+         at = list_after(&volume->grants, at))
+        if (grant_at(at)->state == SNAP_GRANT_ASKED)
+            return grant_at(at);
+    return NULL;
+}
+
+/* Whether anything of the volume is registered. */
+static bool has_given(const struct snap_volume *volume)
+{
+    for (struct list_node *at = list_first(&volume->grants); at;
+         at = list_after(&volume->grants, at))
+        if (grant_at(at)->mr)
+            return true;
+    return false;
+}
+
+/*
+ * A device that waits long is likely to have waited for a peer that was stopped amid a store, and
+ * not for ever: a software device on one host lets it store when it goes on, as long as anything of
+ * these pages is registered. Pages that are registered anew are others, but for those of a file.
+ */
+static void take_right_back(struct snap_volume *volume, struct snap_grant *grant)
+{
+    list_remove(&grant->node);
+    pthread_mutex_unlock(&volume->lock);
+    const uint64_t begin_ns = mover_now_ns();
+    if (grant->mr)
+        ibv_dereg_mr(grant->mr);
+    ibv_dealloc_pd(grant->pd);
+    const bool is_doubtful = grant->may_write && mover_now_ns() - begin_ns > DOUBT_MS * NS_PER_MS;
+    free(grant);
+    pthread_mutex_lock(&volume->lock);
+    volume->is_doubtful |= is_doubtful;
+    if (!has_given(volume) && volume->fd < 0)
+        volume->is_doubtful = false;
+}
+
+static void give_right(struct snap_volume *volume, struct snap_grant *grant)
+{
+    const int access = IBV_ACCESS_REMOTE_READ |
+                       (grant->may_write ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE : 0);
+    pthread_mutex_unlock(&volume->lock);
+    struct ibv_mr *mr = ibv_reg_mr(grant->pd, volume->base, volume->bytes, access);
+    pthread_mutex_lock(&volume->lock);
+    grant->mr = mr;
+    grant->state = mr ? SNAP_GRANT_GIVEN : SNAP_GRANT_REFUSED;
+}
+
+/* ---- the disk ---- */
+
+static void keeper_flush(struct snap_volume *volume)
+{
+    const uint64_t asked = volume->flushes_asked;
+    pthread_mutex_unlock(&volume->lock);
+    int code = volume->fd >= 0 && msync(volume->base, volume->bytes, MS_SYNC) ? -errno : 0;
+    if (!code && mover_disk_look(&volume->disk))
+        code = -volume->disk.error;
+    pthread_mutex_lock(&volume->lock);
+    if (code) {
+        volume->state = SNAP_VOLUME_FAILED;
+        volume->error = code;
+        snprintf(volume->why, sizeof(volume->why), "its disk has failed a write: %s",
+                 strerror(-code));
+    }
+    volume->flushes_done = asked;
+}
+
+/* False: there is nothing to do. */
+static bool keeper_step(struct snap_volume *volume)
+{
+    struct snap_grant *over = find_over(volume);
+    const bool may_give = volume->state == SNAP_VOLUME_READY && !volume->is_doubtful;
+    struct snap_grant *asked = may_give ? find_asked(volume) : NULL;
+    if (volume->state == SNAP_VOLUME_MAKING)
+        keeper_make(volume);
+    else if (over)
+        take_right_back(volume, over);
+    else if (asked)
+        give_right(volume, asked);
+    else if (volume->flushes_done != volume->flushes_asked)
+        keeper_flush(volume);
+    else
+        return false;
+    return true;
+}
+
+void *snap_keeper_run(void *context)
+{
+    struct snap_volume *volume = context;
+    pthread_mutex_lock(&volume->lock);
+    for (;;) {
+        if (keeper_step(volume))
+            continue;
+        if (volume->is_to_end && list_is_empty(&volume->grants))
+            break;
+        pthread_cond_wait(&volume->change, &volume->lock);
+    }
+    pthread_mutex_unlock(&volume->lock);
+    let_memory_go(volume);
+    pthread_mutex_lock(&volume->lock);
+    volume->state = SNAP_VOLUME_GONE;
+    pthread_mutex_unlock(&volume->lock);
+    return NULL;
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "snapshot/server/server.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "common/serve/origin.h"
+#include "common/time/clock.h"
+
+enum { READS = 16 };
+
+/* ---- clients ---- */
+
+static bool server_admits(void *context, const struct sockaddr *peer)
+{
+    struct snap_server *server = context;
+    const struct in6_addr address = mover_address_of(peer);
+    return snap_rules_rights(&server->rules, &address, NULL);
+}
+
+static void tell_of(const struct snap_server *server, const struct snap_guest *guest,
+                    const char *what)
+{
+    char where[INET6_ADDRSTRLEN] = "?";
+    const bool is_ipv4 = IN6_IS_ADDR_V4MAPPED(&guest->address);
+    if (!server->is_verbose)
+        return;
+    inet_ntop(is_ipv4 ? AF_INET : AF_INET6, &guest->address.s6_addr[is_ipv4 ? 12 : 0], where,
+              sizeof(where));
+    fprintf(stderr, "sidewire snapshot serve: %s %s%s%s%s\n", where, what,
+            guest->volume ? " (\"" : "", guest->volume ? guest->volume->name : "",
+            guest->volume ? "\")" : "");
+}
+
+/* Each has a domain of its own, where no key of others is of use. */
+static struct ibv_pd *server_client_came(void *context, struct mover_clients_place *place,
+                                         struct rdma_cm_id *id)
+{
+    struct snap_guest *guest = calloc(1, sizeof(*guest));
+    if (guest)
+        guest->pd = ibv_alloc_pd(id->verbs);
+    if (!guest || !guest->pd) {
+        free(guest);
+        return NULL;
+    }
+    const struct in6_addr here = mover_address_of(rdma_get_local_addr(id));
+    guest->number = place->number;
+    guest->address = mover_address_of(rdma_get_peer_addr(id));
+    guest->origin = mover_origin_of(&guest->address);
+    guest->is_here = IN6_ARE_ADDR_EQUAL(&here, &guest->address);
+    place->own = guest;
+    tell_of(context, guest, "connects");
+    return guest->pd;
+}
+
+static void server_client_left(void *context, struct mover_clients_place *place)
+{
+    struct snap_guest *guest = place->own;
+    struct snap_volume *volume = guest->volume;
+    tell_of(context, guest, "leaves");
+    if (volume) {
+        if (volume->client == guest->number)
+            volume->client = 0;
+        volume->users--;
+        snap_grant_end(volume, guest->grant);
+    } else {
+        ibv_dealloc_pd(guest->pd);
+    }
+    place->own = NULL;
+    free(guest);
+}
+
+/* ---- the server ---- */
+
+int snap_server_start(struct snap_server *server, struct mover_loop *loop, const char *address,
+                      const char *port, char *error, size_t error_bytes)
+{
+    server->started_ns = mover_now_ns();
+    server->clients.command = "snapshot serve";
+    server->clients.message_bytes = SNAP_WIRE_MESSAGE_MAX;
+    server->clients.context = server;
+    server->clients.answer = snap_server_answer;
+    server->clients.reads = READS;
+    server->clients.admits = server_admits;
+    server->clients.came = server_client_came;
+    server->clients.left = server_client_left;
+    if (getrandom(server->instance, sizeof(server->instance), 0) != sizeof(server->instance)) {
+        snprintf(error, error_bytes, "no random numbers: %s", strerror(errno));
+        return -EIO;
+    }
+    const int code = server->folder ? snap_volumes_load(server, error, error_bytes) : 0;
+    return code ? code
+                : mover_clients_open(&server->clients, loop, address, port, error, error_bytes);
+}
+
+void snap_server_end(struct snap_server *server)
+{
+    if (server->clients.loop)
+        mover_clients_close(&server->clients);
+    for (uint32_t i = 0; i < SNAP_VOLUMES_MAX; i++)
+        if (server->volumes[i])
+            snap_volume_end(server->volumes[i], server->volumes[i]->is_to_unlink);
+    for (uint32_t i = 0; i < SNAP_VOLUMES_MAX; i++)
+        if (server->volumes[i])
+            snap_volume_free(server->volumes[i]);
+}

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Which volumes there are, and how much room is left for more. */
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "common/base/minmax.h"
+#include "snapshot/core/medium.h"
+#include "snapshot/server/server.h"
+
+/* Files of volumes are called NAME.snap; others in the folder are left alone. */
+static const char suffix[] = ".snap";
+
+/* One address of another host has at most so many eighths of the memory. */
+enum { OTHERS_EIGHTHS = 7, PATH_BYTES = 4096 };
+
+void snap_volumes_sweep(struct snap_server *server)
+{
+    for (uint32_t i = 0; i < SNAP_VOLUMES_MAX; i++) {
+        struct snap_volume *volume = server->volumes[i];
+        if (!volume || snap_volume_look(volume).state != SNAP_VOLUME_GONE)
+            continue;
+        snap_volume_free(volume);
+        server->volumes[i] = NULL;
+    }
+}
+
+struct snap_volume *snap_volumes_find(const struct snap_server *server, const char *name)
+{
+    for (uint32_t i = 0; i < SNAP_VOLUMES_MAX; i++)
+        if (server->volumes[i] && !strcmp(server->volumes[i]->name, name))
+            return server->volumes[i];
+    return NULL;
+}
+
+static uint64_t bytes_of_origin(const struct snap_server *server, const struct in6_addr *origin)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < SNAP_VOLUMES_MAX; i++) {
+        const struct snap_volume *volume = server->volumes[i];
+        if (volume && (!origin || IN6_ARE_ADDR_EQUAL(&volume->origin, origin)))
+            bytes += volume->bytes;
+    }
+    return bytes;
+}
+
+uint64_t snap_volumes_bytes(const struct snap_server *server)
+{
+    return bytes_of_origin(server, NULL);
+}
+
+static bool volumes_have_room(const struct snap_server *server, const struct snap_guest *guest,
+                              uint64_t bytes, char why[SNAP_WIRE_TEXT_BYTES])
+{
+    const uint64_t used = snap_volumes_bytes(server), all = server->memory_bytes;
+    const uint64_t own = guest->is_here ? 0 : bytes_of_origin(server, &guest->origin);
+    const uint64_t most = guest->is_here ? all : all / 8 * OTHERS_EIGHTHS;
+    if (used > all || bytes > all - used)
+        snprintf(why, SNAP_WIRE_TEXT_BYTES,
+                 "the server has %" PRIu64 " of %" PRIu64 " bytes left, and %" PRIu64
+                 " are asked for",
+                 used > all ? 0 : all - used, all, bytes);
+    else if (own > most || bytes > most - own)
+        snprintf(why, SNAP_WIRE_TEXT_BYTES,
+                 "one other host may have %" PRIu64 " bytes of this server, and has %" PRIu64
+                 " already",
+                 most, own);
+    else
+        return true;
+    return false;
+}
+
+static struct snap_volume **find_free_place(struct snap_server *server)
+{
+    for (uint32_t i = 0; i < SNAP_VOLUMES_MAX; i++)
+        if (!server->volumes[i])
+            return &server->volumes[i];
+    return NULL;
+}
+
+struct snap_volume *snap_volumes_add(struct snap_server *server, const struct snap_guest *guest,
+                                     const char *name, uint64_t bytes,
+                                     char why[SNAP_WIRE_TEXT_BYTES])
+{
+    static char path[PATH_BYTES];
+    struct snap_volume **place = find_free_place(server);
+    if (!volumes_have_room(server, guest, bytes, why))
+        return NULL;
+    if (!place) {
+        snprintf(why, SNAP_WIRE_TEXT_BYTES, "the server has %d volumes, and holds no more",
+                 SNAP_VOLUMES_MAX);
+        return NULL;
+    }
+    if (server->folder)
+        snprintf(path, sizeof(path), "%s/%s%s", server->folder, name, suffix);
+    *place = snap_volume_make(name, bytes, server->folder ? path : NULL, true);
+    if (*place)
+        (*place)->origin = guest->origin;
+    else
+        snprintf(why, SNAP_WIRE_TEXT_BYTES, "the server can hold no more: %s", strerror(errno));
+    return *place;
+}
+
+/* ---- those of before ---- */
+
+/* Sets the name without its suffix. */
+static bool is_volume_file(const char *file, char name[SNAP_WIRE_NAME_BYTES])
+{
+    const size_t length = strlen(file), tail = sizeof(suffix) - 1;
+    if (length <= tail || strcmp(file + length - tail, suffix) != 0 ||
+        length - tail >= SNAP_WIRE_NAME_BYTES)
+        return false;
+    memcpy(name, file, length - tail);
+    name[length - tail] = 0;
+    return snap_wire_name_is_fit(name);
+}
+
+static int load_file(struct snap_server *server, const char *file, char *error, size_t error_bytes)
+{
+    char name[SNAP_WIRE_NAME_BYTES], path[PATH_BYTES];
+    struct stat st;
+    if (!is_volume_file(file, name))
+        return 0;
+    if (snprintf(path, sizeof(path), "%s/%s", server->folder, file) >= (int)sizeof(path) ||
+        stat(path, &st))
+        return 0;
+    const uint64_t bytes = (uint64_t)st.st_size;
+    struct snap_volume **place = find_free_place(server);
+    if (!S_ISREG(st.st_mode) || !bytes || bytes % SNAP_BLOCK_BYTES) {
+        fprintf(stderr, "sidewire snapshot serve: %s is no volume, and is left alone\n", path);
+        return 0;
+    }
+    if (!place || snap_volumes_bytes(server) + bytes > server->memory_bytes) {
+        snprintf(error, error_bytes,
+                 "%s and the volumes before it have more than --memory (%" PRIu64
+                 " bytes), or are more than %d",
+                 path, server->memory_bytes, SNAP_VOLUMES_MAX);
+        return -ENOSPC;
+    }
+    *place = snap_volume_make(name, bytes, path, false);
+    if (*place)
+        return 0;
+    snprintf(error, error_bytes, "%s: %s", path, strerror(errno));
+    return -ENOMEM;
+}
+
+int snap_volumes_load(struct snap_server *server, char *error, size_t error_bytes)
+{
+    const struct dirent *entry;
+    int code = 0;
+    DIR *folder = opendir(server->folder);
+    if (!folder) {
+        code = -errno;
+        snprintf(error, error_bytes, "%s: %s", server->folder, strerror(errno));
+        return code;
+    }
+    while (!code && (entry = readdir(folder)))
+        code = load_file(server, entry->d_name, error, error_bytes);
+    closedir(folder);
+    return code;
+}
