@@ -21,9 +21,11 @@
 enum { DUMPS_MAX = 1 << 16, DUMP_NAME = 4096 };
 
 struct diagnosing {
-    bool is_json;
+    bool is_json, wants_dead;
     struct coll_dump **dumps;
     size_t count, room;
+    size_t live;      /* dumps in front of those of dead jobs */
+    size_t dead_jobs; /* of the pages; not of dumps that were named */
     bool has_words, has_failed;
 };
 
@@ -91,20 +93,41 @@ static void take_dump_word(struct argp_state *state, void *arguments, char *text
         take_file(to, text);
 }
 
+static int diagnose_page(struct diagnosing *to, const struct coll_seen *seen)
+{
+    const struct coll_dump_case how = {COLL_DUMP_READ, seen->process, mover_now_ns()};
+    char error[200];
+    json_t *json = coll_dump_make(seen->recorder, &how);
+    struct coll_dump *dump = json ? coll_dump_of_json(json, error, sizeof(error)) : NULL;
+    json_decref(json);
+    return !dump || add_dump(to, dump) ? MOVER_DONE : mover_fail("out of memory");
+}
+
+/* The pages of jobs that live, or those of dead ones, of which no rank on this host is left. */
+static int diagnose_jobs(struct diagnosing *to, const struct co_pages *pages, bool are_dead)
+{
+    int code = MOVER_DONE;
+    for (size_t begin = 0, end; begin < pages->count; begin = end) {
+        end = coll_culprit_job_end(pages->all, pages->count, begin);
+        if (co_pages_are_dead(pages, begin, end) != are_dead)
+            continue;
+        to->dead_jobs += are_dead;
+        for (size_t i = begin; !code && i < end && (!are_dead || to->wants_dead); i++)
+            code = diagnose_page(to, &pages->all[i]);
+    }
+    return code;
+}
+
 static int take_pages(struct diagnosing *to)
 {
     struct co_pages pages = {0};
-    char error[200];
     int code = co_pages_read(&pages, true);
-    for (size_t i = 0; !code && i < pages.count; i++) {
-        const struct coll_dump_case how = {COLL_DUMP_READ, pages.all[i].process, mover_now_ns()};
-        json_t *json = coll_dump_make(pages.all[i].recorder, &how);
-        struct coll_dump *dump = json ? coll_dump_of_json(json, error, sizeof(error)) : NULL;
-        json_decref(json);
-        if (dump && !add_dump(to, dump))
-            code = mover_fail("out of memory");
-    }
-    if (!code && !to->count && !to->is_json)
+    if (!code)
+        code = diagnose_jobs(to, &pages, false);
+    to->live = to->count;
+    if (!code)
+        code = diagnose_jobs(to, &pages, true);
+    if (!code && !pages.count && !to->is_json)
         co_pages_tell_none("diagnose");
     co_pages_free(&pages);
     return code;
@@ -134,8 +157,17 @@ static json_t *json_of_finding(const struct coll_finding *finding)
         "waiting", json_of_waiting(finding), "text", finding->text);
 }
 
-static int print_findings(const struct coll_findings *findings, bool is_json)
+static void print_dead_jobs(const struct diagnosing *from)
 {
+    if (from->dead_jobs && !from->wants_dead)
+        printf("%zu job%s on this host %s dead: --all has %s, `sidewire coll status` removes %s\n",
+               from->dead_jobs, from->dead_jobs > 1 ? "s" : "", from->dead_jobs > 1 ? "are" : "is",
+               from->dead_jobs > 1 ? "them" : "it", from->dead_jobs > 1 ? "them" : "it");
+}
+
+static int print_findings(const struct coll_findings *findings, const struct diagnosing *from)
+{
+    const bool is_json = from->is_json;
     json_t *rows = json_array();
     for (size_t i = 0; i < findings->count; i++) {
         const struct coll_finding *finding = &findings->all[i];
@@ -145,8 +177,10 @@ static int print_findings(const struct coll_findings *findings, bool is_json)
             printf("job %016" PRIx64 ": %s\n", finding->job, finding->text);
     }
     if (is_json)
-        return mover_print_json(json_pack("{so}", "rows", rows));
+        return mover_print_json(
+            json_pack("{so sI}", "rows", rows, "dead_jobs", (json_int_t)from->dead_jobs));
     json_decref(rows);
+    print_dead_jobs(from);
     return mover_finish_output();
 }
 
@@ -155,22 +189,27 @@ int co_diagnose(int argc, char **argv)
     static const struct mover_option options[] = {
         {"output-format", 'o', "FORMAT", 0, "normal or json", 1, mover_take_format,
          offsetof(struct diagnosing, is_json)},
+        {"all", 0, NULL, 0, "Jobs of which no rank on this host is left, too", 1,
+         MOVER_TO(struct diagnosing, wants_dead)},
         {0},
     };
     static const struct mover_usage usage = {
         .words = "[DUMP...]",
         .about = "Says which rank differs from the others, is awaited by them, or is late, in "
                  "which operation, and for how long. DUMP is a dump, or a folder of dumps; without "
-                 "one it looks at the ranks of this host.",
+                 "one it looks at the ranks of this host, and counts jobs that are dead.",
         .own = {.rows = options, .word = take_dump_word}};
     struct coll_findings findings = {0};
     mover_parse(&usage, argc, argv, &diagnosing);
     int code = diagnosing.has_words ? MOVER_DONE : take_pages(&diagnosing);
+    const struct coll_dump **dumps = (const struct coll_dump **)diagnosing.dumps;
+    /* Findings come by job, and jobs that live come first. */
     if (!code &&
-        !coll_diagnose((const struct coll_dump **)diagnosing.dumps, diagnosing.count, &findings))
+        (!coll_diagnose(dumps, diagnosing.live, &findings) ||
+         !coll_diagnose(dumps + diagnosing.live, diagnosing.count - diagnosing.live, &findings)))
         code = mover_fail("out of memory");
     if (!code)
-        code = print_findings(&findings, diagnosing.is_json);
+        code = print_findings(&findings, &diagnosing);
     free(findings.all);
     for (size_t i = 0; i < diagnosing.count; i++)
         coll_dump_free(diagnosing.dumps[i]);

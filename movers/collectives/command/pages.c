@@ -63,17 +63,22 @@ static int compare_pages(const void *one, const void *other)
     return a->rank < b->rank ? -1 : a->rank > b->rank;
 }
 
-/* Jobs of which nobody lives. */
+bool co_pages_are_dead(const struct co_pages *pages, size_t begin, size_t end)
+{
+    for (size_t i = begin; i < end; i++)
+        if (pages->all[i].process != COLL_PROCESS_DEAD)
+            return false;
+    return true;
+}
+
 static void drop_dead_jobs(struct co_pages *pages)
 {
     size_t kept = 0, end;
     for (size_t begin = 0; begin < pages->count; begin = end) {
-        bool lives = false;
         end = coll_culprit_job_end(pages->all, pages->count, begin);
-        for (size_t i = begin; i < end; i++)
-            lives = lives || pages->all[i].process != COLL_PROCESS_DEAD;
+        const bool are_dead = co_pages_are_dead(pages, begin, end);
         for (size_t i = begin; i < end; i++) {
-            if (lives) {
+            if (!are_dead) {
                 pages->all[kept++] = pages->all[i];
                 continue;
             }

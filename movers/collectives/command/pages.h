@@ -15,6 +15,8 @@ struct co_pages {
  * lives; `keeps_dead`: in any case. */
 int co_pages_read(struct co_pages *pages, bool keeps_dead);
 void co_pages_free(struct co_pages *pages);
+/* Whether none of these, which are those of a job, is of a process that lives. */
+bool co_pages_are_dead(const struct co_pages *pages, size_t begin, size_t end);
 /* Its file: nobody needs it any more. */
 void co_pages_remove(const struct coll_seen *seen);
 /* Two sessions of a user may have two folders: says which one has nothing. */

@@ -117,6 +117,39 @@ class Status(unittest.TestCase):
         self.assertIn(f'rank 1 (process {stopped}) is awaited', said['awaited'][0]['text'])
         self.assertIn('and is stopped', self.ask().splitlines()[-1])
 
+    def test_dead_jobs__are_counted_and_told_when_asked_for(self):
+        def end_job(process):
+            pids = [row['pid'] for row in until(self.working, 'three ranks at work')]
+            for pid in pids:
+                os.kill(pid, signal.SIGKILL)
+            process.wait(PATIENCE_S)
+
+        kept, self.variables = self.variables, {**self.variables}
+        for _ in range(2):
+            other = tempfile.TemporaryDirectory(prefix='coll_status.')
+            self.addCleanup(other.cleanup)
+            self.variables['XDG_RUNTIME_DIR'] = other.name
+            end_job(self.start(*ENDLESS))
+            os.makedirs(self.folder, mode=0o700, exist_ok=True)
+            for name in os.listdir(f'{other.name}/sidewire-coll'):
+                if name.endswith('.rank'):
+                    os.rename(f'{other.name}/sidewire-coll/{name}', f'{self.folder}/{name}')
+        self.variables = kept
+        rows, said = self.diagnose()
+        self.assertEqual((rows, json.loads(said.stdout)['dead_jobs']), ([], 2))
+        self.start(*ENDLESS)
+        until(lambda: len(self.diagnose()[0]), 'a job that lives')
+        rows, said = self.diagnose()
+        (live,) = {row['job'] for row in rows}
+        self.assertEqual(json.loads(said.stdout)['dead_jobs'], 2)
+        every = [row['job'] for row in self.diagnose('--all')[0]]
+        self.assertEqual((every[0], len(set(every))), (live, 3))
+        self.assertNotIn(live, every[every.count(live) :])
+        text = subprocess.run(
+            [SIDEWIRE, 'coll', 'diagnose'], capture_output=True, text=True, env=self.variables
+        ).stdout
+        self.assertIn('2 jobs on this host are dead: --all has them', text.splitlines()[-1])
+
     def diagnose(self, *words):
         said = subprocess.run(
             [SIDEWIRE, 'coll', 'diagnose', '-o', 'json', *words],
