@@ -47,8 +47,8 @@ check: setup-test ## tests with a kernel as the peer, under ASan + UBSan and TSa
 	@scripts/mpich-tests build-mpich-tests || echo "the tests of MPICH will be skipped"
 	@scripts/test --only kernel,asan,tsan,clang
 
-weekly: setup-test ## more seeds, for longer: in the release and under the sanitizers
-	@scripts/test --only weekly,weekly-asan,weekly-tsan
+weekly: setup-test ## more seeds, for longer; torch of the next Debian, as root: two hours
+	@scripts/test --only weekly,weekly-asan,weekly-tsan; code=$$?; scripts/weekly && exit $$code
 
 install: setup-build ## installs into PREFIX (/usr/local) below DESTDIR
 	@$(MAKE) --no-print-directory build/build.ninja
@@ -67,9 +67,6 @@ lint: setup-test ## runs the inspectors: layers, machines, names, what is unused
 
 fuzz: setup-fuzz ## runs the fuzz targets for a minute each, the forger and hostile programs
 	@scripts/fuzz
-
-weekly: ## torch of the next Debian: torchrun, and torch's own tests; half an hour, as root
-	@scripts/weekly
 
 soak: setup-test ## an hour of hosts that are killed and stopped (SOAK="--minutes 5": less)
 	@$(MAKE) --no-print-directory build
