@@ -76,9 +76,18 @@ enum sw_coll_status sw_coll_launch_find(struct sw_coll_launch *launch, uint32_t 
     enum sw_coll_status status = coll_launch_variables(&found, error);
     if (!status)
         status = find_meeting(&found, deadline_ns, error);
-    if (!status)
-        *launch = found;
-    return status;
+    if (!status && found.size > SW_COLL_RANKS_MAX)
+        status = coll_launch_say(error, SW_COLL_PROTOCOL,
+                                 "%s: this is rank %u of %u, and ranks are %u at most",
+                                 found.launcher, found.rank, found.size, SW_COLL_RANKS_MAX);
+    if (status)
+        return status;
+    /* Numbers of this host serve to choose addresses and processors: unlikely ones are none. */
+    if (found.local_size > found.size || found.local_rank >= found.size ||
+        (found.local_size && found.local_rank >= found.local_size))
+        found.local_size = found.local_rank = 0;
+    *launch = found;
+    return SW_COLL_OK;
 }
 
 enum sw_coll_status sw_coll_options_from_launcher(struct sw_coll_options *options,

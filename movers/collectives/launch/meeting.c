@@ -133,16 +133,30 @@ enum sw_coll_status coll_meeting_choose(struct sw_coll_launch *launch,
     return SW_COLL_OK;
 }
 
+/* A word of others may get to a terminal: a byte that would steer that is shown as '?'. */
+static enum sw_coll_status refuse_word(const char *word, struct sw_coll_error *error)
+{
+    char shown[61];
+    snprintf(shown, sizeof(shown), "%s", word);
+    for (char *at = shown; *at; at++)
+        if (*at <= ' ' || *at > '~')
+            *at = '?';
+    return coll_launch_say(error, SW_COLL_PROTOCOL, "the launcher has '%s' for where rank 0 is",
+                           shown);
+}
+
 enum sw_coll_status coll_meeting_take(struct sw_coll_launch *launch, const char *word,
                                       struct sw_coll_error *error)
 {
     const char *slash = strrchr(word, '/');
     const size_t meet_bytes = slash ? (size_t)(slash - word) : 0;
     const size_t token_bytes = slash ? strlen(slash + 1) : 0;
-    if (!meet_bytes || meet_bytes >= sizeof(launch->meet) || !token_bytes ||
+    bool is_plain = true;
+    for (const char *at = word; *at; at++)
+        is_plain = is_plain && *at > ' ' && *at <= '~';
+    if (!is_plain || !meet_bytes || meet_bytes >= sizeof(launch->meet) || !token_bytes ||
         token_bytes >= sizeof(launch->token))
-        return coll_launch_say(error, SW_COLL_PROTOCOL,
-                               "the launcher has '%.60s' for where rank 0 is", word);
+        return refuse_word(word, error);
     memcpy(launch->meet, word, meet_bytes);
     launch->meet[meet_bytes] = '\0';
     memcpy(launch->token, slash + 1, token_bytes + 1);
