@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """A Slurm of one node for a test: controller and node in a folder, in namespaces of network and
 processes of their own, so that all of it ends with the test."""
+import contextlib
 import os
 import shutil
 import subprocess
@@ -12,7 +13,9 @@ PATIENCE_S = 60
 PROGRAMS = ('slurmctld', 'slurmd', 'srun', 'sinfo', 'scancel', 'squeue')
 PLUGINS = '/usr/lib/x86_64-linux-gnu/slurm-wlm'
 NETWORK = (
-    'ip link set lo up && ip link add sw0 type veth peer name sw1 &&'
+    # What is left in memory is of this test.
+    'mount -t tmpfs none /dev/shm &&'
+    ' ip link set lo up && ip link add sw0 type veth peer name sw1 &&'
     # Slurm looks for addresses as glibc does for hosts that have one beside the loopback.
     ' ip addr add 10.77.0.1/24 dev sw0 && ip link set sw0 up && ip link set sw1 up &&'
     ' exec "$0" "$@"'
@@ -77,6 +80,20 @@ def move_in():
     os.environ[MOVED] = '1'
     words = 'unshare --net --pid --fork --kill-child --mount-proc sh -c'.split()
     os.execvp(words[0], [*words, NETWORK, sys.executable, *sys.argv])
+
+
+def remains():
+    """What there is of a job in the namespaces of this test: processes, shared memory, sockets."""
+    found = [f'/dev/shm/{name}' for name in os.listdir('/dev/shm')]
+    for pid in filter(str.isdigit, os.listdir('/proc')):
+        with contextlib.suppress(OSError):
+            with open(f'/proc/{pid}/cmdline', encoding='utf-8', errors='replace') as file:
+                words = file.read().split('\0')
+            if int(pid) != os.getpid() and 'sidewire' in os.path.basename(words[0]):
+                found.append(f'process {pid}: {" ".join(words)}')
+    with open('/proc/net/unix', encoding='utf-8', errors='replace') as file:
+        found += [line.split()[-1] for line in file if 'sidewire' in line.split()[-1]]
+    return found
 
 
 class Slurm:

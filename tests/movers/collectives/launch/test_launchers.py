@@ -6,6 +6,7 @@ command and by a program in C; all name a rank that was killed; a cancelled job 
 usage: test_launchers.py SIDEWIRE LAUNCHER SUM
 """
 import contextlib
+import json
 import os
 import re
 import shutil
@@ -183,6 +184,7 @@ class Launchers(unittest.TestCase):
         if LAUNCHER == 'environment':
             self.skipTest('there is no launcher')
         for way in self.ways():
+            self.ask_coll('status')  # removes what earlier tests have killed
             processes, pids = self.start_endless(way)
             if LAUNCHER == 'slurm':
                 jobs = SLURM.ask('squeue', '-h', '-o', '%i').split()
@@ -195,6 +197,19 @@ class Launchers(unittest.TestCase):
                 until(lambda pid=pid: not is_alive(pid), f'process {pid} goes on')
             if LAUNCHER == 'slurm':
                 until(lambda: not SLURM.ask('squeue', '-h'), 'the job goes on')
+                until(lambda: not slurm.remains(), f'{way.name} leaves {slurm.remains()}')
+                self.check_pages()
+
+    def ask_coll(self, command):
+        words = [SIDEWIRE, 'coll', command, '-o', 'json']
+        return json.loads(subprocess.run(words, capture_output=True, check=True).stdout)
+
+    def check_pages(self):
+        """The only files are those of pages: of one dead job, which go when somebody asks."""
+        self.assertEqual(self.ask_coll('diagnose'), {'rows': [], 'dead_jobs': 1})
+        self.assertEqual(self.ask_coll('status')['rows'], [])
+        self.assertEqual(self.ask_coll('diagnose'), {'rows': [], 'dead_jobs': 0})
+        self.assertEqual(os.listdir(f'{os.environ["XDG_RUNTIME_DIR"]}/sidewire-coll'), [])
 
 
 @unittest.skipUnless(LAUNCHER in ('mpirun', 'mpiexec'), 'it starts ranks on one host here')
@@ -244,6 +259,8 @@ def main():
     with tempfile.TemporaryDirectory(
         prefix='sidewire-slurm-', ignore_cleanup_errors=True
     ) as folder:
+        os.environ['XDG_RUNTIME_DIR'] = f'{folder}/runtime'
+        os.mkdir(f'{folder}/runtime', 0o700)
         SLURM = slurm.Slurm(folder)
         try:
             return not unittest.main(argv=sys.argv[:1], exit=False).result.wasSuccessful()
