@@ -21,6 +21,7 @@ LIMIT_S = 60
 SIZES = (0, 1, 3, 1000, 70000)
 GLOO_TYPES = (torch.float32, torch.float64, torch.int32, torch.int64, torch.int8, torch.uint8)
 Op = dist.ReduceOp
+IS_TORCH_1 = torch.__version__.startswith('1.')
 
 
 class Place:
@@ -385,6 +386,77 @@ def new_group__of_some_ranks(place):
         dist.broadcast(ours, some[0], group=group)
     del group
     dist.barrier()
+
+
+# ---- what torch 2 alone has ----
+
+
+def coalesced__by_the_manager(place):
+    """Sums of one kind are handed over as one; others begin and end between two marks."""
+    if IS_TORCH_1:
+        return
+    manage = dist.distributed_c10d._coalescing_manager
+    sums = [place.values(count, torch.float32, seed=count) for count in SIZES]
+    with manage(async_ops=True) as work:
+        for values in sums:
+            dist.all_reduce(values)
+    work.wait()
+    for count, values in zip(SIZES, sums):
+        expect_equal(values, sum(place.all_values(count, torch.float32, seed=count)), count)
+    parts = [torch.zeros(count * place.world) for count in SIZES]
+    with manage():
+        for count, part in zip(SIZES, parts):
+            dist.all_gather_into_tensor(part, place.values(count, torch.float32, seed=count))
+    for count, part in zip(SIZES, parts):
+        expect_equal(part, torch.cat(place.all_values(count, torch.float32, seed=count)), count)
+    scattered = [torch.zeros(count) for count in SIZES]
+    with manage():
+        for result, part in zip(scattered, parts):
+            dist.reduce_scatter_tensor(result, part)
+    for count, result in zip(SIZES, scattered):
+        own = place.values(count, torch.float32, seed=count)
+        expect_equal(result, own * place.world, count)
+
+
+def coalesced__operations_of_several_kinds(place):
+    if IS_TORCH_1:
+        return
+    right, left = (place.rank + 1) % place.world, (place.rank - 1) % place.world
+    told, got = torch.full((1000,), float(place.rank)), torch.zeros(70000)
+    sent = torch.full((70000,), float(place.rank))
+    device = torch.device('cpu')
+    with dist.distributed_c10d._coalescing_manager(device=device, async_ops=True) as work:
+        dist.broadcast(told, place.world - 1, async_op=True)
+        if place.world > 1:
+            dist.isend(sent, right)
+            dist.irecv(got, left)
+        gathered = [torch.zeros(3) for _ in range(place.world)]
+        dist.all_gather(gathered, torch.full((3,), float(place.rank)), async_op=True)
+    work.wait()
+    expect_equal(told, torch.full((1000,), place.world - 1.0))
+    if place.world > 1:
+        expect_equal(got, torch.full((70000,), float(left)))
+    expect_equal(gathered, [torch.full((3,), float(rank)) for rank in range(place.world)])
+    dist.barrier()  # outside of the marks it is waited for as ever
+
+
+def coalesced__as_functions(place):
+    if IS_TORCH_1:
+        return
+    from torch.distributed import _functional_collectives as functions
+
+    world = dist.group.WORLD
+    own = [place.values(count, torch.float32, seed=count) for count in SIZES[1:]]
+    totals = [sum(place.all_values(count, torch.float32, seed=count)) for count in SIZES[1:]]
+    sums = functions.all_reduce_coalesced(own, 'sum', world)
+    expect_equal([functions.wait_tensor(one) for one in sums], totals)
+    parts = functions.all_gather_into_tensor_coalesced(own, world)
+    parts = [functions.wait_tensor(one) for one in parts]
+    expected = [torch.cat(place.all_values(one, torch.float32, seed=one)) for one in SIZES[1:]]
+    expect_equal(parts, expected)
+    scattered = functions.reduce_scatter_tensor_coalesced(parts, 'sum', [0] * len(parts), world)
+    scattered = [functions.wait_tensor(one) for one in scattered]
+    expect_equal(scattered, [one * place.world for one in own])
 
 
 def sequence_numbers__count_operations(place):
