@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Tensors, arrays and buffers as views of storages, by name; and made again from bytes.
+
+A view is a JSON object: {"$tensor": ["float32", [2, 3]], "storage": NAME, "offset": 0, "stride":
+[3, 1]}; torch counts in elements, numpy ("$array") in bytes. Views without bytes have no storage.
+"""
+import array
+import ctypes
+import hashlib
+import sys
+
+from .library import DIMS_MAX, NAME_MAX, NotSupported, SnapshotError
+from .values import join_name
+
+# As safetensors calls them; other types are bytes there.
+TYPES = {
+    'float64': 'F64',
+    'float32': 'F32',
+    'float16': 'F16',
+    'bfloat16': 'BF16',
+    'int64': 'I64',
+    'int32': 'I32',
+    'int16': 'I16',
+    'int8': 'I8',
+    'uint8': 'U8',
+    'bool': 'BOOL',
+}
+
+
+class Storage:
+    """Bytes that several views may share. `keep` keeps them where they are; `is_copied`: they are
+    copied when the snapshot begins, and not read where they are later."""
+
+    def __init__(self, name, pointer, size, keep, is_copied=False):
+        self.name, self.pointer, self.bytes, self.keep = name, pointer, size, keep
+        self.is_copied, self.type, self.shape = is_copied, None, (size,)
+
+    def be_one(self, kind, shape, size):
+        """A view that is the whole of it gives its type and shape."""
+        if self.type is None and size == self.bytes and kind in TYPES and len(shape) <= DIMS_MAX:
+            self.type, self.shape = TYPES[kind], tuple(shape)
+            return True
+        return False
+
+
+def cut_name(name):
+    """A name of at most 255 bytes; the end of a long one is a hash of it all."""
+    raw = name.encode('utf-8', 'replace')
+    if len(raw) <= NAME_MAX:
+        return raw.decode()
+    digest = hashlib.sha256(raw).hexdigest()[:16]
+    return f'{raw[: NAME_MAX - 17].decode("utf-8", "ignore")}~{digest}'
+
+
+def storage_of(tensor):
+    """The address of the storage of a tensor, and its bytes."""
+    get = getattr(tensor, 'untyped_storage', tensor.storage)  # torch 2, and before
+    storage = get()
+    return storage.data_ptr(), storage.nbytes()
+
+
+class Storages:
+    """The storages of a state, in the order in which they are met, each once."""
+
+    def __init__(self):
+        self.by_name, self.tied = {}, {}
+        self._by_place = {}
+
+    def put(self, path, pointer, size, keep, is_copied=False):
+        storage = self._by_place.get((pointer, size))
+        if storage is None:
+            plain = name = cut_name(join_name(path))
+            number = 2
+            while name in self.by_name:
+                name = cut_name(f'{plain[: NAME_MAX - 24]}#{number}')
+                number += 1
+            storage = Storage(name, pointer, size, keep, is_copied)
+            self.by_name[name] = self._by_place[pointer, size] = storage
+        return storage
+
+    def hold(self, value, path):
+        """What stands for an array in JSON; None where the value is none."""
+        numpy, torch = sys.modules.get('numpy'), sys.modules.get('torch')
+        if torch and isinstance(value, torch.Tensor):
+            return self._hold_tensor(torch, value, path)
+        if numpy and isinstance(value, numpy.ndarray):
+            return self._hold_array(numpy, value, path)
+        if type(value) in (bytearray, array.array):
+            return self._hold_buffer(value, path)
+        return None
+
+    def _hold_tensor(self, torch, value, path):
+        name = join_name(path)
+        if type(value) not in (torch.Tensor, torch.nn.Parameter):
+            raise NotSupported(
+                f"{name} is a {type(value).__name__}: sidewire.snapshot.checkpoint saves those"
+                ' that are spread over ranks'
+            )
+        if value.layout != torch.strided or value.is_quantized or value.device.type == 'meta':
+            raise NotSupported(f'{name} is not a dense tensor with memory of its own')
+        value = value.detach().resolve_conj().resolve_neg()
+        is_far, device = value.device.type != 'cpu', str(value.device)
+        value = value.cpu() if is_far else value
+        kind = str(value.dtype).removeprefix('torch.')
+        held = {'$tensor': [kind, list(value.shape)]}
+        pointer, size = storage_of(value)
+        if size and value.numel():
+            place = self.put(path, pointer, size, value, is_far)
+            held.update(
+                storage=place.name, offset=value.storage_offset(), stride=list(value.stride())
+            )
+            is_whole = value.is_contiguous() and value.storage_offset() == 0
+            self._name_whole(
+                place, path, is_whole, kind, value.shape, value.numel() * value.element_size()
+            )
+        if is_far:
+            held['device'] = device
+        return held
+
+    def _name_whole(self, place, path, is_whole, kind, shape, size):
+        if (
+            is_whole
+            and not place.be_one(kind, shape, size)
+            and (place.type, place.shape)
+            == (
+                TYPES.get(kind),
+                tuple(shape),
+            )
+        ):
+            self.tied[cut_name(join_name(path))] = place.name
+
+    def _hold_array(self, numpy, value, path):
+        if type(value) is not numpy.ndarray or value.dtype.hasobject or value.dtype.names:
+            raise NotSupported(f'{join_name(path)} is an array of {value.dtype}, not of numbers')
+        held = {'$array': [value.dtype.str, list(value.shape)]}
+        base = value
+        while type(base.base) is numpy.ndarray:
+            base = base.base
+        if value.size:
+            # Its owner's memory, if that is in one piece; else the bytes from first to last.
+            if base.flags.c_contiguous or base.flags.f_contiguous:
+                low, size = base.__array_interface__['data'][0], base.nbytes
+            else:
+                low, high = numpy.byte_bounds(value)
+                size = high - low
+            at = value.__array_interface__['data'][0]
+            place = self.put(path, low, size, value)
+            held.update(storage=place.name, offset=at - low, stride=list(value.strides))
+            is_whole = value.flags.c_contiguous and value.dtype.isnative
+            self._name_whole(place, path, is_whole, value.dtype.name, value.shape, value.nbytes)
+        return held
+
+    def _hold_buffer(self, value, path):
+        kind = 'B' if type(value) is bytearray else value.typecode
+        held = {'$buffer': [type(value).__name__, kind]}
+        size = len(value) * (1 if type(value) is bytearray else value.itemsize)
+        if size:
+            # A copy: else the program could not make it longer any more.
+            copy = (ctypes.c_char * size).from_buffer_copy(value)
+            held['storage'] = self.put(path, ctypes.addressof(copy), size, copy, True).name
+            held['bytes'] = size
+        return held
+
+
+def fresh(size):
+    """Memory for a storage: an array of torch or numpy, whichever is there, and its address."""
+    torch, numpy = sys.modules.get('torch'), sys.modules.get('numpy')
+    if torch:
+        made = torch.empty(size, dtype=torch.uint8)
+        return made, made.data_ptr()
+    if numpy:
+        made = numpy.empty(size, numpy.uint8)
+        return made, made.__array_interface__['data'][0]
+    made = (ctypes.c_char * size)()
+    return made, ctypes.addressof(made)
+
+
+def _check_view(offset, item, shape, strides, size):
+    """All in bytes; a view that leaves its storage would read the memory of others."""
+    low = offset + sum(min(0, (count - 1) * stride) for count, stride in zip(shape, strides))
+    high = (
+        offset + item + sum(max(0, (count - 1) * stride) for count, stride in zip(shape, strides))
+    )
+    if len(shape) != len(strides) or low < 0 or high > size:
+        raise SnapshotError(f'a view of {shape} leaves its storage of {size} bytes', 'FORMAT')
+
+
+def tensor_of(view, storage, size):
+    """A tensor; `storage` is an array of bytes, or None where it has no bytes."""
+    import torch
+
+    kind, shape = getattr(torch, view['$tensor'][0]), view['$tensor'][1]
+    if not isinstance(kind, torch.dtype):
+        raise ValueError(f'torch.{view["$tensor"][0]} is no type')
+    if storage is None:
+        return torch.empty(shape, dtype=kind, device=view.get('device', 'cpu'))
+    item = torch.empty(0, dtype=kind).element_size()
+    _check_view(view['offset'] * item, item, shape, [item * one for one in view['stride']], size)
+    flat = torch.as_tensor(storage)[: size // item * item].view(kind)
+    made = flat.as_strided(shape, view['stride'], view['offset'])
+    return made.to(view['device']) if 'device' in view else made
+
+
+def array_of(view, storage, size):
+    import numpy
+
+    kind, shape = numpy.dtype(view['$array'][0]), tuple(view['$array'][1])
+    if kind.hasobject:
+        raise ValueError('an array of objects')
+    if storage is None:
+        return numpy.empty(shape, kind)
+    _check_view(view['offset'], kind.itemsize, shape, view['stride'], size)
+    raw = numpy.asarray(storage)
+    return numpy.ndarray(shape, kind, raw.data, view['offset'], tuple(view['stride']))
+
+
+def buffer_of(view, storage, size):
+    name, kind = view['$buffer']
+    raw = (
+        b'' if storage is None else bytes(memoryview(getattr(storage, 'numpy', lambda: storage)()))
+    )
+    return bytearray(raw) if name == 'bytearray' else array.array(kind, raw)
+
+
+MAKERS = {'$tensor': tensor_of, '$array': array_of, '$buffer': buffer_of}
