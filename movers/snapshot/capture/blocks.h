@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Blocks of 4 KiB that are copied and summed at once: the capture's inner loop.
+ *
+ * The sum is of what was copied: each vector is loaded once, and stored both to the ring and to a
+ * block in the cache, which is summed then. Stores to the ring go past the caches: the ring is read
+ * by sinks much later, and a processor that does not fetch lines before it overwrites them copies
+ * nearly twice as fast as memcpy. Measured on a Xeon (Sapphire Rapids, 2 processors under load,
+ * 512 MiB into a ring of 256 MiB, huge pages, GB/s of one processor):
+ *
+ *     memcpy 7.0    memcpy, then the sum of the copy in the cache 6.5    this 10.3
+ *     the sum alone 16.6    AVX-512 in place of AVX2 6.9
+ *     the next block fetched ahead of its turn 10.8, the one behind it 6.6
+ */
+#ifndef SW_SNAPSHOT_BLOCKS_H
+#define SW_SNAPSHOT_BLOCKS_H
+
+#include <stdint.h>
+
+#include "snapshot/core/sum.h"
+
+enum { SNAP_SECRET_BYTES = 192 };
+
+/* What XXH3 makes of a seed; made once, since it would make it for each block. */
+struct snap_blocks_key {
+    uint64_t seed;
+    uint8_t secret[SNAP_SECRET_BYTES];
+};
+
+struct snap_blocks_ops {
+    void (*make_key)(struct snap_blocks_key *key, uint64_t seed);
+    /* `into` begins at a block, `from` anywhere. */
+    void (*copy)(const struct snap_blocks_key *key, void *into, const void *from, uint32_t blocks,
+                 struct snap_sum *sums);
+    void (*sum)(const struct snap_blocks_key *key, const void *from, uint32_t blocks,
+                struct snap_sum *sums);
+};
+
+/* As this processor can. */
+const struct snap_blocks_ops *snap_blocks_best(void);
+
+/* blocks.c, built for any processor, and for AVX2. */
+extern const struct snap_blocks_ops snap_blocks_plain;
+#if defined(__x86_64__)
+extern const struct snap_blocks_ops snap_blocks_avx2;
+#endif
+
+#endif
