@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/base/minmax.h"
 #include "snapshot/medium/kinds.h"
 
 static const struct {
@@ -12,6 +11,7 @@ static const struct {
     snap_kind_open *open;
 } kinds[] = {
     {"file:", snap_file_open},
+    {"pmem:", snap_pmem_open},
 };
 
 int snap_medium_open(const char *text, const struct snap_medium_options *options, char *error,
