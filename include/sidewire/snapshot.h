@@ -29,7 +29,7 @@
  * at a time. Nothing that fails here ends the program: a snapshot that fails is counted and told,
  * and the last good one stays. A child of fork() has no part in it: all calls say SW_SNAP_FORKED.
  *
- * Units are in the names. Deadlines are CLOCK_MONOTONIC in nanoseconds; 0: that of the options.
+ * Units are in the names. Deadlines are CLOCK_MONOTONIC in nanoseconds; 0: there is none.
  */
 #ifndef SIDEWIRE_SNAPSHOT_H
 #define SIDEWIRE_SNAPSHOT_H
@@ -163,7 +163,7 @@ struct sw_snap_point {
 };
 
 /* Begins a snapshot of the state as it is now, and returns at once. NO_ROOM, LOST and FENCED are
- * told before anything is copied. BUSY: the one before is not durable yet. */
+ * told before anything is copied. BUSY: the one before is under way on a sink. */
 SW_SNAP_PUBLIC enum sw_snap_status
 sw_snap_begin(struct sw_snap *snap, const struct sw_snap_point *point, struct sw_snap_error *error);
 
@@ -207,14 +207,17 @@ struct sw_snap_info {
     bool has_durable;
     uint64_t state_bytes, copied_bytes, changed_bytes, moved_bytes; /* of the newest */
     uint64_t begun_ns, staged_ns, durable_ns; /* CLOCK_MONOTONIC; 0: not yet */
-    uint64_t gate_ns, gate_bytes;          /* the caller's wait, and what was left to copy then */
-    uint64_t taken, failed, skipped, torn; /* snapshots since open */
+    uint64_t gate_ns, gate_bytes; /* the caller's wait, and what was left to copy then */
+    /* Snapshots since open: each is one of these in the end. `taken`: they became durable. */
+    uint64_t taken, failed, skipped, torn;
     uint32_t sinks_count;
     struct sw_snap_sink_info sinks[SW_SNAP_SINKS_MAX];
 };
 
 SW_SNAP_PUBLIC void sw_snap_info_of(struct sw_snap *snap, struct sw_snap_info *info);
-/* Until the newest is staged, or durable (OK), has failed (why), or the deadline passes. */
+/* Until the newest is staged or durable (OK), has failed (why), or the deadline passes. IDLE: until
+ * no sink has anything to do with it, however it ended. A next one may begin after DURABLE as well,
+ * unless a sink beyond the quorum is still getting this one (BUSY). */
 SW_SNAP_PUBLIC enum sw_snap_status sw_snap_wait(struct sw_snap *snap, enum sw_snap_stage stage,
                                                 uint64_t deadline_ns, struct sw_snap_error *error);
 /* Readable when a snapshot has become durable or failed since the last sw_snap_info_of(). */
@@ -291,8 +294,7 @@ struct sw_snap_finding {
 };
 
 struct sw_snap_scan {
-    const uint64_t *step; /* NULL: all that are kept */
-    bool repair;          /* from a good copy on another sink; the reader may write */
+    bool repair; /* from a good copy on another sink; the reader may write */
     /* Both may be NULL. */
     void (*progress)(void *context, uint64_t done_bytes, uint64_t total_bytes);
     void (*finding)(void *context, const struct sw_snap_finding *finding);
@@ -302,11 +304,11 @@ struct sw_snap_scan {
 struct sw_snap_scan_result {
     uint64_t bytes;             /* that were read, of all copies */
     uint64_t damaged, repaired; /* findings */
-    uint32_t copies;            /* of snapshots that were looked at */
+    uint32_t volumes;           /* that were looked at */
 };
 
 /* Reads all copies of all snapshots and compares their sums. CORRUPT: something is damaged and was
- * not repaired. */
+ * not repaired. What was chosen before has to be chosen again. */
 SW_SNAP_PUBLIC enum sw_snap_status sw_snap_scan(struct sw_snap_reader *reader,
                                                 const struct sw_snap_scan *scan,
                                                 struct sw_snap_scan_result *result,

@@ -7,24 +7,7 @@
 #include <string.h>
 
 #include "snapshot/core/index_builder.h"
-
-static const struct {
-    const char *name;
-    uint32_t bytes;
-} TYPES[] = {
-    {"BOOL", 1}, {"U8", 1},  {"I8", 1},   {"F8_E5M2", 1}, {"F8_E4M3", 1}, {"U16", 2},
-    {"I16", 2},  {"F16", 2}, {"BF16", 2}, {"U32", 4},     {"I32", 4},     {"F32", 4},
-    {"U64", 8},  {"I64", 8}, {"F64", 8},  {"C64", 8},
-};
-
-/* Bytes of an element; 0: the type is not known, so nothing is compared. */
-static uint32_t type_bytes(const char *type)
-{
-    for (size_t i = 0; i < sizeof(TYPES) / sizeof(*TYPES); i++)
-        if (strcmp(TYPES[i].name, type) == 0)
-            return TYPES[i].bytes;
-    return 0;
-}
+#include "snapshot/core/type.h"
 
 static const char *whole_fault(const struct snap_index_item *item)
 {
@@ -36,7 +19,7 @@ static const char *whole_fault(const struct snap_index_item *item)
 
 static const char *item_fault(const struct snap_index_item *item)
 {
-    uint64_t bytes = type_bytes(item->type);
+    uint64_t bytes = snap_type_bytes(item->type); /* 0: not known, and nothing is compared */
     if (item->name_bytes == 0)
         return "has no name";
     if (item->name_bytes > SW_SNAP_NAME_MAX)

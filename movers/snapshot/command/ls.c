@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* ls: what is there. prune: what is there no more. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "common/command/table.h"
+#include "snapshot/command/command.h"
+
+/* All entries, newest first; to be freed. NULL: no memory. */
+static struct sw_snap_entry *list_entries(const struct snap_remote *remote, uint32_t *count)
+{
+    *count = sw_snap_list(remote->reader, NULL, 0);
+    struct sw_snap_entry *entries = calloc(*count + 1, sizeof(*entries));
+    if (entries)
+        sw_snap_list(remote->reader, entries, *count);
+    return entries;
+}
+
+static json_t *row_of(const struct sw_snap_entry *entry)
+{
+    char token[33], taken[32];
+    const time_t at = (time_t)entry->taken_at;
+    struct tm parts;
+    mover_hex(entry->token, token);
+    strftime(taken, sizeof(taken), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&at, &parts));
+    return json_pack("{sI ss si sI ss si si sb}", "step", (json_int_t)entry->step, "token", token,
+                     "ranks", (int)entry->world, "bytes", (json_int_t)entry->bytes, "taken_at",
+                     taken, "copies", (int)entry->copies, "partial", (int)entry->damaged,
+                     "is_whole", entry->is_whole);
+}
+
+int snap_ls(int argc, char **argv)
+{
+    static const struct mover_usage usage = {
+        .about = "Lists the snapshots that sinks have, newest first.",
+        .shared = &snap_remote_options};
+    static const struct mover_column columns[] = {
+        {"STEP", "step", .width = 12},      {"RANKS", "ranks", .width = 5},
+        {"BYTES", "bytes", .width = 16},    {"COPIES", "copies", .width = 6},
+        {"PARTIAL", "partial", .width = 7}, {"TAKEN", "taken_at", .width = -20, .gap = 1},
+        {"WHOLE", NULL, .gap = 1},          {0}};
+    static struct snap_remote remote;
+    struct mover_table table;
+    uint32_t count;
+    snap_remote_parse(&usage, argc, argv, &remote);
+    const int code = snap_remote_open(&remote, false);
+    if (code)
+        return code;
+    struct sw_snap_entry *entries = list_entries(&remote, &count);
+    if (!entries)
+        return mover_fail("no memory");
+    mover_table_open(&table, columns, remote.is_json);
+    for (uint32_t i = 0; i < count; i++)
+        mover_table_add(&table, entries[i].is_whole ? "yes" : "no", row_of(&entries[i]));
+    free(entries);
+    sw_snap_reader_close(remote.reader);
+    return mover_table_close(&table, json_pack("{so}", "snapshots", table.rows));
+}
+
+/* ---- prune ---- */
+
+struct prune {
+    struct snap_remote remote;
+    uint64_t step;
+    uint32_t keep;
+};
+
+static void prune_check(struct argp_state *state, void *arguments)
+{
+    const struct prune *prune = arguments;
+    if ((prune->step == MOVER_NOT_GIVEN) == (prune->keep == 0))
+        argp_error(state, "either --step or --keep is needed");
+}
+
+static const struct mover_option prune_options[] = {
+    {"step", 0, "N", 0, "The snapshot of this step", 1, MOVER_TO(struct prune, step)},
+    {"keep", 0, "N", 0, "All but so many of the newest that are whole", 1,
+     MOVER_TO(struct prune, keep)},
+    {0},
+};
+
+/* Which steps go: those behind the last whole one that is kept, and what is not whole. */
+static uint32_t pick_steps(const struct prune *prune, const struct sw_snap_entry *entries,
+                           uint32_t count, uint64_t *steps)
+{
+    uint32_t picked = 0, whole = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const bool goes = prune->keep ? !entries[i].is_whole || whole >= prune->keep
+                                      : entries[i].step == prune->step;
+        whole += entries[i].is_whole;
+        if (goes)
+            steps[picked++] = entries[i].step;
+    }
+    return picked;
+}
+
+static int forget_steps(struct prune *prune, const uint64_t *steps, uint32_t count)
+{
+    struct sw_snap_error error;
+    json_t *forgotten = json_array();
+    int code = MOVER_DONE;
+    for (uint32_t i = 0; i < count; i++) {
+        if (i && steps[i] == steps[i - 1])
+            continue;
+        if (sw_snap_forget(prune->remote.reader, steps[i], &error))
+            code = mover_fail("step %" PRIu64 ": %s", steps[i], error.text);
+        else
+            json_array_append_new(forgotten, json_integer((json_int_t)steps[i]));
+    }
+    if (prune->remote.is_json) {
+        const int printed = mover_print_json(json_pack("{so}", "forgotten", forgotten));
+        return code ? code : printed;
+    }
+    for (size_t i = 0; i < json_array_size(forgotten); i++)
+        printf("step %" JSON_INTEGER_FORMAT " is forgotten\n",
+               json_integer_value(json_array_get(forgotten, i)));
+    json_decref(forgotten);
+    return code ? code : mover_finish_output();
+}
+
+int snap_prune(int argc, char **argv)
+{
+    static const struct mover_usage usage = {
+        .about = "Forgets snapshots on all sinks. No program may be saving there.",
+        .own = {.rows = prune_options, .check = prune_check},
+        .shared = &snap_remote_options};
+    static struct prune prune = {.step = MOVER_NOT_GIVEN};
+    uint32_t count;
+    snap_remote_parse(&usage, argc, argv, &prune);
+    int code = snap_remote_open(&prune.remote, true);
+    if (code)
+        return code;
+    struct sw_snap_entry *entries = list_entries(&prune.remote, &count);
+    uint64_t *steps = calloc(count + 1, sizeof(*steps));
+    if (!entries || !steps)
+        code = mover_fail("no memory");
+    const uint32_t picked = code ? 0 : pick_steps(&prune, entries, count, steps);
+    if (!code && !picked && prune.step != MOVER_NOT_GIVEN)
+        code = mover_fail("there is no snapshot of step %" PRIu64, prune.step);
+    if (!code)
+        code = forget_steps(&prune, steps, picked);
+    free(entries);
+    free(steps);
+    sw_snap_reader_close(prune.remote.reader);
+    return code;
+}

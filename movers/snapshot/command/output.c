@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "snapshot/command/output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/minmax.h"
+
+enum { PART_BYTES = 64 << 20 };
+
+int snap_output_open(struct snap_output *output, const char *path, uint64_t bytes)
+{
+    *output = (struct snap_output){.path = path, .bytes = bytes, .fd = -1};
+    if ((size_t)snprintf(output->temporary, sizeof(output->temporary), "%s.XXXXXX", path) >=
+        sizeof(output->temporary))
+        return mover_fail("%.200s...: the path is too long", path);
+    output->fd = mkostemp(output->temporary, O_CLOEXEC);
+    if (output->fd < 0)
+        return mover_fail("%s: %s", path, strerror(errno));
+    /* Blocks of the disk now: a full disk found later would be a SIGBUS. */
+    int code = bytes ? posix_fallocate(output->fd, 0, (off_t)bytes) : 0;
+    if (!code && bytes) {
+        output->data = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, output->fd, 0);
+        if (output->data == MAP_FAILED) {
+            output->data = NULL;
+            code = errno;
+        }
+    }
+    if (!code)
+        return MOVER_DONE;
+    mover_fail("%s: %s", path, strerror(code));
+    return snap_output_close(output, MOVER_FAILED);
+}
+
+/* The name outlives a power cut once its directory is synced. */
+static int output_sync_folder(const char *path)
+{
+    char copy[4096];
+    snprintf(copy, sizeof(copy), "%s", path);
+    const int fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const int code = fd < 0 || fsync(fd) ? -errno : 0;
+    if (fd >= 0)
+        close(fd);
+    return code;
+}
+
+int snap_output_close(struct snap_output *output, int code)
+{
+    const mode_t mask = umask(0);
+    umask(mask);
+    if (output->data)
+        munmap(output->data, output->bytes);
+    output->data = NULL;
+    if (output->fd < 0)
+        return code;
+    if (!code && (fchmod(output->fd, 0666 & ~mask) || fsync(output->fd) ||
+                  rename(output->temporary, output->path) || output_sync_folder(output->path)))
+        code = mover_fail("%s: %s", output->path, strerror(errno));
+    if (code)
+        unlink(output->temporary);
+    close(output->fd);
+    output->fd = -1;
+    return code;
+}
+
+int snap_output_item(struct sw_snap_reader *reader, const struct sw_snap_item *item,
+                     uint32_t number, uint8_t *into, struct mover_progress *progress)
+{
+    struct sw_snap_error error;
+    for (uint64_t at = 0; at < item->bytes;) {
+        const struct sw_snap_piece piece = {.number = number,
+                                            .offset = at,
+                                            .bytes = mover_min_u64(item->bytes - at, PART_BYTES),
+                                            .into = into + at};
+        if (sw_snap_read(reader, &piece, 1, &error))
+            return mover_fail("%s", error.text);
+        at += piece.bytes;
+        mover_progress_at(progress, progress->done_bytes + piece.bytes);
+    }
+    return MOVER_DONE;
+}
+
+int snap_output_small(struct sw_snap_reader *reader, uint32_t rank, const char *path)
+{
+    struct sw_snap_error error;
+    struct snap_output output;
+    size_t length;
+    if (sw_snap_small(reader, rank, NULL, 0, &length, &error))
+        return mover_fail("%s", error.text);
+    int code = snap_output_open(&output, path, length);
+    if (code)
+        return code;
+    if (length && sw_snap_small(reader, rank, output.data, length, &length, &error))
+        code = mover_fail("%s", error.text);
+    return snap_output_close(&output, code);
+}

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A snapshot begins: room on the sinks first, then the capture, then the votes of other ranks. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/time/clock.h"
+#include "snapshot/session/session.h"
+#include "snapshot/session/status.h"
+
+enum {
+    DRAIN_MS = 20,   /* for what a snapshot leaves that has failed */
+    RANKS_MS = 1000, /* for ranks that begin this step, but did not begin the one before */
+};
+
+static bool wait_idle(struct sw_snap *snap)
+{
+    if (snap_session_is_idle(snap))
+        return true;
+    const bool is_voting = snap->ranks && !snap->save.is_agreed;
+    if (snap->save.is_active && !is_voting && snap->save.stage != SW_SNAP_FAILED)
+        return false;
+    const uint64_t until_ns = mover_now_ns() + (is_voting ? RANKS_MS : DRAIN_MS) * NS_PER_MS;
+    const struct timespec until = {.tv_sec = (time_t)(until_ns / NS_PER_S),
+                                   .tv_nsec = (long)(until_ns % NS_PER_S)};
+    while (!snap_session_is_idle(snap))
+        if (pthread_cond_timedwait(&snap->changed, &snap->lock, &until))
+            break;
+    return snap_session_is_idle(snap);
+}
+
+static void vote_begin(struct sw_snap *snap, uint64_t step, const struct sw_snap_error *error)
+{
+    struct snap_vote vote = {.step = step, .phase = SNAP_PHASE_BEGIN};
+    if (!snap->ranks)
+        return;
+    if (error) {
+        vote.status = error->status;
+        snprintf(vote.why, sizeof(vote.why), "%.159s", error->text);
+    }
+    snap_ranks_ask(snap->ranks, &vote);
+}
+
+static enum sw_snap_status check_begin(const struct sw_snap *snap,
+                                       const struct sw_snap_point *point,
+                                       struct sw_snap_error *error)
+{
+    if (!snap->state)
+        return snap_error_set(error, SW_SNAP_INVALID, "the state was not described yet");
+    if (!point || (point->small_bytes && !point->small))
+        return snap_error_set(error, SW_SNAP_INVALID, "there is no point, or no small state");
+    if (point->small_bytes > SNAP_SMALL_BYTES_MAX)
+        return snap_error_set(error, SW_SNAP_INVALID, "small state has up to 16 MiB, not %u bytes",
+                              point->small_bytes);
+    if (snap->has_begun && point->step <= snap->save.step)
+        return snap_error_set(error, SW_SNAP_INVALID,
+                              "step %" PRIu64 " does not come after step %" PRIu64, point->step,
+                              snap->save.step);
+    return SW_SNAP_OK;
+}
+
+/* Room on all sinks that are there. A sink without it has no part in this snapshot. */
+static enum sw_snap_status reserve_on_sinks(struct sw_snap *snap, const struct sw_snap_point *point,
+                                            struct sw_snap_error *error)
+{
+    struct sw_snap_error first = {0};
+    uint32_t reserved = 0;
+    struct snap_plan plan = {.step = point->step,
+                             .taken_at = (uint64_t)time(NULL),
+                             .cut = &snap->state->cut,
+                             .index = &snap->state->index,
+                             .small = point->small,
+                             .small_bytes = point->small_bytes,
+                             .seed = snap->seed};
+    snap_save_token(snap, point->step, plan.token);
+    if (snap_sinks_live(snap, &first) < snap->options.quorum)
+        return snap_error_set(error, first.status ? first.status : SW_SNAP_LOST, "%s", first.text);
+    for (uint32_t i = 0; i < snap->options.sinks_count; i++) {
+        struct snap_sink *sink = &snap->sinks[i];
+        struct sw_snap_error why = {0};
+        if (!snap_sink_is_live(sink) || sink->is_failing)
+            continue;
+        sink->has_newest = false;
+        const enum sw_snap_status status = snap_store_begin(sink->store, &plan, &why);
+        if (!status) {
+            sink->stage = SNAP_SINK_WRITING;
+            sink->error = (struct sw_snap_error){0};
+            reserved++;
+            continue;
+        }
+        snap_error_set(&sink->error, status, "%.128s: %.360s", sink->text, why.text);
+        if (!first.status)
+            first = sink->error;
+    }
+    if (reserved >= snap->options.quorum)
+        return SW_SNAP_OK;
+    return snap_error_set(error, first.status, "%s", first.text);
+}
+
+static enum sw_snap_status begin_capture(struct sw_snap *snap, struct sw_snap_error *error)
+{
+    uint32_t bad = 0;
+    const struct snap_index *index = &snap->state->index;
+    const int result = snap_capture_begin(snap->capture, &bad);
+    if (!result)
+        return SW_SNAP_OK;
+    if (result == -EFAULT)
+        return snap_error_set(error, SW_SNAP_INVALID, "%s is not mapped any more",
+                              bad < index->ranges_count ? index->ranges[bad].name : "?");
+    return snap_error_set(error, result == -EBUSY ? SW_SNAP_BUSY : snap_status_of(result),
+                          "the capture does not begin: %s", strerror(-result));
+}
+
+/* The snapshot that has begun; or, where `error` is set, that could not: sinks that have begun it
+ * give it up. */
+static void enter_save(struct sw_snap *snap, uint64_t step, const struct sw_snap_error *error)
+{
+    snap->save = (struct snap_save){.is_active = true,
+                                    .step = step,
+                                    .stage = SW_SNAP_CAPTURING,
+                                    .state = snap->state,
+                                    .begun_ns = mover_now_ns()};
+    snap->save.state->references++;
+    snap->has_begun = true;
+    if (error->status) {
+        snap->save.stage = SW_SNAP_FAILED;
+        snap->save.error = *error;
+        snap->failed++;
+        vote_begin(snap, step, error);
+    } else {
+        snap->save.is_gate_due = true;
+        vote_begin(snap, step, NULL);
+    }
+    snap_sinks_reopen(snap);
+    snap_session_wake(snap);
+}
+
+enum sw_snap_status sw_snap_begin(struct sw_snap *snap, const struct sw_snap_point *point,
+                                  struct sw_snap_error *error)
+{
+    struct sw_snap_error why = {0};
+    if (error)
+        *error = why;
+    if (mover_is_forked(&snap->guard))
+        return snap_error_plain(error, SW_SNAP_FORKED);
+    snap_session_lock(snap);
+    enum sw_snap_status status = check_begin(snap, point, &why);
+    if (!status && !wait_idle(snap))
+        status =
+            snap_error_set(&why, SW_SNAP_BUSY,
+                           "the snapshot of step %" PRIu64 " is still under way", snap->save.step);
+    if (!status) {
+        status = reserve_on_sinks(snap, point, &why);
+        if (!status)
+            status = begin_capture(snap, &why);
+        enter_save(snap, point->step, &why);
+    }
+    snap_session_unlock(snap);
+    if (status && error)
+        *error = why;
+    return status;
+}
