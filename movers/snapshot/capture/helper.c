@@ -10,6 +10,7 @@
 #include "common/serve/thread.h"
 #include "common/time/units.h"
 #include "snapshot/capture/inside.h"
+#include "snapshot/capture/plant.h"
 
 /* Faults of its own reads go to the program's handlers, as those of any thread. */
 static void unblock_faults(void)
@@ -47,13 +48,16 @@ static uint64_t thread_processor_ns(void)
 
 void snap_helper_do(struct snap_capture *capture, struct snap_worker *worker, struct snap_job *job)
 {
+    if (SNAP_IS_PLANTED(SNAP_PLANT_EARLY) && job->phase == SNAP_PHASE_COPY)
+        snap_phase_end_job(capture, job);
     pthread_mutex_unlock(&capture->lock);
     const uint64_t before_ns = thread_processor_ns();
     snap_job_do(capture, worker, job);
     const uint64_t used_ns = thread_processor_ns() - before_ns;
     pthread_mutex_lock(&capture->lock);
     capture->info.processor_ns += used_ns;
-    snap_phase_end_job(capture, job);
+    if (!SNAP_IS_PLANTED(SNAP_PLANT_EARLY) || job->phase != SNAP_PHASE_COPY)
+        snap_phase_end_job(capture, job);
 }
 
 static void *run_helper(void *arg)

@@ -2,12 +2,15 @@
 #include <string.h>
 
 #include "snapshot/capture/inside.h"
+#include "snapshot/capture/plant.h"
 
 /* Compares the blocks that sums tell of. */
 static bool has_other_sums(const struct snap_unit *unit, const struct snap_sum *seen,
                            const struct snap_sum *sums)
 {
     const uint32_t tail = unit->blocks - unit->tail;
+    if (SNAP_IS_PLANTED(SNAP_PLANT_LOOK))
+        return false;
     return memcmp(seen, sums, unit->head * sizeof(*sums)) != 0 ||
            memcmp(seen + tail, sums + tail, unit->tail * sizeof(*sums)) != 0;
 }
@@ -31,6 +34,8 @@ static void copy_unit(struct snap_capture *capture, struct snap_job *job)
     const struct snap_unit *unit = &capture->units[job->unit];
     struct snap_sum *sums = snap_ring_sums(&capture->ring, job->slot);
     struct snap_sum *seen = capture->seen + unit->first_sum;
+    if (SNAP_IS_PLANTED(SNAP_PLANT_ALONE) && job->phase == SNAP_PHASE_COPY)
+        snap_unit_sum(&capture->reading, unit, 0, unit->blocks, NULL, seen, &job->bad_range);
     job->code = snap_unit_copy(&capture->reading, unit, snap_ring_slot(&capture->ring, job->slot),
                                sums, &job->bad_range);
     if (job->code)
@@ -61,7 +66,8 @@ static void mark_written(void *context, struct snap_span written)
 void snap_job_ask(struct snap_capture *capture, struct snap_part *part)
 {
     struct found_pages found = {.capture = capture, .part = part};
-    if (snap_pages_written(&capture->pages, part->span, mark_written, &found) == 0)
+    if (SNAP_IS_PLANTED(SNAP_PLANT_LOOK) ||
+        snap_pages_written(&capture->pages, part->span, mark_written, &found) == 0)
         return;
     /* It was mapped anew meanwhile, as memory is that is registered. */
     part->is_lost = true;
