@@ -11,6 +11,7 @@ static const struct {
     snap_kind_open *open;
 } kinds[] = {
     {"file:", snap_file_open},
+    {"nvme:", snap_nvme_open},
     {"pmem:", snap_pmem_open},
 };
 
