@@ -137,7 +137,8 @@ static void clients_take_request(void *context, const struct mover_arrival *requ
     clients->connected++;
     if (clients->admits && !clients->admits(clients->context, rdma_get_peer_addr(id))) {
         clients->refused++;
-        mover_acceptor_refuse(&clients->acceptor, id, "it is not allowed", NULL, 0);
+        mover_acceptor_refuse(&clients->acceptor, id, "its rules let nobody in from there",
+                              mover_denied, sizeof(mover_denied));
         return;
     }
     struct mover_clients_place *place = clients_find_place(clients, &origin);

@@ -12,8 +12,6 @@
 #include "common/command/option.h"
 #include "sidewire/snapshot.h"
 
-#define SNAP_PORT "4460" /* of `serve` */
-
 int snap_serve(int argc, char **argv);
 int snap_status(int argc, char **argv);
 int snap_metrics(int argc, char **argv);

@@ -44,8 +44,8 @@ static void check_snapshot_serve(struct argp_state *state, void *arguments)
 #define SERVE(member) offsetof(struct serve, member)
 
 static const struct mover_option options[] = {
-    {"listen", 'l', "ADDR[:PORT]", 0, "Address to listen at (all), port " SNAP_PORT " by default",
-     1, snapshot_take_listen, 0},
+    {"listen", 'l', "ADDR[:PORT]", 0,
+     "Address to listen at (all), port " SNAP_WIRE_PORT " by default", 1, snapshot_take_listen, 0},
     {"port", 's', "PORT", 0, "The port, without an address", 1, MOVER_TO(struct serve, port)},
     {"memory", 'm', "BYTES", 0, "All volumes have so much memory together", 1,
      MOVER_TO(struct serve, server.memory_bytes)},
@@ -98,7 +98,7 @@ int snap_serve(int argc, char **argv)
     static const struct mover_usage usage = {
         .about = "Holds volumes of snapshots for programs on other hosts: in memory, or as files.",
         .own = {.rows = options, .check = check_snapshot_serve}};
-    static struct serve serve = {.port = SNAP_PORT};
+    static struct serve serve = {.port = SNAP_WIRE_PORT};
     mover_parse(&usage, argc, argv, &serve);
     int code = mover_server_open(&serve.base);
     if (code)

@@ -10,6 +10,6 @@
 typedef int snap_kind_open(const char *rest, const struct snap_medium_options *options, char *error,
                            size_t error_bytes, struct snap_medium **medium);
 
-snap_kind_open snap_file_open, snap_nvme_open, snap_pmem_open;
+snap_kind_open snap_file_open, snap_nvme_open, snap_peer_open, snap_pmem_open;
 
 #endif

@@ -12,6 +12,7 @@ static const struct {
 } kinds[] = {
     {"file:", snap_file_open},
     {"nvme:", snap_nvme_open},
+    {"peer:", snap_peer_open},
     {"pmem:", snap_pmem_open},
 };
 

@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define SNAP_WIRE_PORT "4460"
+
 enum {
     SNAP_WIRE_VERSION = 1,
     SNAP_WIRE_MESSAGE_MAX = 4096,
