@@ -63,15 +63,28 @@ static unsigned find_last_stage(const struct coll_seen *job, size_t count)
     return last;
 }
 
+/* A stopped rank says whom it waited for when it was stopped, who may have come since. */
 static bool culprit_is_awaited(const struct coll_seen *job, size_t count, unsigned stage,
                                uint32_t rank)
 {
     for (size_t i = 0; i < count; i++) {
         const struct progress progress = progress_of(&job[i]);
-        if (progress.is_alive && progress.stage == stage && coll_page_awaits(&job[i].page, rank))
+        if (progress.is_alive && job[i].process != COLL_PROCESS_STOPPED &&
+            progress.stage == stage && coll_page_awaits(&job[i].page, rank))
             return true;
     }
     return false;
+}
+
+/* The least far one that is stopped amid something: ranks that wait for it may be on other hosts. */
+static uint32_t find_stopped(const struct coll_seen *job, size_t count)
+{
+    const struct coll_seen *found = NULL;
+    for (size_t i = 0; i < count; i++)
+        if (job[i].process == COLL_PROCESS_STOPPED && progress_of(&job[i]).is_waiting &&
+            (!found || culprit_is_behind(progress_of(&job[i]), progress_of(found))))
+            found = &job[i];
+    return found ? found->page.rank : job->page.size;
 }
 
 /* The one that has come least far, of those that are awaited: the others wait for it, or for one
@@ -91,10 +104,13 @@ static uint32_t find_least_far(const struct coll_seen *job, size_t count, unsign
         else if (seen && (!found || culprit_is_behind(progress_of(seen), progress_of(found))))
             found = seen;
     }
+    if (unseen == size && !found)
+        return find_stopped(job, count);
     if (unseen == size || !found)
         return found ? found->page.rank : unseen;
     const struct progress progress = progress_of(found);
-    const bool is_innocent = progress.is_alive && progress.is_waiting && progress.stage == stage;
+    const bool is_innocent = progress.is_alive && progress.is_waiting && progress.stage == stage &&
+                             found->process != COLL_PROCESS_STOPPED;
     return is_innocent ? unseen : found->page.rank;
 }
 

@@ -120,11 +120,14 @@ static const struct coll_dump *find_dump(const struct coll_job *job, uint32_t ra
     return NULL;
 }
 
-/* "its last one, operation 17 (barrier), ended 3 s before" */
+/* "its last one, operation 17 (barrier), ended 3 s before". A rank that dies as it begins one has
+ * not recorded it yet. */
 static void say_last(const struct coll_dump *dump, char *text, size_t room)
 {
     char call[CALL_TEXT], span[SPAN_TEXT];
-    const struct coll_dumped *last = newest_of(dump);
+    const struct coll_dumped *newest = newest_of(dump);
+    const struct coll_dumped *last =
+        newest ? newest : coll_dump_find(dump, dump->seen.page.state.number - 1);
     const uint64_t now_ns = moment_of(dump);
     if (!last) {
         snprintf(text, room, "it has begun none yet");
@@ -185,6 +188,12 @@ static bool diagnose_awaited(const struct coll_job *job, const struct coll_seen 
         finding->kind = wanted->kind;
         finding->number = wanted->number;
         coll_dumped_text(wanted, call, sizeof(call));
+    }
+    if (!longest && dump) {
+        say_last(dump, place, sizeof(place));
+        snprintf(finding->text, sizeof(finding->text), "rank %u is stopped; %s", culprit.rank,
+                 place);
+        return true;
     }
     ranks_of_bits(finding->waiting, job->size, ranks, sizeof(ranks));
     coll_span_text(finding->time_ns, span, sizeof(span));

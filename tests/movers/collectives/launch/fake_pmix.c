@@ -16,7 +16,7 @@
 
 #include <pmix.h>
 
-static void *never_told; /* as of a library that may yet tell it */
+static void *volatile never_told; /* as by a library that may yet tell it */
 
 /* The value of a name; "" without it. The last one stays as it is until the next call. */
 static const char *fake_value(const char *name)
