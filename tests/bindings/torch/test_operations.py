@@ -461,6 +461,8 @@ def coalesced__as_functions(place):
 
 def sequence_numbers__count_operations(place):
     group = dist.distributed_c10d._get_default_group()
+    if not IS_TORCH_1:  # its group does not ask back ends of others
+        group = group._get_backend(torch.device('cpu'))
     before = group._get_sequence_number_for_group()
     dist.barrier()
     assert group._get_sequence_number_for_group() == before + 1
