@@ -76,7 +76,7 @@ static bool culprit_is_awaited(const struct coll_seen *job, size_t count, unsign
     return false;
 }
 
-/* The least far one that is stopped amid something: ranks that wait for it may be on other hosts. */
+/* The least far one of those that are stopped: ranks that wait for it may be on other hosts. */
 static uint32_t find_stopped(const struct coll_seen *job, size_t count)
 {
     const struct coll_seen *found = NULL;
