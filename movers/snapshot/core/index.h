@@ -41,8 +41,8 @@ int snap_index_make(struct snap_index *index, const struct sw_snap_range *ranges
                     const struct snap_cut *cut, char *why, size_t why_bytes);
 /* The JSON, to be freed by free(). 0; -ENOMEM; -E2BIG: above SNAP_INDEX_BYTES_MAX. */
 int snap_index_print(const struct snap_index *index, char **text, size_t *bytes);
-/* Reads bytes that may be anything, for a snapshot with units of that length: -EBADMSG and the place
- * where what it says cannot be. unit_blocks[] tells how long the units are. */
+/* Reads bytes that may be anything, of a snapshot whose units have unit_blocks[]: -EBADMSG and the
+ * place where what they say cannot be. */
 int snap_index_parse(struct snap_index *index, const char *text, size_t bytes, uint32_t unit_bytes,
                      uint32_t units_count, const uint32_t *unit_blocks, char *why,
                      size_t why_bytes);

@@ -38,8 +38,8 @@ uint32_t snap_leaf_blocks_of(uint32_t bytes);
 /* `fresh` has a bit for each block, `bytes` room for snap_leaf_bytes(). */
 void snap_leaf_encode(uint8_t *bytes, uint32_t unit, uint32_t blocks, uint64_t seed,
                       const struct snap_sum *sums, const uint32_t *places, const uint8_t *fresh);
-/* Reads bytes that may be anything; there may be more than the leaf has. 0, or -EBADMSG: no leaf, or
- * a place is outside the volume. */
+/* Reads bytes that may be anything, and more than the leaf has. 0, or -EBADMSG: it is no leaf, or a
+ * place is outside the volume. */
 int snap_leaf_decode(const uint8_t *bytes, size_t length, uint64_t volume_blocks,
                      struct snap_leaf *leaf);
 

@@ -30,8 +30,8 @@ static void end_part(struct snap_task *task, int result)
 /* An error of the medium itself, or of this place alone. */
 static int error_of(const struct snap_tasks *tasks, int result)
 {
-    if (result == 0 || result == -ETIMEDOUT || result == -ENOMEM)
-        return result;
+    if (result == 0)
+        return 0;
     return tasks->medium->error != 0 ? tasks->medium->error : -EBADMSG;
 }
 
@@ -61,9 +61,8 @@ int snap_load_blob(struct snap_tasks *tasks, const struct snap_blob *blob, uint8
     if (load.bytes == NULL)
         return -ENOMEM;
     int result = read_parts(tasks, blob, &load);
-    if (result == -ETIMEDOUT)
-        return result; /* the medium may write to the bytes still: they are not freed */
-    result = error_of(tasks, load.result);
+    if (result == 0)
+        result = error_of(tasks, load.result);
     if (result == 0 && !snap_digest_is(load.bytes, blob->bytes, blob->digest))
         result = -EBADMSG;
     load.bytes[blob->bytes] = 0;
@@ -221,7 +220,7 @@ int snap_load_table(struct snap_tasks *tasks, const struct snap_entry *entry,
         result = load_index(tasks, table);
     if (result == 0)
         result = load_small(tasks, table);
-    if (result != 0 && result != -ETIMEDOUT)
+    if (result != 0)
         snap_table_free(table);
     return result;
 }

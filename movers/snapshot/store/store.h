@@ -73,7 +73,7 @@ struct snap_store_info {
     uint64_t blocks, free_blocks; /* not in use by any snapshot of either superblock */
     uint32_t damaged_superblocks; /* 0 or 1, at open */
     uint32_t entries_count;
-    struct snap_entry entries[SNAP_ENTRIES_MAX]; /* oldest first */
+    const struct snap_entry *entries; /* oldest first; they live until the next poll or call */
     /* About the snapshot that was begun last: */
     uint64_t moved_bytes;   /* written to the medium in all */
     uint64_t changed_bytes; /* in blocks that differ from the base's */

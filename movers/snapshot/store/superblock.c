@@ -93,22 +93,22 @@ enum snap_superblock_verdict snap_superblock_decode(const uint8_t *block, uint64
         return SNAP_SUPERBLOCK_DAMAGED;
     if (get_le32(block + AT_VERSION) != VERSION)
         return SNAP_SUPERBLOCK_VERSION;
-    struct snap_superblock found = {.entries_count = get_le32(block + AT_ENTRIES_COUNT)};
-    memcpy(found.identity, block + AT_IDENTITY, sizeof(found.identity));
-    found.blocks = get_le64(block + AT_BLOCKS);
-    found.generation = get_le64(block + AT_GENERATION);
-    found.epoch = get_le64(block + AT_EPOCH);
-    found.seed = get_le64(block + AT_SEED);
-    found.rank = get_le32(block + AT_RANK);
-    found.world = get_le32(block + AT_WORLD);
-    memcpy(found.writer, block + AT_WRITER, SNAP_WRITER_BYTES);
-    if (found.entries_count > SNAP_ENTRIES_MAX || found.blocks > volume_blocks ||
-        found.blocks < SNAP_VOLUME_BLOCKS_MIN || found.generation == UINT64_MAX ||
-        found.epoch == UINT64_MAX)
+    *superblock = (struct snap_superblock){.entries_count = get_le32(block + AT_ENTRIES_COUNT)};
+    memcpy(superblock->identity, block + AT_IDENTITY, sizeof(superblock->identity));
+    superblock->blocks = get_le64(block + AT_BLOCKS);
+    superblock->generation = get_le64(block + AT_GENERATION);
+    superblock->epoch = get_le64(block + AT_EPOCH);
+    superblock->seed = get_le64(block + AT_SEED);
+    superblock->rank = get_le32(block + AT_RANK);
+    superblock->world = get_le32(block + AT_WORLD);
+    memcpy(superblock->writer, block + AT_WRITER, SNAP_WRITER_BYTES);
+    if (superblock->entries_count > SNAP_ENTRIES_MAX || superblock->blocks > volume_blocks ||
+        superblock->blocks < SNAP_VOLUME_BLOCKS_MIN || superblock->generation == UINT64_MAX ||
+        superblock->epoch == UINT64_MAX)
         return SNAP_SUPERBLOCK_DAMAGED;
-    for (uint32_t i = 0; i < found.entries_count; i++)
-        if (!decode_entry(block + AT_ENTRIES + i * ENTRY_BYTES, found.blocks, &found.entries[i]))
+    for (uint32_t i = 0; i < superblock->entries_count; i++)
+        if (!decode_entry(block + AT_ENTRIES + i * ENTRY_BYTES, superblock->blocks,
+                          &superblock->entries[i]))
             return SNAP_SUPERBLOCK_DAMAGED;
-    *superblock = found;
     return SNAP_SUPERBLOCK_OK;
 }

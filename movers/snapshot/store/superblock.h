@@ -32,7 +32,8 @@ enum snap_superblock_verdict {
 
 /* `block` has SNAP_BLOCK_BYTES. */
 void snap_superblock_encode(const struct snap_superblock *superblock, uint8_t *block);
-/* On a volume of volume_blocks: an entry whose root lies outside makes it DAMAGED. */
+/* On a volume of volume_blocks: an entry whose root lies outside makes it DAMAGED. Unless it is OK,
+ * the superblock has no meaning. */
 enum snap_superblock_verdict snap_superblock_decode(const uint8_t *block, uint64_t volume_blocks,
                                                     struct snap_superblock *superblock);
 

@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "common/time/clock.h"
@@ -45,18 +46,25 @@ struct snap_task *snap_task_take(struct snap_tasks *tasks, bool has_slot)
     return task;
 }
 
-static void end_store_task(struct snap_io *io, int result)
+void snap_task_put(struct snap_task *task)
 {
-    struct snap_task *task = io->context;
     struct snap_tasks *tasks = task->tasks;
-    task->ended(task, result);
-    assert(tasks->under_way > 0);
-    tasks->under_way--;
-    tasks->ended_count++;
     if (task->slot != NULL)
         tasks->free_slots[tasks->free_slots_count++] = task->slot;
     task->next = tasks->free_tasks;
     tasks->free_tasks = task;
+}
+
+static void end_store_task(struct snap_io *io, int result)
+{
+    struct snap_task *task = io->context;
+    struct snap_tasks *tasks = task->tasks;
+    if (!tasks->is_abandoned)
+        task->ended(task, result);
+    assert(tasks->under_way > 0);
+    tasks->under_way--;
+    tasks->ended_count++;
+    snap_task_put(task);
 }
 
 void snap_task_submit(struct snap_task *task, enum snap_io_kind kind, uint64_t block,
@@ -97,7 +105,14 @@ static int task_wait_round(struct snap_tasks *tasks, uint64_t *since)
     uint64_t now = mover_now_ns();
     if (tasks->ended_count != before)
         *since = now;
-    return now - *since > tasks->timeout_ms * NS_PER_MS ? -ETIMEDOUT : 0;
+    if (now - *since <= tasks->timeout_ms * NS_PER_MS && !tasks->is_abandoned)
+        return 0;
+    tasks->is_abandoned = true;
+    if (tasks->medium->error == 0) {
+        tasks->medium->error = -ETIMEDOUT;
+        snprintf(tasks->medium->why, sizeof(tasks->medium->why), "it does not answer any more");
+    }
+    return -ETIMEDOUT;
 }
 
 int snap_tasks_wait(struct snap_tasks *tasks)

@@ -30,7 +30,9 @@ struct snap_task {
     /* Called once, from the medium's poll; the task is free again when it returns. */
     void (*ended)(struct snap_task *task, int result);
     void *owner;
-    uint64_t first, count; /* the owner's */
+    uint64_t first, count; /* the owner's, and so are those */
+    int64_t at;
+    uint32_t unit;
     struct snap_task *next;
 };
 
@@ -40,6 +42,7 @@ struct snap_tasks {
     uint8_t *free_slots[SNAP_SLOTS];
     uint32_t free_slots_count, under_way;
     uint32_t timeout_ms;
+    bool is_abandoned; /* a wait has ended by timeout: ended() is not called any more */
     uint64_t ended_count;
     uint64_t written_bytes;
     uint8_t *memory;
@@ -52,10 +55,13 @@ int snap_tasks_open(struct snap_tasks *tasks, struct snap_medium *medium, uint32
 void snap_tasks_close(struct snap_tasks *tasks);
 /* NULL: all are under way. */
 struct snap_task *snap_task_take(struct snap_tasks *tasks, bool has_slot);
+/* Not needed after all. */
+void snap_task_put(struct snap_task *task);
 void snap_task_submit(struct snap_task *task, enum snap_io_kind kind, uint64_t block,
                       uint64_t blocks, void *data);
 
-/* Those below block. -ETIMEDOUT: nothing has ended for timeout_ms. */
+/* Those below block. -ETIMEDOUT: nothing has ended for timeout_ms, and the medium has failed by it;
+ * what is under way never calls ended() then. */
 int snap_tasks_wait(struct snap_tasks *tasks); /* until all have ended */
 int snap_task_take_waiting(struct snap_tasks *tasks, bool has_slot, struct snap_task **task);
 

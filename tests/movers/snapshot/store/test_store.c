@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Snapshots of one volume, without a power cut: what is written, what fits, who may write. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "trial.h"
+
+enum { KIB = 1024, MIB = 1024 * KIB };
+
+struct world {
+    struct disk disk;
+    struct trial trial;
+    struct snap_store *store;
+    uint8_t *wanted, *found;
+    uint64_t bytes;
+};
+
+static const uint64_t BYTES[] = {3 * MIB + 5000, 100, 70 * KIB, 0, 40 * KIB};
+
+static void fill_range(struct trial *trial, uint32_t range, uint64_t seed)
+{
+    struct random random = {.state = seed + 1};
+    uint8_t *data = trial->ranges[range].data;
+    for (uint64_t i = 0; i < trial->ranges[range].bytes; i++)
+        data[i] = (uint8_t)random_next(&random);
+}
+
+static int set_up(void **state)
+{
+    struct world *w = calloc(1, sizeof(*w));
+    if (w == NULL)
+        return 1;
+    *state = w;
+    trial_make(&w->trial, BYTES, 5);
+    disk_make(&w->disk, 1, snap_store_bytes_for(&w->trial.cut, 1000, 100, 3));
+    w->bytes = w->trial.cut.state_bytes;
+    w->wanted = calloc(1, w->bytes);
+    w->found = calloc(1, w->bytes);
+    for (uint32_t i = 0; i < 5; i++)
+        fill_range(&w->trial, i, i);
+    return w->wanted == NULL || w->found == NULL || trial_open(&w->disk, &w->store) != SW_SNAP_OK;
+}
+
+static int tear_down(void **state)
+{
+    struct world *w = *state;
+    if (w->store != NULL)
+        snap_store_close(w->store);
+    disk_free(&w->disk);
+    trial_free(&w->trial);
+    free(w->wanted);
+    free(w->found);
+    free(w);
+    return 0;
+}
+
+static void take_good(struct world *w, uint64_t step)
+{
+    trial_get(&w->trial, w->wanted);
+    assert_int_equal(trial_snapshot(&w->trial, w->store, &w->disk, step), SW_SNAP_OK);
+}
+
+static void check_entry(struct world *w, uint32_t entry, uint64_t step)
+{
+    struct snap_store_info info;
+    snap_store_info_of(w->store, &info);
+    assert_true(entry < info.entries_count);
+    assert_int_equal(info.entries[entry].step, step);
+    assert_int_equal(trial_read(w->store, entry, w->found, w->bytes), SW_SNAP_OK);
+    assert_memory_equal(w->found, w->wanted, w->bytes);
+}
+
+static void reopen(struct world *w)
+{
+    snap_store_close(w->store);
+    w->store = NULL;
+    assert_int_equal(trial_open(&w->disk, &w->store), SW_SNAP_OK);
+}
+
+static uint64_t moved_bytes(const struct world *w, uint64_t *changed)
+{
+    struct snap_store_info info;
+    snap_store_info_of(w->store, &info);
+    *changed = info.changed_bytes;
+    return info.moved_bytes;
+}
+
+static void store__what_was_taken_comes_back(void **state)
+{
+    struct world *w = *state;
+    take_good(w, 7);
+    check_entry(w, 0, 7);
+    reopen(w);
+    check_entry(w, 0, 7);
+    fill_range(&w->trial, 2, 99);
+    take_good(w, 8);
+    check_entry(w, 1, 8);
+    reopen(w);
+    check_entry(w, 1, 8);
+}
+
+static void store__unchanged_state_costs_a_root(void **state)
+{
+    struct world *w = *state;
+    uint64_t changed;
+    take_good(w, 1);
+    take_good(w, 2);
+    /* Small state, root, superblock. */
+    assert_int_equal(moved_bytes(w, &changed), 3 * SNAP_BLOCK_BYTES);
+    assert_int_equal(changed, 0);
+    reopen(w);
+    take_good(w, 3);
+    assert_int_equal(moved_bytes(w, &changed), 3 * SNAP_BLOCK_BYTES);
+    check_entry(w, 2, 3);
+}
+
+static void store__zeroes_are_not_written(void **state)
+{
+    struct world *w = *state;
+    uint64_t changed;
+    memset(w->trial.ranges[0].data, 0, w->trial.ranges[0].bytes);
+    take_good(w, 1);
+    moved_bytes(w, &changed);
+    assert_true(changed <= 32 * SNAP_BLOCK_BYTES);
+    check_entry(w, 0, 1);
+}
+
+/* The later copy of a unit counts, whatever the first one was. */
+static void store__a_unit_may_come_twice(void **state)
+{
+    struct world *w = *state;
+    uint32_t units = w->trial.cut.units_count;
+    take_good(w, 1);
+    for (uint64_t round = 0; round < 8; round++) {
+        assert_int_equal(trial_begin(&w->trial, w->store, 2 + round), SW_SNAP_OK);
+        uint8_t *data = w->trial.ranges[0].data;
+        static uint8_t kept[64 * KIB];
+        memcpy(kept, data, sizeof(kept));
+        memset(data, round % 2 == 0 ? 0 : 0x55, sizeof(kept));
+        data[MIB] = (uint8_t)(data[MIB] + 1);
+        trial_give(&w->trial, w->store, 0, units);
+        assert_true(trial_wait_units(&w->trial, w->store, &w->disk));
+        memcpy(data, kept, sizeof(kept));
+        memset(data + round * 8 * KIB, (int)round, 5 * KIB);
+        trial_get(&w->trial, w->wanted);
+        trial_give(&w->trial, w->store, 0, units);
+        assert_true(trial_wait_units(&w->trial, w->store, &w->disk));
+        snap_store_prepare(w->store, trial_called, &w->trial);
+        assert_true(trial_wait(&w->trial, w->store, &w->disk));
+        assert_int_equal(w->trial.status, SW_SNAP_OK);
+        check_entry(w, 1, 2 + round);
+        assert_int_equal(trial_forget(&w->trial, w->store, &w->disk, 1), SW_SNAP_OK);
+    }
+}
+
+static void store__units_must_all_come(void **state)
+{
+    struct world *w = *state;
+    assert_int_equal(trial_begin(&w->trial, w->store, 1), SW_SNAP_OK);
+    trial_give(&w->trial, w->store, 1, w->trial.cut.units_count);
+    assert_true(trial_wait_units(&w->trial, w->store, &w->disk));
+    snap_store_prepare(w->store, trial_called, &w->trial);
+    assert_true(trial_wait(&w->trial, w->store, &w->disk));
+    assert_int_equal(w->trial.status, SW_SNAP_INVALID);
+    take_good(w, 2);
+    check_entry(w, 0, 2);
+}
+
+static void store__no_room_is_told_by_begin(void **state)
+{
+    struct world *w = *state;
+    struct snap_store_info before, after;
+    for (uint64_t step = 1; step <= 3; step++) {
+        fill_range(&w->trial, 0, step);
+        take_good(w, step);
+    }
+    snap_store_info_of(w->store, &before);
+    assert_int_equal(trial_begin(&w->trial, w->store, 4), SW_SNAP_NO_ROOM);
+    snap_store_info_of(w->store, &after);
+    assert_int_equal(before.free_blocks, after.free_blocks);
+    check_entry(w, 2, 3);
+    assert_int_equal(trial_forget(&w->trial, w->store, &w->disk, 1), SW_SNAP_OK);
+    for (uint64_t step = 4; step < 30; step++) {
+        fill_range(&w->trial, 0, step);
+        take_good(w, step);
+        check_entry(w, 2, step);
+        assert_int_equal(trial_forget(&w->trial, w->store, &w->disk, 1), SW_SNAP_OK);
+    }
+}
+
+static void store__the_newest_may_be_forgotten(void **state)
+{
+    struct world *w = *state;
+    take_good(w, 1);
+    fill_range(&w->trial, 0, 50);
+    take_good(w, 2);
+    assert_int_equal(trial_forget(&w->trial, w->store, &w->disk, 2), SW_SNAP_OK);
+    fill_range(&w->trial, 0, 0);
+    uint64_t changed;
+    take_good(w, 3);
+    moved_bytes(w, &changed);
+    assert_int_equal(changed, 0); /* the base is step 1 again */
+    check_entry(w, 1, 3);
+}
+
+static void store__abort_gives_all_back(void **state)
+{
+    struct world *w = *state;
+    struct snap_store_info before, after;
+    take_good(w, 1);
+    snap_store_info_of(w->store, &before);
+    fill_range(&w->trial, 0, 9);
+    assert_int_equal(trial_begin(&w->trial, w->store, 2), SW_SNAP_OK);
+    trial_give(&w->trial, w->store, 0, w->trial.cut.units_count);
+    snap_store_poll(w->store);
+    snap_store_abort(w->store, trial_called, &w->trial);
+    assert_true(trial_wait(&w->trial, w->store, &w->disk));
+    assert_int_equal(w->trial.done, w->trial.cut.units_count);
+    assert_true(snap_store_is_idle(w->store));
+    snap_store_info_of(w->store, &after);
+    assert_int_equal(before.free_blocks, after.free_blocks);
+    check_entry(w, 0, 1);
+}
+
+static void store__another_writer_fences(void **state)
+{
+    struct world *w = *state;
+    for (uint32_t has_fencing = 0; has_fencing < 2; has_fencing++) {
+        struct snap_store *other;
+        w->disk.has_fencing = has_fencing == 1;
+        fill_range(&w->trial, 0, 9 + has_fencing);
+        take_good(w, 1 + has_fencing);
+        assert_int_equal(trial_begin(&w->trial, w->store, 7), SW_SNAP_OK);
+        assert_int_equal(trial_open(&w->disk, &other), SW_SNAP_OK);
+        trial_give(&w->trial, w->store, 0, w->trial.cut.units_count);
+        assert_true(trial_wait_units(&w->trial, w->store, &w->disk));
+        snap_store_prepare(w->store, trial_called, &w->trial);
+        assert_true(trial_wait(&w->trial, w->store, &w->disk));
+        assert_int_equal(w->trial.status, SW_SNAP_FENCED);
+        snap_store_close(w->store);
+        w->store = other;
+        check_entry(w, has_fencing, 1 + has_fencing);
+        take_good(w, 8 + has_fencing);
+        check_entry(w, has_fencing + 1, 8 + has_fencing);
+        trial_forget(&w->trial, w->store, &w->disk, 2u << has_fencing);
+        trial_get(&w->trial, w->wanted);
+    }
+}
+
+static void store__what_does_not_come_back_is_no_snapshot(void **state)
+{
+    struct world *w = *state;
+    take_good(w, 1);
+    fill_range(&w->trial, 0, 9);
+    assert_int_equal(trial_begin(&w->trial, w->store, 2), SW_SNAP_OK);
+    trial_give(&w->trial, w->store, 0, w->trial.cut.units_count);
+    assert_true(trial_wait_units(&w->trial, w->store, &w->disk));
+    w->disk.log[w->disk.log_count - 1].data[100] ^= 1;
+    w->disk.live[w->disk.log[w->disk.log_count - 1].offset + 100] ^= 1;
+    snap_store_prepare(w->store, trial_called, &w->trial);
+    assert_true(trial_wait(&w->trial, w->store, &w->disk));
+    assert_int_equal(w->trial.status, SW_SNAP_CORRUPT);
+    fill_range(&w->trial, 0, 0);
+    trial_get(&w->trial, w->wanted);
+    check_entry(w, 0, 1);
+}
+
+/* A range that grew, one that is gone, and one that is new: what stayed is not written again. */
+static void store__another_layout_finds_its_base(void **state)
+{
+    struct world *w = *state;
+    static const uint64_t OTHER[] = {3 * MIB + 9000, 100, 70 * KIB, 200 * KIB};
+    struct trial trial;
+    uint64_t changed;
+    take_good(w, 1);
+    trial_make(&trial, OTHER, 4);
+    memcpy(trial.ranges[0].data, w->trial.ranges[0].data, 3 * MIB);
+    memcpy(trial.ranges[2].data, w->trial.ranges[2].data, 70 * KIB);
+    fill_range(&trial, 3, 5);
+    assert_int_equal(trial_snapshot(&trial, w->store, &w->disk, 2), SW_SNAP_OK);
+    moved_bytes(w, &changed);
+    assert_int_equal(changed, 200 * KIB);
+    uint8_t *wanted = calloc(1, trial.cut.state_bytes), *found = calloc(1, trial.cut.state_bytes);
+    trial_get(&trial, wanted);
+    assert_int_equal(trial_read(w->store, 1, found, trial.cut.state_bytes), SW_SNAP_OK);
+    assert_memory_equal(found, wanted, trial.cut.state_bytes);
+    free(wanted);
+    free(found);
+    trial_free(&trial);
+    check_entry(w, 0, 1);
+}
+
+static void store__refuses_what_is_no_volume(void **state)
+{
+    struct world *w = *state;
+    struct snap_store *store;
+    memset(w->disk.live, 0x5a, 2 * SNAP_BLOCK_BYTES);
+    assert_int_equal(trial_open(&w->disk, &store), SW_SNAP_FORMAT);
+    struct snap_medium *medium = disk_open(&w->disk);
+    struct snap_store_options options = {.is_writable = true, .make_anew = true, .world = 1};
+    assert_int_equal(snap_store_open(medium, &options, NULL, &store), SW_SNAP_OK);
+    snap_store_close(store);
+    medium = disk_open(&w->disk);
+    options = (struct snap_store_options){.is_writable = true, .rank = 3, .world = 4};
+    assert_int_equal(snap_store_open(medium, &options, NULL, &store), SW_SNAP_OTHER_RANK);
+    medium->ops->close(medium);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define STORE_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+        STORE_TEST(store__what_was_taken_comes_back),
+        STORE_TEST(store__unchanged_state_costs_a_root),
+        STORE_TEST(store__zeroes_are_not_written),
+        STORE_TEST(store__a_unit_may_come_twice),
+        STORE_TEST(store__units_must_all_come),
+        STORE_TEST(store__no_room_is_told_by_begin),
+        STORE_TEST(store__the_newest_may_be_forgotten),
+        STORE_TEST(store__abort_gives_all_back),
+        STORE_TEST(store__another_writer_fences),
+        STORE_TEST(store__what_does_not_come_back_is_no_snapshot),
+        STORE_TEST(store__another_layout_finds_its_base),
+        STORE_TEST(store__refuses_what_is_no_volume),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
