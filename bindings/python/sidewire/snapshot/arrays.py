@@ -59,6 +59,15 @@ def storage_of(tensor):
     return storage.data_ptr(), storage.nbytes()
 
 
+def _bounds_of(value):
+    """The address of the first byte of an array of numpy, and the one behind the last."""
+    low = high = value.__array_interface__['data'][0]
+    for count, stride in zip(value.shape, value.strides):
+        low += min(0, (count - 1) * stride)
+        high += max(0, (count - 1) * stride)
+    return low, high + value.itemsize
+
+
 class Storages:
     """The storages of a state, in the order in which they are met, each once."""
 
@@ -141,7 +150,7 @@ class Storages:
             if base.flags.c_contiguous or base.flags.f_contiguous:
                 low, size = base.__array_interface__['data'][0], base.nbytes
             else:
-                low, high = numpy.byte_bounds(value)
+                low, high = _bounds_of(value)
                 size = high - low
             at = value.__array_interface__['data'][0]
             place = self.put(path, low, size, value)

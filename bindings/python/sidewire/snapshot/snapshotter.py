@@ -278,8 +278,9 @@ class Snapshotter:
 def restore(state, sinks, *, rank=None, world=None, step=None, **options):
     """Fills `state` from the sinks, without taking them over. The step, or None."""
     rank, world = _ranks(rank, world)
-    with Reader(sinks, **options) as reader:
+    with contextlib.ExitStack() as stack:
         try:
+            reader = stack.enter_context(Reader(sinks, **options))
             entry = reader.choose(step)
         except lib.SnapshotError as error:
             if step is None and error.status in ('NOT_FOUND', 'AGAIN'):
@@ -291,6 +292,8 @@ def restore(state, sinks, *, rank=None, world=None, step=None, **options):
                 ' sidewire.snapshot.checkpoint deals it out anew'
             )
         tree = read_small(reader.small(rank))
+        if 'state' not in tree:
+            raise lib.OtherState("torch's distributed checkpoint has saved it, and loads it")
         items = {item.name: item for item in reader.items() if item.rank == rank}
         filling = Filling({name: item.bytes for name, item in items.items()})
         give, _ = filling.plan(tree['state'], state)
