@@ -2,7 +2,7 @@
 """Trains a small network, and goes on after any end as if there had been none: kill it amid an
 epoch, start it with --resume, and the losses are the same, bit by bit.
 
-    sidewire snapshot serve -l 127.0.0.1 --background
+    sidewire snapshot serve -l 127.0.0.1 --memory 64M --background
     sidewire run -- python3 train.py --steps 300 --losses out --snapshot peer:127.0.0.1/run,run.snap
 
 --snapshot has one to three sinks between commas; a path is a file, which needs no `sidewire run`.
