@@ -174,7 +174,7 @@ static void nvme_claim_was_read(void *argument, const struct sw_nvme_result *res
                          n->medium.name, there.writer);
 }
 
-static void keep_claim(struct snap_nvme *n)
+static void nvme_keep_claim(struct snap_nvme *n)
 {
     const uint64_t now_ns = mover_now_ns();
     if (n->phase != SNAP_NVME_UP || !n->medium.is_writable || n->medium.error || n->is_beating ||
@@ -244,7 +244,7 @@ static void nvme_poll(struct snap_medium *medium)
         snap_nvme_step(n);
         if (n->phase == SNAP_NVME_DOWN)
             stop_parting(n);
-        keep_claim(n);
+        nvme_keep_claim(n);
         nvme_send_parts(n);
         nvme_end_if_failed(n);
         watch_queue(n);
