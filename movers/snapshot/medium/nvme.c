@@ -325,7 +325,7 @@ static void set_options(struct snap_nvme *n, const struct snap_medium_options *o
         n->options.connect_timeout_ms = options->connect_timeout_ms;
 }
 
-static int make_descriptor(struct snap_nvme *n)
+static int nvme_make_descriptor(struct snap_nvme *n)
 {
     const struct timespec each = {.tv_nsec = TICK_MS * (long)NS_PER_MS};
     const struct itimerspec every = {each, each};
@@ -363,7 +363,7 @@ int snap_nvme_open(const char *rest, const struct snap_medium_options *options, 
     }
     if (!code)
         code = snap_nvme_take(n, options, error, error_bytes);
-    if (!code && (code = make_descriptor(n)))
+    if (!code && (code = nvme_make_descriptor(n)))
         snprintf(error, error_bytes, "%s", strerror(-code));
     if (code) {
         free_nvme(n);
