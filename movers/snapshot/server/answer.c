@@ -23,7 +23,9 @@ void snap_server_end_users(struct snap_server *server, const struct snap_volume 
 static struct snap_volume *written_by(const struct snap_guest *guest)
 {
     struct snap_volume *volume = guest->volume;
-    return volume && volume->client == guest->number ? volume : NULL;
+    const bool is_its = volume && volume->client == guest->number &&
+                        snap_grant_state_of(volume, guest->grant) == SNAP_GRANT_GIVEN;
+    return is_its ? volume : NULL;
 }
 
 /* As many leaves as fit into a turn, one at least: the client asks for the rest. */
