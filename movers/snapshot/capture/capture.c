@@ -99,12 +99,12 @@ void *snap_capture_ring(const struct snap_capture *capture, size_t *bytes)
     return capture->ring.base;
 }
 
-/* Jobs of a capture that was given up may still read. False: one is under way. */
-static bool wait_for_rest(struct snap_capture *capture)
+/* Jobs of a capture that has ended may still read. False: one is under way. */
+static bool wait_for_readers(struct snap_capture *capture)
 {
     if (capture->info.outcome == SNAP_CAPTURE_UNDER_WAY)
         return false;
-    while (capture->running > 0)
+    while (capture->busy > 0)
         pthread_cond_wait(&capture->progress, &capture->lock);
     return true;
 }
@@ -116,7 +116,7 @@ int snap_capture_describe(struct snap_capture *capture, const struct snap_captur
     if (mover_is_forked(&capture->guard))
         return -ECHILD;
     pthread_mutex_lock(&capture->lock);
-    if (wait_for_rest(capture)) {
+    if (wait_for_readers(capture)) {
         snap_ring_drop_queue(&capture->ring); /* units of another state */
         snap_state_free(capture);
         code = snap_state_make(capture, ranges, ranges_count, bad);
@@ -144,7 +144,7 @@ int snap_capture_begin(struct snap_capture *capture, uint32_t *bad)
     if (mover_is_forked(&capture->guard))
         return -ECHILD;
     pthread_mutex_lock(&capture->lock);
-    if (wait_for_rest(capture)) {
+    if (capture->info.outcome != SNAP_CAPTURE_UNDER_WAY) {
         snap_ring_drop_queue(&capture->ring);
         code = test_parts(capture, bad);
         capture->caller_processor = sched_getcpu();

@@ -109,6 +109,9 @@ int snap_capture_fd(const struct snap_capture *capture);
 
 struct snap_capture_info {
     enum snap_capture_outcome outcome;
+    /* Why a range is TORN that could not be read: -EFAULT: it is not mapped; else a copier's. 0: it
+     * has changed. */
+    int code;
     bool by_pages; /* the kernel tells what was written, of some of the state at least */
     uint32_t units, units_copied;
     uint64_t state_bytes;         /* of all ranges */

@@ -8,25 +8,39 @@
 #include "snapshot/capture/inside.h"
 #include "snapshot/capture/plant.h"
 
+enum { STEAL_NS = 400000 }; /* two units can be copied meanwhile */
+
+/* False: that time is over. */
+static bool gate_sleep_until(struct snap_capture *capture, uint64_t until_ns)
+{
+    const struct timespec until = {.tv_sec = (time_t)(until_ns / NS_PER_S),
+                                   .tv_nsec = (long)(until_ns % NS_PER_S)};
+    return pthread_cond_timedwait(&capture->progress, &capture->lock, &until) != ETIMEDOUT;
+}
+
 /* A job, or sleep until something has happened. The deadline gives the capture up. */
 static void help_or_wait(struct snap_capture *capture, enum sw_snap_gate how, uint64_t deadline_ns)
 {
     struct snap_job job;
-    if (deadline_ns && mover_now_ns() >= deadline_ns) {
+    const uint64_t now_ns = mover_now_ns();
+    if (deadline_ns == 0)
+        deadline_ns = UINT64_MAX;
+    if (now_ns >= deadline_ns) {
         snap_phase_give_up(capture, SNAP_CAPTURE_LATE);
         return;
     }
-    if (how != SW_SNAP_WAIT && snap_phase_next(capture, &job)) {
-        snap_helper_do(capture, &capture->caller, &job);
+    if (how != SW_SNAP_WAIT) {
+        if (snap_phase_next(capture, &job)) {
+            snap_helper_do(capture, &capture->caller, &job);
+            return;
+        }
+        /* A helper has less right to a processor, and may have lost it amid a unit. */
+        if (!gate_sleep_until(capture, mover_min_u64(now_ns + STEAL_NS, deadline_ns)) &&
+            snap_phase_steal(capture, &job))
+            snap_helper_do(capture, &capture->caller, &job);
         return;
     }
-    if (deadline_ns == 0) {
-        pthread_cond_wait(&capture->progress, &capture->lock);
-        return;
-    }
-    const struct timespec until = {.tv_sec = (time_t)(deadline_ns / NS_PER_S),
-                                   .tv_nsec = (long)(deadline_ns % NS_PER_S)};
-    pthread_cond_timedwait(&capture->progress, &capture->lock, &until);
+    gate_sleep_until(capture, mover_min_u64(now_ns + NS_PER_S, deadline_ns));
 }
 
 static bool is_under_way(const struct snap_capture *capture)

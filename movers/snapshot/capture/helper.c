@@ -48,8 +48,10 @@ static uint64_t thread_processor_ns(void)
 
 void snap_helper_do(struct snap_capture *capture, struct snap_worker *worker, struct snap_job *job)
 {
-    if (SNAP_IS_PLANTED(SNAP_PLANT_EARLY) && job->phase == SNAP_PHASE_COPY)
+    if (SNAP_IS_PLANTED(SNAP_PLANT_EARLY) && job->phase == SNAP_PHASE_COPY) {
+        job->sums = snap_ring_sums(&capture->ring, job->slot);
         snap_phase_end_job(capture, job);
+    }
     pthread_mutex_unlock(&capture->lock);
     const uint64_t before_ns = thread_processor_ns();
     snap_job_do(capture, worker, job);

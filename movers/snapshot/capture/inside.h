@@ -54,13 +54,15 @@ struct snap_part {
 
 enum { SNAP_ALL_PAGES = UINT32_MAX }; /* the unit of a job that is about pages */
 
+/* Two threads may have one about the same unit: the one that ends first counts. */
 struct snap_job {
     enum snap_phase phase;
-    uint64_t number; /* of the capture */
+    uint64_t round; /* in which it was begun */
     uint32_t unit, slot;
+    uint32_t head, tail;   /* of the unit, as it was then */
+    struct snap_sum *sums; /* that it has found */
     int code;
     uint32_t bad_range;
-    bool has_changed;
 };
 
 /* A thread that does jobs, and its room. */
@@ -103,8 +105,10 @@ struct snap_capture {
     /* The capture that is under way, or the last one. */
     enum snap_phase phase;
     uint64_t number;
+    uint64_t round;                 /* counts phases, of all captures */
     uint32_t cursor, todo, running; /* jobs of units: the next, not begun yet, begun */
     bool pages_todo;                /* the job about pages */
+    uint32_t busy;                  /* threads that have a job, of earlier rounds too */
     uint32_t dirty, looks;
     bool is_gated;               /* a gate of all waits */
     bool has_let_go;             /* some of the state may be written to already */
@@ -118,6 +122,9 @@ struct snap_capture {
 void snap_phase_begin(struct snap_capture *capture);
 /* A job, or false: there is none at the moment. */
 bool snap_phase_next(struct snap_capture *capture, struct snap_job *job);
+/* Where all jobs have begun: one that another thread has begun, and does not end. False: there is
+ * none, or no room for it. */
+bool snap_phase_steal(struct snap_capture *capture, struct snap_job *job);
 /* Ends a job, and the phase where it was the last one. */
 void snap_phase_end_job(struct snap_capture *capture, const struct snap_job *job);
 /* A gate of all has come: what HOLD keeps back may be done. */

@@ -1,48 +1,31 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include <string.h>
-
 #include "snapshot/capture/inside.h"
 #include "snapshot/capture/plant.h"
 
-/* Compares the blocks that sums tell of. */
-static bool has_other_sums(const struct snap_unit *unit, const struct snap_sum *seen,
-                           const struct snap_sum *sums)
-{
-    const uint32_t tail = unit->blocks - unit->tail;
-    if (SNAP_IS_PLANTED(SNAP_PLANT_LOOK))
-        return false;
-    return memcmp(seen, sums, unit->head * sizeof(*sums)) != 0 ||
-           memcmp(seen + tail, sums + tail, unit->tail * sizeof(*sums)) != 0;
-}
-
-/* Into the places of these blocks in sums[]. */
+/* Into the places of these blocks in the worker's sums. */
 static void sum_looked_at(struct snap_capture *capture, struct snap_worker *worker,
-                          struct snap_job *job, struct snap_sum *sums)
+                          struct snap_job *job)
 {
     const struct snap_unit *unit = &capture->units[job->unit];
-    const uint32_t tail = unit->blocks - unit->tail;
-    if (unit->head)
-        job->code = snap_unit_sum(&capture->reading, unit, 0, unit->head, worker->scratch, sums,
+    const uint32_t tail = unit->blocks - job->tail;
+    job->sums = worker->sums;
+    if (job->head)
+        job->code = snap_unit_sum(&capture->reading, unit, 0, job->head, worker->scratch, job->sums,
                                   &job->bad_range);
-    if (unit->tail && !job->code)
-        job->code = snap_unit_sum(&capture->reading, unit, tail, unit->tail, worker->scratch,
-                                  sums + tail, &job->bad_range);
+    if (job->tail && !job->code)
+        job->code = snap_unit_sum(&capture->reading, unit, tail, job->tail, worker->scratch,
+                                  job->sums + tail, &job->bad_range);
 }
 
 static void copy_unit(struct snap_capture *capture, struct snap_job *job)
 {
     const struct snap_unit *unit = &capture->units[job->unit];
-    struct snap_sum *sums = snap_ring_sums(&capture->ring, job->slot);
-    struct snap_sum *seen = capture->seen + unit->first_sum;
+    job->sums = snap_ring_sums(&capture->ring, job->slot);
     if (SNAP_IS_PLANTED(SNAP_PLANT_ALONE) && job->phase == SNAP_PHASE_COPY)
-        snap_unit_sum(&capture->reading, unit, 0, unit->blocks, NULL, seen, &job->bad_range);
+        snap_unit_sum(&capture->reading, unit, 0, unit->blocks, NULL,
+                      capture->seen + unit->first_sum, &job->bad_range);
     job->code = snap_unit_copy(&capture->reading, unit, snap_ring_slot(&capture->ring, job->slot),
-                               sums, &job->bad_range);
-    if (job->code)
-        return;
-    if (job->phase == SNAP_PHASE_COPY && capture->options.look != SW_SNAP_LOOK_NEVER)
-        job->has_changed = has_other_sums(unit, seen, sums);
-    memcpy(seen, sums, unit->blocks * sizeof(*sums));
+                               job->sums, &job->bad_range);
 }
 
 /* ---- pages ---- */
@@ -88,23 +71,12 @@ static void go_through_pages(struct snap_capture *capture, const struct snap_job
     }
 }
 
-static void look_again(struct snap_capture *capture, struct snap_worker *worker,
-                       struct snap_job *job)
-{
-    const struct snap_unit *unit = &capture->units[job->unit];
-    sum_looked_at(capture, worker, job, worker->sums);
-    if (!job->code)
-        job->has_changed = has_other_sums(unit, capture->seen + unit->first_sum, worker->sums);
-}
-
 void snap_job_do(struct snap_capture *capture, struct snap_worker *worker, struct snap_job *job)
 {
     if (job->unit == SNAP_ALL_PAGES)
         go_through_pages(capture, job);
     else if (job->slot != SNAP_NO_SLOT)
         copy_unit(capture, job);
-    else if (job->phase == SNAP_PHASE_SUM)
-        sum_looked_at(capture, worker, job, capture->seen + capture->units[job->unit].first_sum);
     else
-        look_again(capture, worker, job);
+        sum_looked_at(capture, worker, job);
 }

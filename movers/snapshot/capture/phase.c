@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <assert.h>
+#include <string.h>
 #include <sys/eventfd.h>
 
 #include "common/time/clock.h"
 #include "snapshot/capture/inside.h"
+#include "snapshot/capture/plant.h"
 
 static bool is_copying(enum snap_phase phase)
 {
@@ -33,7 +35,8 @@ static bool takes_part(const struct snap_unit *unit, enum snap_phase phase)
 static void end_capture(struct snap_capture *capture, enum snap_capture_outcome outcome)
 {
     capture->phase = SNAP_PHASE_NONE;
-    capture->todo = 0;
+    capture->round++;
+    capture->todo = capture->running = 0;
     capture->pages_todo = false;
     capture->info.outcome = outcome;
     capture->info.ended_ns = mover_now_ns();
@@ -69,11 +72,13 @@ static void enter_phase(struct snap_capture *capture, enum snap_phase phase)
 {
     unwatch_lost(capture);
     capture->phase = phase;
+    capture->round++;
     capture->cursor = 0;
-    capture->todo = 0;
+    capture->todo = capture->running = 0;
     for (uint32_t i = 0; i < capture->units_count; i++) {
         struct snap_unit *unit = &capture->units[i];
         unit->is_todo = takes_part(unit, phase);
+        unit->is_running = false;
         capture->todo += unit->is_todo;
     }
     capture->pages_todo =
@@ -128,7 +133,6 @@ static void advance_phases(struct snap_capture *capture)
 
 void snap_phase_begin(struct snap_capture *capture)
 {
-    assert(capture->running == 0);
     for (uint32_t i = 0; i < capture->units_count; i++) {
         struct snap_unit *unit = &capture->units[i];
         unit->is_copied = unit->is_dirty = false;
@@ -171,34 +175,78 @@ static uint32_t find_wanted(struct snap_capture *capture)
     return UINT32_MAX;
 }
 
-bool snap_phase_next(struct snap_capture *capture, struct snap_job *job)
+static void start_job(struct snap_capture *capture, struct snap_job *job)
+{
+    if (job->unit != SNAP_ALL_PAGES) {
+        job->head = capture->units[job->unit].head;
+        job->tail = capture->units[job->unit].tail;
+    }
+    capture->busy++;
+}
+
+static void plan_job(const struct snap_capture *capture, struct snap_job *job)
 {
     *job = (struct snap_job){.phase = capture->phase,
-                             .number = capture->number,
+                             .round = capture->round,
                              .unit = SNAP_ALL_PAGES,
                              .slot = SNAP_NO_SLOT};
-    if (capture->pages_todo) {
-        capture->pages_todo = false;
-        capture->running++;
-        return true;
-    }
-    if (capture->todo == 0)
-        return false;
-    if (is_copying(capture->phase)) {
+}
+
+/* False: the ring is full; with the next release it goes on. */
+static bool find_slot(struct snap_capture *capture, struct snap_job *job)
+{
+    if (is_copying(capture->phase))
         job->slot = snap_ring_get(&capture->ring);
-        if (job->slot == SNAP_NO_SLOT)
-            return false; /* the ring is full: release goes on with it */
+    return !is_copying(capture->phase) || job->slot != SNAP_NO_SLOT;
+}
+
+bool snap_phase_next(struct snap_capture *capture, struct snap_job *job)
+{
+    plan_job(capture, job);
+    if (capture->pages_todo)
+        capture->pages_todo = false;
+    else {
+        if (capture->todo == 0 || !find_slot(capture, job))
+            return false;
+        job->unit = find_wanted(capture);
+        if (job->unit == UINT32_MAX) {
+            while (!capture->units[capture->cursor].is_todo)
+                capture->cursor++;
+            job->unit = capture->cursor;
+        }
+        capture->units[job->unit].is_todo = false;
+        capture->units[job->unit].is_running = true;
+        capture->todo--;
     }
-    job->unit = find_wanted(capture);
-    if (job->unit == UINT32_MAX) {
-        while (!capture->units[capture->cursor].is_todo)
-            capture->cursor++;
-        job->unit = capture->cursor;
-    }
-    capture->units[job->unit].is_todo = false;
-    capture->todo--;
     capture->running++;
+    start_job(capture, job);
     return true;
+}
+
+bool snap_phase_steal(struct snap_capture *capture, struct snap_job *job)
+{
+    plan_job(capture, job);
+    if (capture->todo > 0 || capture->running == 0)
+        return false;
+    for (job->unit = 0; job->unit < capture->units_count; job->unit++)
+        if (capture->units[job->unit].is_running)
+            break;
+    if (job->unit == capture->units_count || !find_slot(capture, job))
+        return false;
+    start_job(capture, job);
+    return true;
+}
+
+/* Compares the blocks that sums tell of. */
+static bool has_other_sums(const struct snap_capture *capture, const struct snap_job *job)
+{
+    const struct snap_unit *unit = &capture->units[job->unit];
+    const struct snap_sum *seen = capture->seen + unit->first_sum;
+    const uint32_t tail = unit->blocks - job->tail;
+    if (SNAP_IS_PLANTED(SNAP_PLANT_LOOK) || SNAP_IS_PLANTED(SNAP_PLANT_EARLY))
+        return false;
+    return memcmp(seen, job->sums, job->head * sizeof(*seen)) != 0 ||
+           memcmp(seen + tail, job->sums + tail, job->tail * sizeof(*seen)) != 0;
 }
 
 static void mark_unit(struct snap_capture *capture, uint32_t unit)
@@ -212,18 +260,30 @@ static void end_copy(struct snap_capture *capture, const struct snap_job *job)
     struct snap_unit *unit = &capture->units[job->unit];
     struct snap_slot *slot = &capture->ring.slots[job->slot];
     const uint32_t bytes = unit->blocks * SNAP_BLOCK_BYTES;
+    const bool is_first = job->phase == SNAP_PHASE_COPY;
     *slot = (struct snap_slot){
         .state = slot->state, .unit = job->unit, .bytes = bytes, .is_again = unit->is_copied};
     snap_ring_queue(&capture->ring, job->slot);
     capture->info.copied_bytes += bytes;
-    capture->info.changed_bytes += unit->is_copied ? bytes : 0;
-    capture->info.units_copied += !unit->is_copied;
+    capture->info.changed_bytes += is_first ? 0 : bytes;
+    capture->info.units_copied += is_first;
     unit->is_copied = true;
     capture->dirty -= unit->is_dirty;
     unit->is_dirty = false;
-    if (job->has_changed)
+    if (is_first && capture->options.look != SW_SNAP_LOOK_NEVER && has_other_sums(capture, job))
         mark_unit(capture, job->unit);
+    memcpy(capture->seen + unit->first_sum, job->sums, unit->blocks * sizeof(*job->sums));
     eventfd_write(capture->event_fd, 1);
+}
+
+/* The first look at a unit. */
+static void end_sum(struct snap_capture *capture, const struct snap_job *job)
+{
+    const struct snap_unit *unit = &capture->units[job->unit];
+    struct snap_sum *seen = capture->seen + unit->first_sum;
+    const uint32_t tail = unit->blocks - job->tail;
+    memcpy(seen, job->sums, job->head * sizeof(*seen));
+    memcpy(seen + tail, job->sums + tail, job->tail * sizeof(*seen));
 }
 
 void snap_phase_mark_written(struct snap_capture *capture)
@@ -235,24 +295,45 @@ void snap_phase_mark_written(struct snap_capture *capture)
     }
 }
 
-void snap_phase_end_job(struct snap_capture *capture, const struct snap_job *job)
+static bool is_late(const struct snap_capture *capture, const struct snap_job *job)
 {
-    const bool is_late = job->number != capture->number || capture->phase != job->phase;
-    assert(capture->running > 0);
-    capture->running--;
-    if (is_late || job->code) {
-        if (job->slot != SNAP_NO_SLOT)
-            snap_ring_put(&capture->ring, job->slot);
-        if (!is_late) {
-            capture->parts[job->bad_range].is_torn = true;
-            snap_phase_give_up(capture, SNAP_CAPTURE_TORN);
-        }
-    } else if (job->unit == SNAP_ALL_PAGES)
+    return job->round != capture->round ||
+           (job->unit != SNAP_ALL_PAGES && !capture->units[job->unit].is_running);
+}
+
+/* It counts, and is no failure. */
+static void end_in_time(struct snap_capture *capture, const struct snap_job *job)
+{
+    if (job->unit == SNAP_ALL_PAGES)
         snap_phase_mark_written(capture);
     else if (is_copying(job->phase))
         end_copy(capture, job);
-    else if (job->has_changed)
+    else if (job->phase == SNAP_PHASE_SUM)
+        end_sum(capture, job);
+    else if (has_other_sums(capture, job))
         mark_unit(capture, job->unit);
+}
+
+void snap_phase_end_job(struct snap_capture *capture, const struct snap_job *job)
+{
+    const bool counts = !is_late(capture, job);
+    assert(capture->busy > 0);
+    capture->busy--;
+    if (counts) {
+        assert(capture->running > 0);
+        capture->running--;
+        if (job->unit != SNAP_ALL_PAGES)
+            capture->units[job->unit].is_running = false;
+    }
+    if (counts && !job->code)
+        end_in_time(capture, job);
+    else if (job->slot != SNAP_NO_SLOT)
+        snap_ring_put(&capture->ring, job->slot);
+    if (counts && job->code) {
+        capture->parts[job->bad_range].is_torn = true;
+        capture->info.code = job->code;
+        snap_phase_give_up(capture, SNAP_CAPTURE_TORN);
+    }
     advance_phases(capture);
     pthread_cond_broadcast(&capture->progress);
 }

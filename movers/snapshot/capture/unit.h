@@ -25,9 +25,10 @@ struct snap_unit {
     uint32_t head, tail;
     uint64_t first_sum; /* in the table of sums */
     /* What the capture knows, under its lock. */
-    bool is_todo;   /* in this phase */
-    bool is_copied; /* in this capture */
-    bool is_dirty;  /* it changed behind its copy */
+    bool is_todo;    /* in this phase */
+    bool is_running; /* a job about it has begun, in this phase, and none has ended */
+    bool is_copied;  /* in this capture */
+    bool is_dirty;   /* it changed behind its copy */
 };
 
 /* How memory is read. */
