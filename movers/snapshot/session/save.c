@@ -360,7 +360,7 @@ static void end_save(struct sw_snap *snap)
     if (snap_units_are_held(snap))
         return;
     save->is_active = false;
-    snap_state_drop(save->state);
+    snap_described_drop(save->state);
     save->state = NULL;
     pthread_cond_broadcast(&snap->changed);
 }

@@ -183,8 +183,8 @@ static void free_session(struct sw_snap *snap)
         close(snap->wake_fd);
     if (snap->told_fd >= 0)
         close(snap->told_fd);
-    snap_state_drop(snap->save.state);
-    snap_state_drop(snap->state);
+    snap_described_drop(snap->save.state);
+    snap_described_drop(snap->state);
     mover_fork_guard_close(&snap->guard);
     snap_options_free(&snap->options);
     free(snap->held);
@@ -259,24 +259,24 @@ static enum sw_snap_status make_missing(struct sw_snap *snap, struct sw_snap_err
 enum sw_snap_status sw_snap_describe(struct sw_snap *snap, const struct sw_snap_range *ranges,
                                      uint32_t ranges_count, struct sw_snap_error *error)
 {
-    struct snap_state *state;
+    struct snap_described *state;
     if (error)
         *error = (struct sw_snap_error){0};
     if (mover_is_forked(&snap->guard))
         return snap_error_plain(error, SW_SNAP_FORKED);
     enum sw_snap_status status =
-        snap_state_make(ranges, ranges_count, snap->options.unit_bytes, error, &state);
+        snap_described_make(ranges, ranges_count, snap->options.unit_bytes, error, &state);
     if (status)
         return status;
     snap_session_lock(snap);
     if (snap->save.is_active && snap->save.stage == SW_SNAP_CAPTURING)
         status = snap_error_set(error, SW_SNAP_BUSY, "a snapshot is being captured");
     else
-        status = snap_state_capture(state, ranges, snap->capture, error);
+        status = snap_described_capture(state, ranges, snap->capture, error);
     if (status) {
-        snap_state_drop(state);
+        snap_described_drop(state);
     } else {
-        snap_state_drop(snap->state);
+        snap_described_drop(snap->state);
         snap->state = state;
     }
     snap_session_unlock(snap);

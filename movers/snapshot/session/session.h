@@ -20,7 +20,7 @@
 #include "snapshot/store/store.h"
 
 /* What the state is, as it was described; several snapshots may use it. */
-struct snap_state {
+struct snap_described {
     uint32_t references;
     struct snap_cut cut;
     struct snap_index index;
@@ -72,7 +72,7 @@ struct snap_save {
     enum sw_snap_stage stage;
     struct sw_snap_error error;
     uint64_t step;
-    struct snap_state *state;
+    struct snap_described *state;
     uint64_t copied_bytes, changed_bytes, moved_bytes, gate_ns, gate_bytes;
     uint64_t begun_ns, staged_ns, durable_ns;
 };
@@ -94,7 +94,7 @@ struct sw_snap {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool is_closing, is_opening;
-    struct snap_state *state;
+    struct snap_described *state;
     struct snap_sink sinks[SW_SNAP_SINKS_MAX];
     struct snap_held *held; /* one for each slot of the ring */
     uint32_t held_count;
@@ -111,15 +111,16 @@ void snap_session_wake(struct sw_snap *snap);
 /* Nothing of the last snapshot is under way. */
 bool snap_session_is_idle(const struct sw_snap *snap);
 
-/* ---- state.c ---- */
-enum sw_snap_status snap_state_make(const struct sw_snap_range *ranges, uint32_t ranges_count,
-                                    uint32_t unit_bytes, struct sw_snap_error *error,
-                                    struct snap_state **state);
-void snap_state_drop(struct snap_state *state);
+/* ---- described.c ---- */
+enum sw_snap_status snap_described_make(const struct sw_snap_range *ranges, uint32_t ranges_count,
+                                        uint32_t unit_bytes, struct sw_snap_error *error,
+                                        struct snap_described **state);
+void snap_described_drop(struct snap_described *state);
 /* What the capture has to know of it. */
-enum sw_snap_status snap_state_capture(const struct snap_state *state,
-                                       const struct sw_snap_range *ranges,
-                                       struct snap_capture *capture, struct sw_snap_error *error);
+enum sw_snap_status snap_described_capture(const struct snap_described *state,
+                                           const struct sw_snap_range *ranges,
+                                           struct snap_capture *capture,
+                                           struct sw_snap_error *error);
 
 /* ---- sink.c ---- */
 /* Blocks, without the lock; the sink is OPENING. `bytes` as of snap_medium_options. */

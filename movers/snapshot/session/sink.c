@@ -81,7 +81,8 @@ void snap_sink_drop(struct snap_sink *sink)
     struct snap_store *store = sink->store;
     if (!store)
         return;
-    /* Units that are under way come back by their callbacks. */
+    /* What is under way comes back by its callbacks, which have no medium to look at then. */
+    sink->stage = SNAP_SINK_GONE;
     snap_store_close(store);
     sink->store = NULL;
     sink->stage = SNAP_SINK_GONE;

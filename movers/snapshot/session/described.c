@@ -29,7 +29,7 @@ static enum sw_snap_status check_ranges(const struct sw_snap_range *ranges, uint
     return SW_SNAP_OK;
 }
 
-static int cut_ranges(struct snap_state *state, const struct sw_snap_range *ranges,
+static int cut_ranges(struct snap_described *state, const struct sw_snap_range *ranges,
                       uint32_t ranges_count, uint32_t unit_bytes)
 {
     uint64_t *bytes = calloc(ranges_count + 1, sizeof(*bytes));
@@ -60,14 +60,14 @@ static struct sw_snap_range *with_types(const struct sw_snap_range *ranges, uint
     return typed;
 }
 
-enum sw_snap_status snap_state_make(const struct sw_snap_range *ranges, uint32_t ranges_count,
-                                    uint32_t unit_bytes, struct sw_snap_error *error,
-                                    struct snap_state **state)
+enum sw_snap_status snap_described_make(const struct sw_snap_range *ranges, uint32_t ranges_count,
+                                        uint32_t unit_bytes, struct sw_snap_error *error,
+                                        struct snap_described **state)
 {
     enum sw_snap_status status = check_ranges(ranges, ranges_count, error);
     if (status)
         return status;
-    struct snap_state *made = calloc(1, sizeof(*made));
+    struct snap_described *made = calloc(1, sizeof(*made));
     struct sw_snap_range *typed = with_types(ranges, ranges_count);
     char why[256] = "", *text = NULL;
     size_t text_bytes = 0;
@@ -85,7 +85,7 @@ enum sw_snap_status snap_state_make(const struct sw_snap_range *ranges, uint32_t
         *state = made;
         return SW_SNAP_OK;
     }
-    snap_state_drop(made);
+    snap_described_drop(made);
     if (result == -ENOMEM)
         return snap_error_plain(error, SW_SNAP_NO_MEMORY);
     if (result == -E2BIG)
@@ -94,7 +94,7 @@ enum sw_snap_status snap_state_make(const struct sw_snap_range *ranges, uint32_t
     return snap_error_set(error, SW_SNAP_INVALID, "%s", *why ? why : "there are too many units");
 }
 
-void snap_state_drop(struct snap_state *state)
+void snap_described_drop(struct snap_described *state)
 {
     if (!state || (state->references && --state->references))
         return;
@@ -103,9 +103,10 @@ void snap_state_drop(struct snap_state *state)
     free(state);
 }
 
-enum sw_snap_status snap_state_capture(const struct snap_state *state,
-                                       const struct sw_snap_range *ranges,
-                                       struct snap_capture *capture, struct sw_snap_error *error)
+enum sw_snap_status snap_described_capture(const struct snap_described *state,
+                                           const struct sw_snap_range *ranges,
+                                           struct snap_capture *capture,
+                                           struct sw_snap_error *error)
 {
     const uint32_t count = state->cut.ranges_count;
     struct snap_capture_range *list = calloc(count + 1, sizeof(*list));
