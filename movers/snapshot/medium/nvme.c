@@ -310,7 +310,7 @@ static void cut_nsid(struct snap_nvme *n)
     n->nsid = (uint32_t)strtoul(slash + 1, NULL, 10);
 }
 
-static void set_options(struct snap_nvme *n, const struct snap_medium_options *options)
+static void nvme_set_options(struct snap_nvme *n, const struct snap_medium_options *options)
 {
     n->stall_ms = options->stall_timeout_ms ? options->stall_timeout_ms : STALL_DEFAULT_MS;
     sw_nvme_options_init(&n->options);
@@ -358,7 +358,7 @@ int snap_nvme_open(const char *rest, const struct snap_medium_options *options, 
         code = -ENOMEM;
     if (!code) {
         cut_nsid(n);
-        set_options(n, options);
+        nvme_set_options(n, options);
         code = snap_nvme_look(n, error, error_bytes);
     }
     if (!code)

@@ -321,7 +321,7 @@ static const struct snap_medium_ops pmem_ops = {.use = pmem_use,
 
 /* ---- opening ---- */
 
-static void set_options(struct snap_pmem *p, const struct snap_medium_options *options)
+static void pmem_set_options(struct snap_pmem *p, const struct snap_medium_options *options)
 {
     const uint32_t stall_ms =
         options->stall_timeout_ms ? options->stall_timeout_ms : STALL_DEFAULT_MS;
@@ -367,7 +367,7 @@ int snap_pmem_open(const char *rest, const struct snap_medium_options *options, 
                   !(p->own = aligned_alloc(SNAP_BLOCK_BYTES, SNAP_PMEM_OWN_BYTES))))
         code = -ENOMEM;
     if (!code) {
-        set_options(p, options);
+        pmem_set_options(p, options);
         code = snap_pmem_take(p, options, error, error_bytes);
     }
     if (!code && (code = make_descriptor(p)))

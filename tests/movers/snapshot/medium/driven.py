@@ -4,7 +4,17 @@ import signal
 import subprocess
 
 BLOCK, MOST = 4096, 4 << 20
-EINVAL, ERANGE, EFAULT, EROFS, ESTALE, EBUSY, ENOSPC, ENOENT = 22, 34, 14, 30, 116, 16, 28, 2
+EINVAL, ERANGE, EFAULT, EROFS, ESTALE, EBUSY, ENOSPC, ENOENT, EIO = (
+    22,
+    34,
+    14,
+    30,
+    116,
+    16,
+    28,
+    2,
+    5,
+)
 
 
 class Refused(Exception):

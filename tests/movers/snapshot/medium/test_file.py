@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """file: as a medium: what each medium does, its locks, and a disk that is full.
 
-usage: test_file.py DRIVE DENY [CASE...]
+usage: test_file.py DRIVE DENY BAD_DISK [CASE...]
 """
 import os
 import sys
@@ -13,7 +13,7 @@ import driven
 from conformance import Conformance
 from driven import BLOCK
 
-DRIVE, DENY, *CASES = sys.argv[1:]
+DRIVE, DENY, BAD_DISK, *CASES = sys.argv[1:]
 
 
 class File(Conformance, unittest.TestCase):
@@ -81,10 +81,25 @@ class ByThreads(File):
 
     def drive(self):
         refused = 'io_uring_setup,io_uring_enter,io_uring_register'
-        return driven.Driven([DENY, refused, '--', DRIVE])
+        preloaded = ['env', f'LD_PRELOAD={BAD_DISK}', f'BAD_DISK={self.path}.bad']
+        return driven.Driven([DENY, refused, '--', *preloaded, DRIVE])
 
     def test_note__says_so(self):
         self.assertIn('threads', self.another().note)
+
+    def test_flush__that_failed_is_final(self):
+        medium = self.another()
+        self.assert_fine(medium.do('w'))
+        self.assert_fine(medium.do('f'))
+        with open(f'{self.path}.bad', 'xb'):
+            pass
+        code, _, ended, why = medium.do('f')
+        self.assertEqual((code, ended), (driven.EIO, driven.EIO))
+        self.assertIn('may be lost', why)
+        self.assertEqual(medium.do('f')[0], driven.EIO)
+        self.assertEqual(medium.do('w')[0], driven.EIO)
+        medium.close()
+        self.assert_fine(self.another().do('f'))  # who opens it anew looks at all of it
 
 
 class InMemory(File):

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """pmem: as a medium: what each medium does, and servers that are killed, stopped or cut off.
 
-usage: test_pmem.py SIDEWIRE DRIVE LINK [CASE...]
+usage: test_pmem.py SIDEWIRE DRIVE LINK BAD_DISK [CASE...]
 """
 import os
 import signal
@@ -18,7 +18,7 @@ import ports  # noqa: E402
 from conformance import Conformance  # noqa: E402
 from driven import BLOCK, MOST  # noqa: E402
 
-SIDEWIRE, DRIVE, LINK, *CASES = sys.argv[1:]
+SIDEWIRE, DRIVE, LINK, BAD_DISK, *CASES = sys.argv[1:]
 PORT = ports.claim()
 if LINK == 'roce':
     os.environ['SIDEWIRE_DIRECT'] = 'off'
@@ -36,13 +36,14 @@ class Served(Conformance):
         self.addCleanup(self.end_server)
         self.serve()
 
-    def serve(self, *more):
+    def serve(self, *more, env=None):
         words = f'pmem serve {self.path} --size {self.size} --listen 127.0.0.1:{PORT}'
         self.server = subprocess.Popen(
             [SIDEWIRE, *words.split(), *more],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            env={**os.environ, **(env or {})},
         )
         self.assertIn('Ctrl-C', self.server.stdout.readline())
 
@@ -150,6 +151,19 @@ class Served(Conformance):
 
 
 class Disk(Served, unittest.TestCase):
+    def test_disk__that_failed_ends_the_medium(self):
+        self.end_server()
+        bad = f'{self.path}.bad'
+        self.serve(env={'LD_PRELOAD': BAD_DISK, 'BAD_DISK': bad})
+        medium = self.another()
+        self.assert_fine(medium.do('w', 0, MOST, 1))
+        with open(bad, 'xb'):
+            pass
+        code, _, ended, why = medium.do('w', 0, MOST, 2)
+        self.assertEqual((code, ended), (driven.EIO, driven.EIO), why)
+        self.assertIn('disk', why)
+        self.assert_refused(driven.EIO, 'disk')
+
     def test_shared__is_refused(self):
         self.end_server()
         self.serve('--shared')
