@@ -174,7 +174,7 @@ static void nvme_claim_was_read(void *argument, const struct sw_nvme_result *res
                          n->medium.name, there.writer);
 }
 
-static void keep_claim(struct snap_nvme *n)
+static void nvme_keep_claim(struct snap_nvme *n)
 {
     const uint64_t now_ns = mover_now_ns();
     if (n->phase != SNAP_NVME_UP || !n->medium.is_writable || n->medium.error || n->is_beating ||
@@ -244,7 +244,7 @@ static void nvme_poll(struct snap_medium *medium)
         snap_nvme_step(n);
         if (n->phase == SNAP_NVME_DOWN)
             stop_parting(n);
-        keep_claim(n);
+        nvme_keep_claim(n);
         nvme_send_parts(n);
         nvme_end_if_failed(n);
         watch_queue(n);
@@ -325,7 +325,7 @@ static void nvme_set_options(struct snap_nvme *n, const struct snap_medium_optio
         n->options.connect_timeout_ms = options->connect_timeout_ms;
 }
 
-static int make_descriptor(struct snap_nvme *n)
+static int nvme_make_descriptor(struct snap_nvme *n)
 {
     const struct timespec each = {.tv_nsec = TICK_MS * (long)NS_PER_MS};
     const struct itimerspec every = {each, each};
@@ -363,7 +363,7 @@ int snap_nvme_open(const char *rest, const struct snap_medium_options *options, 
     }
     if (!code)
         code = snap_nvme_take(n, options, error, error_bytes);
-    if (!code && (code = make_descriptor(n)))
+    if (!code && (code = nvme_make_descriptor(n)))
         snprintf(error, error_bytes, "%s", strerror(-code));
     if (code) {
         free_nvme(n);

@@ -18,14 +18,14 @@ enum { RETRY_MS = 200, STATUS_BITS = 0x7ff, HOLDS = 1, ABORTED_BY_PREEMPTION = 0
 
 enum { CLAIM_OUT, CLAIM_IN, FIRST, KEYS = 4, REPORT };
 
-static uint16_t code_of(const struct sw_nvme_result *result)
+static uint16_t status_code_of(const struct sw_nvme_result *result)
 {
     return result->status == SW_NVME_FAILED ? result->nvme_status & STATUS_BITS : 0;
 }
 
 int snap_nvme_errno(const struct sw_nvme_result *result)
 {
-    const uint16_t code = code_of(result);
+    const uint16_t code = status_code_of(result);
     if (code == NVME_SC_RESERVATION_CONFLICT || code == ABORTED_BY_PREEMPTION)
         return -ESTALE;
     if (code == NVME_SC_CAP_EXCEEDED)

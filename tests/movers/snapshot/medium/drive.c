@@ -76,9 +76,10 @@ static void count_done(struct snap_io *io, int result)
 
 static void look_once(int timeout_ms)
 {
+    const uint64_t before = ended;
     medium->ops->poll(medium);
     struct pollfd ready = {.fd = medium->fd, .events = POLLIN};
-    if (timeout_ms && medium->ops->arm(medium))
+    if (ended == before && medium->ops->arm(medium))
         poll(&ready, medium->fd >= 0, medium->fd >= 0 ? timeout_ms : 1);
 }
 
