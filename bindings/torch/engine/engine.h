@@ -104,6 +104,10 @@ void pge_abort(struct pge_engine *engine, const char *text);
 enum sw_coll_status pge_shrink(struct pge_engine *engine, uint64_t deadline_ns,
                                struct sw_coll_error *error, struct pge_engine **shrunk);
 
+/* As sw_coll_dump(), also while operations are under way, and after a failure. */
+enum sw_coll_status pge_dump(struct pge_engine *engine, const char *path,
+                             struct sw_coll_error *error);
+
 uint32_t pge_rank(const struct pge_engine *engine);
 uint32_t pge_size(const struct pge_engine *engine);
 /* Which ranks are known to be gone: one bool for each rank. How many. */

@@ -131,6 +131,15 @@ std::string Group::failure()
     return status == SW_COLL_AGAIN ? "ranks agree on who is gone" : error.text;
 }
 
+void Group::dump(const std::string &path)
+{
+    struct sw_coll_error error = {};
+    Engine::Entry entry(*engine_);
+    TORCH_CHECK(entry.get(), "sidewire: this process group was ended");
+    if (pge_dump(entry.get(), path.c_str(), &error) != SW_COLL_OK)
+        throw std::runtime_error(std::string("sidewire: dump: ") + error.text);
+}
+
 /* ---- operations ---- */
 
 Group::Prepared Group::prepare(c10d::OpType type, const char *title, const Tensors &inputs,

@@ -40,6 +40,8 @@ class Group : public Base
     std::vector<int64_t> gone();
     /* Why it has failed; empty: it has not. */
     std::string failure();
+    /* What this rank has recorded, as docs/coll-dump.md has it, into a file. Throws. */
+    void dump(const std::string &path);
     /* Rows are contributions of this rank, and leaves of the sum; the first gets the result. */
     WorkPtr allreduce_leaves(at::Tensor rows, const c10d::ReduceOp &op);
     /* Ends requests, and all of the group; later calls throw. */

@@ -18,7 +18,7 @@ import socket
 import torch
 import torch.distributed as dist
 
-__all__ = ['Options', 'leaves', 'shrink', 'gone', 'failure', 'abort', 'from_launcher']
+__all__ = ['Options', 'leaves', 'shrink', 'gone', 'failure', 'abort', 'dump', 'from_launcher']
 
 
 def _load():
@@ -153,6 +153,12 @@ def failure(group=None):
 def abort(group=None):
     """Ends all operations of a group on all ranks, with an error."""
     _native_group(group).abort()
+
+
+def dump(path, group=None):
+    """Writes the last 1,024 operations of this rank into a file, as JSON: also while others wait,
+    or after a failure. `sidewire coll diagnose` reads those of all ranks."""
+    _native_group(group).dump(os.fspath(path))
 
 
 from sidewire_torch.launcher import from_launcher  # noqa: E402

@@ -16,7 +16,10 @@ def shrink(group=None, timeout=None):
     import sidewire_torch
 
     if group is not None and group is not dist.group.WORLD:
-        raise ValueError('shrink() is of the default group')
+        raise ValueError(
+            'shrink() is of the default group, which has lost a rank, too, if another group has: '
+            'shrink that one, and make the other anew by new_group()'
+        )
     old = sidewire_torch._native_group()
     timeout_ms = 0 if timeout is None else round(timeout.total_seconds() * 1000)
     rest = old.shrink(timeout_ms)

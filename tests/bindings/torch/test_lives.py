@@ -6,6 +6,7 @@ usage: test_lives.py [CASE...]
 """
 import datetime
 import gc
+import json
 import os
 import signal
 import subprocess
@@ -251,6 +252,50 @@ def death__others_shrink_and_go_on():
         dist.destroy_process_group()
 
     in_ranks(3, run, lambda rank: rank.status == (-signal.SIGKILL if rank.number == 0 else 0))
+
+
+def shrink__of_another_group_is_refused():
+    def run(rank):
+        group = dist.new_group([0, 1])
+        try:
+            sidewire_torch.shrink(group)
+        except ValueError as error:
+            expect('make the other anew by new_group()' in str(error), error)
+        else:
+            expect(False, 'it was shrunk')
+        dist.barrier(group)
+
+    in_ranks(2, run)
+
+
+def dump__amid_operations_and_after_a_failure():
+    with tempfile.TemporaryDirectory() as folder:
+
+        def operations(name, group=None):
+            sidewire_torch.dump(f'{folder}/{name}', group)
+            with open(f'{folder}/{name}', encoding='ascii') as file:
+                dump = json.load(file)
+            expect((dump['why'], dump['ranks']) == ('call', 2), dump)
+            return [(one['collective'], one['status']) for one in dump['operations']]
+
+        def run(rank):
+            group = dist.new_group([0, 1])
+            dist.all_reduce(ones(), group=group)
+            own = f'{rank}.json'
+            expect(('all_reduce', 'ok') in operations(own, group))
+            if rank == 0:
+                work = dist.broadcast(ones(200000), 1, group=group, async_op=True)
+                expect(operations(own, group)[-1] == ('broadcast', 'under way'))
+                dist.barrier()
+                work.wait()
+            else:
+                dist.barrier()
+                dist.broadcast(ones(200000), 1, group=group)
+            error_of(dist.all_reduce, ones(4 + rank))
+            expect(operations(own)[-1] == ('all_reduce', 'mismatch'), operations(own))
+            expect('No such' in error_of(sidewire_torch.dump, f'{folder}/none/0.json'))
+
+        in_ranks(2, run)
 
 
 def opening__fails_on_all_where_one_cannot():

@@ -173,6 +173,13 @@ static void *talk(void *arg)
     return NULL;
 }
 
+// What is tried is that this thread gets the communicator for itself.
+static void dump_once(const struct member *member)
+{
+    struct sw_coll_error error = {.text = ""};
+    need(pge_dump(member->engine, "/nowhere/x", &error) == SW_COLL_SYSTEM && *error.text);
+}
+
 static void talk_and_sum(struct member *member)
 {
     struct talker talkers[THREADS];
@@ -181,8 +188,11 @@ static void talk_and_sum(struct member *member)
         talkers[i] = (struct talker){member, i + 1};
         need(!pthread_create(&threads[i], NULL, talk, &talkers[i]));
     }
-    for (uint64_t i = 0; i < 100; i++)
+    for (uint64_t i = 0; i < 100; i++) {
         sum_once(member, i);
+        if (i % 20 == 0)
+            dump_once(member);
+    }
     for (uint32_t i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
 }

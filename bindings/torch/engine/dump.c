@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "inside.h"
+
+enum sw_coll_status pge_dump(struct pge_engine *engine, const char *path,
+                             struct sw_coll_error *error)
+{
+    struct sw_coll_error closed;
+    if (!pge_enter(engine, &closed))
+        return pge_say(error, closed.status, "%s", closed.text);
+    pge_drive_await(engine);
+    pthread_mutex_unlock(&engine->lock);
+    const enum sw_coll_status status = sw_coll_dump(engine->coll, path, error);
+    pthread_mutex_lock(&engine->lock);
+    pge_drive_end(engine);
+    pge_leave(engine);
+    return status;
+}
