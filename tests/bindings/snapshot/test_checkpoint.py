@@ -42,9 +42,7 @@ class Ranks(Folder):
 
 class Alone(Folder):
     def save(self, state, **options):
-        writer = StorageWriter(self.sink, **options)
-        self.addCleanup(writer.close)
-        SAVE(state, storage_writer=writer, **ALONE)
+        SAVE(state, storage_writer=StorageWriter(self.sink, **options), **ALONE)
 
     def load(self, state, **options):
         LOAD(state, storage_reader=StorageReader(self.sink, **options), **ALONE)

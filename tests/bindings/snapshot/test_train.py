@@ -6,8 +6,8 @@ usage: test_train.py SIDEWIRE [CASE...]
 """
 import os
 import random
-import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -75,16 +75,18 @@ class Training(unittest.TestCase):
         self.assertGreaterEqual(found, losses)
         self.assertLess(found, STEPS)
 
-    def serve(self, name):
-        control = f'{self.folder}/{name}.control'
-        server = subprocess.Popen(
-            [SIDEWIRE, *'snapshot serve -l 127.0.0.1:0 --memory 64M --control'.split(), control],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+    def serve(self):
+        """Another process, whose memory is a sink; and its address."""
+        with socket.socket() as free:
+            free.bind(('127.0.0.1', 0))
+            address = f'127.0.0.1:{free.getsockname()[1]}'
+        words = f'snapshot serve -l {address} --memory 64M --control {self.folder}/control'
+        pipes = {'stdout': subprocess.PIPE, 'text': True}
+        server = subprocess.Popen([SIDEWIRE, *words.split()], **pipes)
         self.addCleanup(server.communicate)
         self.addCleanup(server.kill)
-        return server, re.search(r'127\.0\.0\.1:(\d+)', server.stdout.readline())[0]
+        self.assertIn('Ctrl-C ends it', server.stdout.readline())
+        return server, address
 
     def test_file__killed_three_times(self):
         sink, draw = f'{self.folder}/run.snap', random.Random()
@@ -96,7 +98,7 @@ class Training(unittest.TestCase):
         self.assertEqual(self.trained(self.folder, sink, '--resume'), self.wanted)
 
     def test_peer_and_file__either_is_enough(self):
-        server, address = self.serve('one')
+        server, address = self.serve()
         path = f'{self.folder}/run.snap'
         sinks = f'peer:{address}/run,{path}'
         self.train_and_kill(sinks, EPOCH + 7)

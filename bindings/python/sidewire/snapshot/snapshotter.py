@@ -65,6 +65,10 @@ class Save:
             self._owner._look_at(self)
         return self._reached in (stage, 'durable') or self._error is not None, self._error
 
+    def failure(self):
+        """Why it has failed, or None."""
+        return self.look('durable')[1]
+
     def settle(self, reached, error=None):
         self._reached, self._error = reached or self._reached, error
 
