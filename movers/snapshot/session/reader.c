@@ -47,7 +47,6 @@ static enum sw_snap_status open_store(const struct sw_snap_options *given,
         snap_store_open(medium, &options, &open_error, &volume->store);
     if (!status)
         return SW_SNAP_OK;
-    medium->ops->close(medium);
     return snap_error_set(error, status, "%.128s: %.360s", volume->text, open_error.text);
 }
 

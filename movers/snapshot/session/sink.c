@@ -62,7 +62,6 @@ enum sw_snap_status snap_sink_open(struct snap_sink *sink, uint64_t bytes, bool 
     const enum sw_snap_status status = snap_store_open(medium, &options, &open_error, store);
     if (!status)
         return SW_SNAP_OK;
-    medium->ops->close(medium);
     return snap_error_set(error, status, "%.128s: %.360s", sink->text, open_error.text);
 }
 

@@ -330,7 +330,7 @@ static void add_entry(struct snap_store *store)
     next->entries[at] = store->write.entry;
 }
 
-static bool write_superblock(struct snap_store *store)
+static bool commit_superblock(struct snap_store *store)
 {
     struct snap_task *task = snap_task_take(&store->tasks, true);
     if (task == NULL)
@@ -428,7 +428,7 @@ static bool submit_phase(struct snap_store *store)
     case SNAP_PHASE_FENCE:
         return submit_one(store, SNAP_IO_READ, SNAP_SUPERBLOCKS, end_fence);
     case SNAP_PHASE_SUPERBLOCK:
-        return write_superblock(store);
+        return commit_superblock(store);
     }
     return true;
 }

@@ -196,8 +196,8 @@ static const char *entry_fault(const struct snap_entry *entry, const struct snap
     return NULL;
 }
 
-int snap_load_table(struct snap_tasks *tasks, const struct snap_entry *entry,
-                    uint64_t volume_blocks, struct snap_table *table, const char **why)
+static int load_once(struct snap_tasks *tasks, const struct snap_entry *entry,
+                     uint64_t volume_blocks, struct snap_table *table, const char **why)
 {
     struct snap_blob blob = {.block = entry->root_block, .bytes = entry->root_bytes};
     struct snap_root root;
@@ -223,4 +223,20 @@ int snap_load_table(struct snap_tasks *tasks, const struct snap_entry *entry,
     if (result != 0)
         snap_table_free(table);
     return result;
+}
+
+/* What cannot be read counts as damaged, and its blocks as free. So a read that has failed is tried
+ * again: it may have been for the moment only. */
+int snap_load_table(struct snap_tasks *tasks, const struct snap_entry *entry,
+                    uint64_t volume_blocks, struct snap_table *table, const char **why)
+{
+    enum { TRIES = 3 };
+    for (uint32_t tries = 1;; tries++) {
+        uint64_t failed = tasks->failed_reads;
+        int result = load_once(tasks, entry, volume_blocks, table, why);
+        if (tasks->failed_reads == failed || tasks->medium->error != 0 || tries == TRIES)
+            return result;
+        if (result == 0)
+            snap_table_free(table);
+    }
 }

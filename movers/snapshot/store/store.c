@@ -171,7 +171,8 @@ void snap_store_prepare(struct snap_store *store, snap_store_done done, void *co
 
 void snap_store_abort(struct snap_store *store, snap_store_done done, void *context)
 {
-    store->error.status = SW_SNAP_OK;
+    if (!store->is_broken)
+        store->error.status = SW_SNAP_OK;
     store->is_abort = true;
     if (store->write.status == SW_SNAP_OK)
         store->write.status = SW_SNAP_SKIPPED; /* units that are not under way end at once */
@@ -183,7 +184,8 @@ void snap_store_forget(struct snap_store *store, uint32_t which, snap_store_done
 {
     assert(snap_store_is_idle(store));
     const struct snap_superblock *newest = snap_store_newest(store);
-    store->error.status = SW_SNAP_OK;
+    if (!store->is_broken)
+        store->error.status = SW_SNAP_OK;
     store->next = *newest;
     store->next.entries_count = 0;
     for (uint32_t i = 0; i < newest->entries_count; i++)

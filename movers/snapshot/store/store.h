@@ -42,8 +42,9 @@ struct snap_store_options {
     uint32_t timeout_ms;  /* of what blocks, without any progress; 0: 10 s */
 };
 
-/* Blocks. Takes the medium over where it is OK: snap_store_close() closes it. FORMAT, VERSION,
- * OTHER_RANK (the volume is of another rank), LOST, FENCED, CORRUPT, NO_ROOM, NO_MEMORY, SYSTEM. */
+/* Blocks. Takes the medium over: snap_store_close() closes it, or this where it fails. FORMAT,
+ * VERSION, OTHER_RANK (the volume is of another rank), LOST, FENCED, CORRUPT, NO_ROOM, NO_MEMORY,
+ * SYSTEM. */
 enum sw_snap_status snap_store_open(struct snap_medium *medium,
                                     const struct snap_store_options *options,
                                     struct sw_snap_error *error, struct snap_store **store);

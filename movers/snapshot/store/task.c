@@ -64,6 +64,7 @@ static void end_store_task(struct snap_io *io, int result)
     assert(tasks->under_way > 0);
     tasks->under_way--;
     tasks->ended_count++;
+    tasks->failed_reads += io->kind == SNAP_IO_READ && result != 0;
     snap_task_put(task);
 }
 

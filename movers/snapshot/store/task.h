@@ -43,7 +43,7 @@ struct snap_tasks {
     uint32_t free_slots_count, under_way;
     uint32_t timeout_ms;
     bool is_abandoned; /* a wait has ended by timeout: ended() is not called any more */
-    uint64_t ended_count;
+    uint64_t ended_count, failed_reads;
     uint64_t written_bytes;
     uint8_t *memory;
     struct snap_task all[SNAP_TASKS];

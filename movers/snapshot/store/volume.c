@@ -247,7 +247,7 @@ static int make_volume(struct snap_store *store, const struct snap_store_options
 }
 
 /* Takes the volume over: the epoch counts up, and the writer before is fenced by it. */
-static int take_volume_over(struct snap_store *store, const struct snap_store_options *options)
+static int count_epoch_up(struct snap_store *store, const struct snap_store_options *options)
 {
     struct snap_superblock *next = &store->next;
     uint64_t epoch = store->medium->epoch;
@@ -288,7 +288,7 @@ static int open_old(struct snap_store *store, const struct snap_store_options *o
     if (result == 0)
         result = load_all(store);
     if (result == 0 && options->is_writable)
-        result = take_volume_over(store, options);
+        result = count_epoch_up(store, options);
     return result;
 }
 
@@ -351,8 +351,9 @@ enum sw_snap_status snap_store_open(struct snap_medium *medium,
         if (store->error.status == SW_SNAP_OK)
             snap_store_fail(store, result, "the volume cannot be opened");
         why = store->error;
-        store->medium = NULL;
         snap_store_close(store);
+    } else {
+        medium->ops->close(medium);
     }
     if (error != NULL)
         *error = why;

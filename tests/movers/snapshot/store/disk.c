@@ -54,6 +54,8 @@ void disk_make(struct disk *disk, uint64_t seed, uint64_t bytes)
 
 static void drop_log(struct disk *disk, uint32_t count)
 {
+    if (disk->log_count == 0)
+        return;
     for (uint32_t i = 0; i < count; i++)
         free(disk->log[i].data);
     memmove(disk->log, disk->log + count, (disk->log_count - count) * sizeof(*disk->log));
@@ -62,8 +64,7 @@ static void drop_log(struct disk *disk, uint32_t count)
 
 void disk_free(struct disk *disk)
 {
-    if (disk->log_count > 0)
-        drop_log(disk, disk->log_count);
+    drop_log(disk, disk->log_count);
     free(disk->log);
     free(disk->live);
     free(disk->settled);
@@ -113,6 +114,9 @@ static int execute_io(struct disk *disk, const struct disk_pending *pending)
         memcpy(disk->live + io->offset, io->data, io->bytes);
         log_write(disk, io);
         disk->written_bytes += io->bytes;
+        if (io->offset < SNAP_SUPERBLOCKS * SNAP_BLOCK_BYTES && disk->cut_superblock != 0 &&
+            --disk->cut_superblock == 0)
+            disk->cut_at = disk->ios + 1 + random_below(&disk->random, 3);
         return 0;
     case SNAP_IO_READ:
         memcpy(io->data, disk->live + io->offset, io->bytes);
@@ -232,6 +236,7 @@ void disk_power_cut(struct disk *disk, struct snap_medium *const *handles, uint3
     drop_log(disk, disk->log_count);
     memcpy(disk->live, disk->settled, disk->bytes);
     disk->cut_at = 0;
+    disk->cut_superblock = 0;
     disk->fail_at = 0;
     disk->is_cut = false;
     disk->open_count++; /* handles that were open are of no use any more */

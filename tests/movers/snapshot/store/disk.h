@@ -30,8 +30,9 @@ struct disk {
     uint8_t *settled;       /* what is there after a power cut in any case */
     struct disk_write *log; /* done, not settled */
     uint32_t log_count, log_capacity;
-    uint64_t ios;    /* that were executed */
-    uint64_t cut_at; /* power is cut before the io of that number; 0: never */
+    uint64_t ios;            /* that were executed */
+    uint64_t cut_at;         /* power is cut before the io of that number; 0: never */
+    uint32_t cut_superblock; /* or soon after that one is written; 0: never */
     bool is_cut;
     uint64_t fail_at;       /* that io fails with EIO; 0: none */
     bool skips_first_flush; /* a planted fault: the flush before a superblock does nothing */

@@ -21,7 +21,7 @@ void trial_make(struct trial *trial, const uint64_t *bytes, uint32_t ranges_coun
     char why[256];
     *trial = (struct trial){.ranges_count = ranges_count};
     for (uint32_t i = 0; i < ranges_count; i++) {
-        snprintf(trial->names[i], sizeof(trial->names[i]), "range.%u", i);
+        snprintf(trial->names[i], sizeof(trial->names[i]), "range.%c", 'a' + (char)i);
         trial->ranges[i] = (struct sw_snap_range){
             .name = trial->names[i], .data = allocate(bytes[i]), .bytes = bytes[i]};
     }
@@ -59,11 +59,8 @@ enum sw_snap_status trial_open(struct disk *disk, struct snap_store **store)
 {
     struct snap_medium *medium = disk_open(disk);
     const struct snap_store_options options = {
-        .is_writable = true, .world = WORLD, .seed = TRIAL_SEED, .writer = "test"};
-    enum sw_snap_status status = snap_store_open(medium, &options, NULL, store);
-    if (status != SW_SNAP_OK)
-        medium->ops->close(medium);
-    return status;
+        .is_writable = true, .world = WORLD, .seed = TRIAL_SEED, .writer = "test", .timeout_ms = 1};
+    return snap_store_open(medium, &options, NULL, store);
 }
 
 enum sw_snap_status trial_begin(struct trial *trial, struct snap_store *store, uint64_t step)
