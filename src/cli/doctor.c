@@ -10,6 +10,7 @@
 #include "cli/meeting.h"
 #include "cli/report.h"
 #include "cli/rungs.h"
+#include "cli/written_pages.h"
 
 static const struct argp_option options[] = {
     {"json", 'j', NULL, 0, "Print JSON", 0},
@@ -53,6 +54,7 @@ int sw_command_doctor(int argc, char **argv)
     sw_rungs_probe(&report, meeting.stage == SW_MEETING_DONE);
     sw_meeting_report(&meeting, &report);
     sw_machine_probe(&report);
+    sw_written_pages_probe(&report);
     sw_connections_probe(&report);
     if (as_json)
         sw_report_print_json(&report, stdout);

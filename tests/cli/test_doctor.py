@@ -80,6 +80,19 @@ def doctor__userfaultfd_refused():
         expect(found['mapped, shared memory']['works'] is True, found)
 
 
+def doctor__written_pages():
+    """Snapshots ask the kernel for them, of 6.7 or later; else they sum."""
+    release = tuple(int(part) for part in re.findall(r'\d+', os.uname().release)[:2])
+    found, _ = examine()
+    told = found['snapshots, pages written']
+    expect(release >= (6, 7) or told['works'] is False, told)
+    for call in ('userfaultfd', 'ioctl'):
+        found, status = examine('-e', 'EPERM', call)
+        told = found['snapshots, pages written']
+        expect(status == 0 or call == 'ioctl', call, found)
+        expect(told['works'] is False and 'sum the state' in told['detail'], call, told)
+
+
 def doctor__memfd_refused():
     found, status = examine('memfd_create')
     plain = found['mapped, plain memory']
