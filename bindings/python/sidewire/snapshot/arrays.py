@@ -6,6 +6,7 @@ A view is a JSON object: {"$tensor": ["float32", [2, 3]], "storage": NAME, "offs
 """
 import array
 import ctypes
+import functools
 import hashlib
 import sys
 
@@ -35,12 +36,10 @@ class Storage:
         self.name, self.pointer, self.bytes, self.keep = name, pointer, size, keep
         self.is_copied, self.type, self.shape = is_copied, None, (size,)
 
-    def be_one(self, kind, shape, size):
-        """A view that is the whole of it gives its type and shape."""
-        if self.type is None and size == self.bytes and kind in TYPES and len(shape) <= DIMS_MAX:
+    def be_one(self, kind, shape):
+        """It is the whole of one tensor."""
+        if kind in TYPES and len(shape) <= DIMS_MAX:
             self.type, self.shape = TYPES[kind], tuple(shape)
-            return True
-        return False
 
 
 def cut_name(name):
@@ -50,6 +49,16 @@ def cut_name(name):
         return raw.decode()
     digest = hashlib.sha256(raw).hexdigest()[:16]
     return f'{raw[: NAME_MAX - 17].decode("utf-8", "ignore")}~{digest}'
+
+
+@functools.lru_cache(1 << 16)
+def name_of(path):
+    return cut_name(join_name(path))
+
+
+@functools.lru_cache(None)
+def _kind_of(dtype):
+    return str(dtype).removeprefix('torch.')
 
 
 def storage_of(tensor):
@@ -78,7 +87,7 @@ class Storages:
     def put(self, path, pointer, size, keep, is_copied=False):
         storage = self._by_place.get((pointer, size))
         if storage is None:
-            plain = name = cut_name(join_name(path))
+            plain = name = name_of(path)
             number = 2
             while name in self.by_name:
                 name = cut_name(f'{plain[: NAME_MAX - 24]}#{number}')
@@ -99,44 +108,39 @@ class Storages:
         return None
 
     def _hold_tensor(self, torch, value, path):
-        name = join_name(path)
         if type(value) not in (torch.Tensor, torch.nn.Parameter):
             raise NotSupported(
-                f"{name} is a {type(value).__name__}: sidewire.snapshot.checkpoint saves those"
-                ' that are spread over ranks'
+                f"{join_name(path)} is a {type(value).__name__}: sidewire.snapshot.checkpoint saves"
+                ' those that are spread over ranks'
             )
-        if value.layout != torch.strided or value.is_quantized or value.device.type == 'meta':
-            raise NotSupported(f'{name} is not a dense tensor with memory of its own')
-        value = value.detach().resolve_conj().resolve_neg()
-        is_far, device = value.device.type != 'cpu', str(value.device)
-        value = value.cpu() if is_far else value
-        kind = str(value.dtype).removeprefix('torch.')
-        held = {'$tensor': [kind, list(value.shape)]}
+        if value.layout != torch.strided or value.is_quantized or value.is_meta:
+            raise NotSupported(f'{join_name(path)} is not a dense tensor with memory of its own')
+        if value.is_conj() or value.is_neg():
+            value = value.detach().resolve_conj().resolve_neg()
+        is_far, device = not value.is_cpu, value.device
+        if is_far:
+            value = value.detach().cpu()
+        kind, count = _kind_of(value.dtype), value.numel()
+        held = {'$tensor': [kind, [*value.shape]]}
         pointer, size = storage_of(value)
-        if size and value.numel():
+        if size and count:
             place = self.put(path, pointer, size, value, is_far)
             held.update(
                 storage=place.name, offset=value.storage_offset(), stride=list(value.stride())
             )
-            is_whole = value.is_contiguous() and value.storage_offset() == 0
-            self._name_whole(
-                place, path, is_whole, kind, value.shape, value.numel() * value.element_size()
-            )
+            if value.is_contiguous() and count * value.element_size() == size:
+                self._name_whole(place, path, kind, value.shape)
         if is_far:
-            held['device'] = device
+            held['device'] = str(device)
         return held
 
-    def _name_whole(self, place, path, is_whole, kind, shape, size):
-        if (
-            is_whole
-            and not place.be_one(kind, shape, size)
-            and (place.type, place.shape)
-            == (
-                TYPES.get(kind),
-                tuple(shape),
-            )
-        ):
-            self.tied[cut_name(join_name(path))] = place.name
+    def _name_whole(self, place, path, kind, shape):
+        """A view that is the whole of a storage gives it its type and shape; the next one of the
+        same kind is tied to it."""
+        if place.type is None:
+            place.be_one(kind, shape)
+        elif place.type == TYPES.get(kind) and place.shape == tuple(shape):
+            self.tied[name_of(path)] = place.name
 
     def _hold_array(self, numpy, value, path):
         if type(value) is not numpy.ndarray or value.dtype.hasobject or value.dtype.names:
@@ -155,8 +159,8 @@ class Storages:
             at = value.__array_interface__['data'][0]
             place = self.put(path, low, size, value)
             held.update(storage=place.name, offset=at - low, stride=list(value.strides))
-            is_whole = value.flags.c_contiguous and value.dtype.isnative
-            self._name_whole(place, path, is_whole, value.dtype.name, value.shape, value.nbytes)
+            if value.flags.c_contiguous and value.dtype.isnative and value.nbytes == size:
+                self._name_whole(place, path, value.dtype.name, value.shape)
         return held
 
     def _hold_buffer(self, value, path):

@@ -118,8 +118,10 @@ class _Items:
         at, sizes, whole = (tuple(one) for one in (data.chunk.offsets, data.chunk.sizes, data.size))
         if size:
             place = self._storages.put((fqn,), tensor.data_ptr(), size, tensor)
-            if place.be_one(kind, sizes, size) and sizes != whole:
-                self._places[place.name] = (at, whole)
+            if place.type is None:
+                place.be_one(kind, sizes)
+                if place.type is not None and sizes != whole:
+                    self._places[place.name] = (at, whole)
             name = place.name
         properties = {key: getattr(data.properties, key) for key in PROPERTIES}
         properties['dtype'] = tensor.dtype
