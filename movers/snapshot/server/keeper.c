@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +20,6 @@
 #include "common/base/minmax.h"
 #include "common/serve/holes.h"
 #include "common/serve/new_file.h"
-#include "common/time/clock.h"
 #include "snapshot/server/volume.h"
 
 #ifndef MADV_POPULATE_WRITE
@@ -29,53 +29,51 @@
 #define RAMFS_MAGIC 0x858458f6
 #endif
 
-enum { STEP_BYTES = 64 << 20, PAGE_BYTES = 4096, DOUBT_MS = 500 };
+enum { STEP_BYTES = 64 << 20, PAGE_BYTES = 4096, AGAIN_MS = 100 };
 
 /* ---- its memory ---- */
 
 /* Each page is there before the volume is promised. Where the kernel is too old to be asked, they
  * are written. */
-static int get_pages(uint8_t *base, uint64_t bytes)
+static int get_pages(uint8_t *at, uint64_t bytes)
 {
-    for (uint64_t at = 0; at < bytes; at += STEP_BYTES) {
-        const uint64_t step = mover_min_u64(STEP_BYTES, bytes - at);
-        if (!madvise(base + at, step, MADV_POPULATE_WRITE))
-            continue;
-        if (errno != EINVAL)
-            return errno == EAGAIN ? -ENOMEM : -errno;
-        for (uint64_t page = at; page < at + step; page += PAGE_BYTES)
-            *(volatile uint8_t *)(base + page) = 0;
-    }
+    if (!madvise(at, bytes, MADV_POPULATE_WRITE))
+        return 0;
+    if (errno != EINVAL)
+        return errno == EAGAIN || errno == EFAULT ? -ENOMEM : -errno;
+    for (uint64_t page = 0; page < bytes; page += PAGE_BYTES)
+        *(volatile uint8_t *)(at + page) = 0;
     return 0;
 }
 
 /* Memory of a file without a name. A software device shares such pages with peers of this host as
  * they are. Private ones it would have to copy each time that they are registered: 256 MiB took
- * 0.4 s, and these 0.2 ms. */
-static int get_memory(uint64_t bytes, uint8_t **memory)
+ * 0.4 s, and these 0.2 ms. MAP_FAILED and errno: there is none. */
+static void *map_memory(uint64_t bytes)
 {
     const int fd = memfd_create("volume", MFD_CLOEXEC);
-    if (fd < 0)
-        return -errno;
     void *base = MAP_FAILED;
-    if (!ftruncate(fd, (off_t)bytes))
+    if (fd >= 0 && !ftruncate(fd, (off_t)bytes))
         base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    int code = base == MAP_FAILED ? -errno : 0;
-    close(fd);
-    if (!code) {
-        code = get_pages(base, bytes);
-        if (code)
-            munmap(base, bytes);
-        else
-            *memory = base;
-    }
-    return code;
+    const int why = errno;
+    if (fd >= 0)
+        close(fd);
+    errno = why;
+    return base;
 }
 
 static int make_in_memory(struct snap_volume *volume)
 {
+    void *base = map_memory(volume->bytes);
+    int code = base == MAP_FAILED ? -errno : 0;
+    for (uint64_t at = 0; !code && at < volume->bytes; at += STEP_BYTES)
+        code = get_pages((uint8_t *)base + at, mover_min_u64(STEP_BYTES, volume->bytes - at));
+    if (code && base != MAP_FAILED)
+        munmap(base, volume->bytes);
+    if (!code)
+        volume->base = base;
     volume->is_volatile = true;
-    return get_memory(volume->bytes, &volume->base);
+    return code;
 }
 
 static bool keeps_nothing(int fd)
@@ -195,43 +193,48 @@ static bool has_given(const struct snap_volume *volume)
     return false;
 }
 
-/* Nobody has a right, so the memory may be replaced: what a peer stores late goes to the old one.
- * Under the lock, which it lets go meanwhile: a volume that is doubtful is given to nobody. */
+/*
+ * Nobody has a right, so the memory may be replaced: what a peer stores late goes to the old one. A
+ * part at a time, whose old pages are given back: it takes as much memory as one part. Where there
+ * is not even that, it tries again. Under the lock, which it lets go meanwhile: a volume that is
+ * doubtful is given to nobody.
+ */
 static void replace_memory(struct snap_volume *volume)
 {
-    uint8_t *fresh;
     pthread_mutex_unlock(&volume->lock);
-    const int code = get_memory(volume->bytes, &fresh);
-    if (!code) {
-        memcpy(fresh, volume->base, volume->bytes);
-        munmap(volume->base, volume->bytes);
-        volume->base = fresh;
+    uint8_t *fresh = map_memory(volume->bytes), *old = volume->base;
+    for (uint64_t at = 0; fresh != MAP_FAILED && at < volume->bytes;) {
+        const uint64_t step = mover_min_u64(STEP_BYTES, volume->bytes - at);
+        if (get_pages(fresh + at, step)) {
+            poll(NULL, 0, AGAIN_MS);
+            continue;
+        }
+        memcpy(fresh + at, old + at, step);
+        madvise(old + at, step, MADV_REMOVE);
+        at += step;
     }
+    if (fresh != MAP_FAILED)
+        munmap(old, volume->bytes);
+    else
+        poll(NULL, 0, AGAIN_MS);
     pthread_mutex_lock(&volume->lock);
-    volume->is_doubtful = false;
-    if (!code)
+    if (fresh == MAP_FAILED)
         return;
-    volume->state = SNAP_VOLUME_FAILED;
-    volume->error = code;
-    snprintf(volume->why, sizeof(volume->why),
-             "a writer was stopped amid a store, and there is no memory to get away from it: %s",
-             strerror(-code));
+    volume->base = fresh;
+    volume->is_doubtful = false;
 }
 
-/* A device that waits long is likely to have waited for a peer that was stopped amid a store, and
- * not for ever: a software device on one host lets it store when it goes on. */
 static void take_right_back(struct snap_volume *volume, struct snap_grant *grant)
 {
     list_remove(&grant->node);
     pthread_mutex_unlock(&volume->lock);
-    const uint64_t begin_ns = mover_now_ns();
+    const bool is_doubtful = grant->mr && grant->may_store_late;
     if (grant->mr)
         ibv_dereg_mr(grant->mr);
     ibv_dealloc_pd(grant->pd);
-    const bool is_doubtful = grant->may_write && mover_now_ns() - begin_ns > DOUBT_MS * NS_PER_MS;
     free(grant);
     pthread_mutex_lock(&volume->lock);
-    volume->is_doubtful |= is_doubtful;
+    volume->is_doubtful |= is_doubtful && volume->fd < 0;
 }
 
 static void give_right(struct snap_volume *volume, struct snap_grant *grant)

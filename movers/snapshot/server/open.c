@@ -8,7 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/time/clock.h"
 #include "snapshot/server/server.h"
+
+enum { DOUBT_MS = 500 };
 
 static enum snap_wire_status open_say(struct snap_wire_answer *answer, enum snap_wire_status status,
                                       const char *text)
@@ -61,6 +64,16 @@ static enum snap_wire_status open_state(struct snap_volume *volume, struct snap_
     return has_no_room ? SNAP_WIRE_NO_ROOM : SNAP_WIRE_FAILED;
 }
 
+/* A device that waits long for the end of a queue pair is likely to have waited for a peer that is
+ * stopped amid a store. */
+static void end_writer(struct snap_server *server, struct snap_volume *volume)
+{
+    const uint64_t begin_ns = mover_now_ns();
+    mover_clients_end(&server->clients, volume->client);
+    if (volume->fd >= 0 && mover_now_ns() - begin_ns > DOUBT_MS * NS_PER_MS)
+        snap_volume_doubt(volume);
+}
+
 /* The writer before is ended first. */
 static enum snap_wire_status open_session(struct snap_server *server, struct snap_guest *guest,
                                           struct snap_volume *volume,
@@ -78,7 +91,7 @@ static enum snap_wire_status open_session(struct snap_server *server, struct sna
     }
     if (has_other) {
         server->counts.take_overs += !is_same;
-        mover_clients_end(&server->clients, volume->client);
+        end_writer(server, volume);
     }
     volume->client = guest->number;
     if (is_same)
@@ -90,8 +103,8 @@ static enum snap_wire_status open_session(struct snap_server *server, struct sna
     return SNAP_WIRE_OK;
 }
 
-/* A peer that was stopped amid a store keeps a volume from being given: until nothing of it is
- * registered any more, so readers are ended, too. Pages of a file stay the same ones for ever. */
+/* A store that may still come keeps a volume from being given until its memory is replaced. Readers
+ * are ended for that, and come back. */
 static enum snap_wire_status open_clear_doubt(struct snap_server *server, struct snap_guest *guest,
                                               struct snap_volume *volume,
                                               struct snap_wire_answer *answer)

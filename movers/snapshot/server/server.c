@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "common/serve/origin.h"
 #include "common/time/clock.h"
@@ -35,6 +37,24 @@ static void tell_of(const struct snap_server *server, const struct snap_guest *g
             guest->volume ? "\")" : "");
 }
 
+/* Whether a socket could have that address here. */
+static bool is_of_this_host(const struct sockaddr *peer)
+{
+    struct sockaddr_storage at = {.ss_family = peer->sa_family};
+    const bool is_ipv4 = peer->sa_family == AF_INET;
+    const socklen_t bytes = is_ipv4 ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+    memcpy(&at, peer, bytes);
+    if (is_ipv4)
+        ((struct sockaddr_in *)(void *)&at)->sin_port = 0;
+    else
+        ((struct sockaddr_in6 *)(void *)&at)->sin6_port = 0;
+    const int fd = socket(peer->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    const bool is_here = fd >= 0 && !bind(fd, (struct sockaddr *)&at, bytes);
+    if (fd >= 0)
+        close(fd);
+    return is_here;
+}
+
 /* Each has a domain of its own, where no key of others is of use. */
 static struct ibv_pd *server_client_came(void *context, struct mover_clients_place *place,
                                          struct rdma_cm_id *id)
@@ -46,11 +66,10 @@ static struct ibv_pd *server_client_came(void *context, struct mover_clients_pla
         free(guest);
         return NULL;
     }
-    const struct in6_addr here = mover_address_of(rdma_get_local_addr(id));
     guest->number = place->number;
     guest->address = mover_address_of(rdma_get_peer_addr(id));
     guest->origin = mover_origin_of(&guest->address);
-    guest->is_here = IN6_ARE_ADDR_EQUAL(&here, &guest->address);
+    guest->is_here = is_of_this_host(rdma_get_peer_addr(id));
     place->own = guest;
     tell_of(context, guest, "connects");
     return guest->pd;
@@ -62,10 +81,10 @@ static void server_client_left(void *context, struct mover_clients_place *place)
     struct snap_volume *volume = guest->volume;
     tell_of(context, guest, "leaves");
     if (volume) {
-        if (volume->client == guest->number)
-            volume->client = 0;
+        const bool is_writer = volume->client == guest->number; /* it has not said CLOSE */
+        volume->client = is_writer ? 0 : volume->client;
         volume->users--;
-        snap_grant_end(volume, guest->grant);
+        snap_grant_end(volume, guest->grant, is_writer && guest->is_here);
     } else {
         ibv_dealloc_pd(guest->pd);
     }

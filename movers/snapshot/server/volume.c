@@ -74,11 +74,19 @@ enum snap_grant_state snap_grant_state_of(struct snap_volume *volume,
     return state;
 }
 
-void snap_grant_end(struct snap_volume *volume, struct snap_grant *grant)
+void snap_grant_end(struct snap_volume *volume, struct snap_grant *grant, bool may_store_late)
 {
     pthread_mutex_lock(&volume->lock);
     grant->is_over = true;
+    grant->may_store_late = may_store_late;
     pthread_cond_signal(&volume->change);
+    pthread_mutex_unlock(&volume->lock);
+}
+
+void snap_volume_doubt(struct snap_volume *volume)
+{
+    pthread_mutex_lock(&volume->lock);
+    volume->is_doubtful = true;
     pthread_mutex_unlock(&volume->lock);
 }
 

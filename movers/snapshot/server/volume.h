@@ -38,6 +38,9 @@ struct snap_grant {
     bool may_write;
     enum snap_grant_state state;
     bool is_over; /* the connection is: the thread frees it, and the domain */
+    /* A writer of this host, without a farewell: if it is stopped amid a store, it stores the rest
+     * when it goes on, since a software device has such a peer store by itself. */
+    bool may_store_late;
 };
 
 struct snap_volume {
@@ -67,7 +70,8 @@ struct snap_volume {
     char why[SNAP_WIRE_TEXT_BYTES];
     int error; /* a negative errno: why it has failed */
     struct list grants;
-    /* A device waited long for a peer that was stopped amid a store: the store may still come. */
+    /* A store of a writer that is fenced may still come. Nobody gets a right until the memory is
+     * replaced, which is once nobody has one. */
     bool is_doubtful;
     uint64_t flushes_asked, flushes_done;
 };
@@ -89,7 +93,9 @@ struct snap_grant *snap_volume_ask(struct snap_volume *volume, struct ibv_pd *pd
 enum snap_grant_state snap_grant_state_of(struct snap_volume *volume,
                                           const struct snap_grant *grant);
 /* The queue pairs of its domain are destroyed. It is the thread's from here on. */
-void snap_grant_end(struct snap_volume *volume, struct snap_grant *grant);
+void snap_grant_end(struct snap_volume *volume, struct snap_grant *grant, bool may_store_late);
+/* The pages of a file cannot be replaced: a store that may still come is in the way for good. */
+void snap_volume_doubt(struct snap_volume *volume);
 /* Returns the ticket: that many flushes are done once all of before is on disk. */
 uint64_t snap_volume_flush(struct snap_volume *volume);
 /* Nobody has written a superblock yet. */
