@@ -124,7 +124,7 @@ static bool is_worth_a_moment(struct snap_peer *peer, const struct snap_wire_ans
     return true;
 }
 
-static void take_volume_over(struct snap_peer *peer, const struct snap_wire_answer *answer)
+static void peer_take_volume(struct snap_peer *peer, const struct snap_wire_answer *answer)
 {
     struct snap_medium *medium = &peer->medium;
     memcpy(peer->instance, answer->instance, SNAP_WIRE_ID_BYTES);
@@ -160,7 +160,7 @@ static void peer_opened(struct snap_peer *peer, const struct snap_wire_answer *a
         return;
     }
     if (!peer->was_open)
-        take_volume_over(peer, answer);
+        peer_take_volume(peer, answer);
     else if (memcmp(peer->identity, answer->identity, SNAP_WIRE_ID_BYTES) != 0 ||
              answer->bytes != peer->medium.bytes)
         return fail_lost(peer);
