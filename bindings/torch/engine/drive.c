@@ -34,19 +34,33 @@ bool pge_sleep(struct pge_engine *engine, pthread_cond_t *condition, uint64_t de
 
 // ---- who drives ----
 
+bool pge_drive_take(struct pge_engine *engine)
+{
+    return !(__atomic_fetch_or(&engine->turn, PGE_DRIVEN, __ATOMIC_SEQ_CST) & PGE_DRIVEN);
+}
+
 bool pge_drive_begin(struct pge_engine *engine)
 {
-    if (engine->is_driven || engine->exclusive)
-        return false;
-    engine->is_driven = true;
-    return true;
+    return !__atomic_load_n(&engine->exclusive, __ATOMIC_RELAXED) && pge_drive_take(engine);
+}
+
+bool pge_drive_watch(struct pge_engine *engine)
+{
+    return __atomic_fetch_or(&engine->turn, PGE_WANTED, __ATOMIC_SEQ_CST) & PGE_DRIVEN;
+}
+
+static void count_turn(struct pge_engine *engine)
+{
+    const uint64_t turns = __atomic_load_n(&engine->turns, __ATOMIC_RELAXED);
+    __atomic_store_n(&engine->turns, turns + 1, __ATOMIC_RELAXED);
 }
 
 void pge_drive_end(struct pge_engine *engine)
 {
-    engine->is_driven = false;
-    engine->turns++;
-    if (engine->exclusive || __atomic_load_n(&engine->waiters, __ATOMIC_SEQ_CST))
+    count_turn(engine);
+    __atomic_store_n(&engine->turn, engine->is_deep ? PGE_WANTED : 0, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&engine->exclusive, __ATOMIC_RELAXED) ||
+        __atomic_load_n(&engine->waiters, __ATOMIC_SEQ_CST))
         pthread_cond_broadcast(&engine->changed);
     if (engine->is_deep && __atomic_load_n(&engine->pending, __ATOMIC_RELAXED))
         pthread_cond_signal(&engine->work);
@@ -55,12 +69,34 @@ void pge_drive_end(struct pge_engine *engine)
 void pge_drive_await(struct pge_engine *engine)
 {
     __atomic_add_fetch(&engine->exclusive, 1, __ATOMIC_RELAXED);
-    while (engine->is_driven) {
+    while (!pge_drive_take(engine)) {
+        if (!pge_drive_watch(engine))
+            continue;
         sw_coll_wake(engine->coll);
         pge_sleep(engine, &engine->changed, 0);
     }
     __atomic_sub_fetch(&engine->exclusive, 1, __ATOMIC_RELAXED);
-    engine->is_driven = true;
+}
+
+void pge_turn_leave(struct pge_engine *engine)
+{
+    pthread_mutex_lock(&engine->lock);
+    engine->calls++;
+    while (__atomic_load_n(&engine->has_submitted, __ATOMIC_RELAXED) &&
+           !__atomic_load_n(&engine->exclusive, __ATOMIC_RELAXED)) {
+        pthread_mutex_unlock(&engine->lock);
+        pge_drive_shortly(engine, NULL);
+        pthread_mutex_lock(&engine->lock);
+    }
+    pge_drive_end(engine);
+}
+
+bool pge_turn_end(struct pge_engine *engine)
+{
+    uint32_t driven = PGE_DRIVEN;
+    count_turn(engine);
+    return __atomic_compare_exchange_n(&engine->turn, &driven, 0, false, __ATOMIC_SEQ_CST,
+                                       __ATOMIC_RELAXED);
 }
 
 // ---- what ends ----
@@ -78,10 +114,12 @@ void pge_finish(struct pge_engine *engine, struct pge_operation *operation,
     void (*release)(struct pge_operation *) = operation->release;
     const struct pge_engine *outer = telling;
     telling = engine;
-    if (error && error->status)
+    if (error && error->status) {
         operation->error = *error;
-    else
-        operation->error = (struct sw_coll_error){.status = SW_COLL_OK};
+    } else {
+        operation->error.status = SW_COLL_OK;
+        operation->error.text[0] = '\0';
+    }
     if (operation->done)
         operation->done(operation);
     __atomic_store_n(&operation->is_over, 1, __ATOMIC_SEQ_CST);
@@ -133,13 +171,15 @@ void pge_add_active(struct pge_engine *engine, struct pge_active active,
 
 static void end_active(struct pge_engine *engine, uint32_t which)
 {
-    struct sw_coll_error error = {.status = SW_COLL_OK};
+    struct sw_coll_error error; /* whose text is long: it is written where there is one */
     const struct pge_active ended = engine->active[which];
-    sw_coll_test(engine->requests[which], &error);
+    error.status = sw_coll_test(engine->requests[which], &error);
     const uint32_t behind = --engine->active_count - which;
-    memmove(&engine->active[which], &engine->active[which + 1], behind * sizeof(ended));
-    memmove(&engine->requests[which], &engine->requests[which + 1],
-            behind * sizeof(struct sw_coll_request *));
+    if (behind) {
+        memmove(&engine->active[which], &engine->active[which + 1], behind * sizeof(ended));
+        memmove(&engine->requests[which], &engine->requests[which + 1],
+                behind * sizeof(struct sw_coll_request *));
+    }
     if (error.status)
         add_abort_text(engine, &error);
     if (ended.operation)
@@ -168,8 +208,9 @@ static void note_failure(struct pge_engine *engine, const struct sw_coll_error *
 
 static void begin_operation(struct pge_engine *engine, struct pge_operation *operation)
 {
-    struct sw_coll_error error = {.status = SW_COLL_OK};
+    struct sw_coll_error error;
     struct sw_coll_request *request;
+    error.status = SW_COLL_OK;
     if (operation->kind == PGE_RECV || operation->kind == PGE_RECV_ANY) {
         pge_message_begin(engine, operation);
         return;
@@ -211,10 +252,13 @@ static void begin_submitted(struct pge_engine *engine)
     }
 }
 
-void pge_drive_shortly(struct pge_engine *engine)
+void pge_drive_shortly(struct pge_engine *engine, struct pge_operation *operation)
 {
     do {
         begin_submitted(engine);
+        if (operation)
+            begin_operation(engine, operation);
+        operation = NULL;
         pge_messages_go(engine);
     } while (__atomic_load_n(&engine->has_submitted, __ATOMIC_RELAXED));
 }
@@ -245,6 +289,8 @@ void pge_drive(struct pge_engine *engine, const struct pge_operation *until, uin
             end_active(engine, which);
         else if (status != SW_COLL_AGAIN && status != SW_COLL_TIMEOUT)
             note_failure(engine, &error);
+        if (until && pge_is_over(until))
+            return;
         if (deadline_ns && pge_now_ns() >= deadline_ns)
             return;
     }
@@ -289,11 +335,15 @@ static void take_nap(struct pge_engine *engine, struct napping *napping)
 {
     const uint64_t now_ns = pge_now_ns();
     uint64_t until_ns = now_ns + napping->nap_us * 1000;
-    napping->calm = engine->turns == napping->turns ? napping->calm + 1 : 0;
-    napping->turns = engine->turns;
+    const uint64_t turns = __atomic_load_n(&engine->turns, __ATOMIC_RELAXED);
+    napping->calm = turns == napping->turns ? napping->calm + 1 : 0;
+    napping->turns = turns;
     if (napping->nap_us < NAP_MAX_US)
         napping->nap_us *= 2;
-    engine->is_deep = napping->calm >= NAPS;
+    /* A turn that ended without the lock may have left something. */
+    engine->is_deep =
+        napping->calm >= NAPS &&
+        (pge_drive_watch(engine) || !__atomic_load_n(&engine->pending, __ATOMIC_SEQ_CST));
     if (engine->is_deep)
         until_ns = now_ns + LOOK_EVERY_MS * 1000000ull;
     pge_sleep(engine, &engine->work, until_ns);
@@ -303,7 +353,8 @@ static void take_nap(struct pge_engine *engine, struct napping *napping)
 // With the lock: whether it is for this thread to drive.
 static bool is_left_to_engine(const struct pge_engine *engine, const struct napping *napping)
 {
-    return engine->is_urged || engine->turns == napping->turns ||
+    return engine->is_urged ||
+           __atomic_load_n(&engine->turns, __ATOMIC_RELAXED) == napping->turns ||
            __atomic_load_n(&engine->is_agreeing, __ATOMIC_RELAXED);
 }
 
@@ -335,9 +386,9 @@ void *pge_thread_main(void *arg)
         }
         napping.looked_ns = pge_now_ns();
         pthread_mutex_lock(&engine->lock);
+        if (!has_work) /* it was nothing */
+            __atomic_sub_fetch(&engine->turns, 1, __ATOMIC_RELAXED);
         pge_drive_end(engine);
-        if (!has_work)
-            engine->turns--; /* it was nothing */
     }
     pthread_mutex_unlock(&engine->lock);
     return NULL;

@@ -181,16 +181,16 @@ void pge_close(struct pge_engine *engine)
 void pge_abandon(struct pge_engine *engine)
 {
     const uint64_t until_ns = sw_coll_deadline_ms(EXIT_PATIENCE_MS);
-    bool is_early = true;
+    bool is_early = true, is_mine;
     pthread_mutex_lock(&engine->lock);
     engine->is_closing = true;
     __atomic_add_fetch(&engine->exclusive, 1, __ATOMIC_RELAXED);
-    while (engine->is_driven && is_early) {
+    while (!(is_mine = pge_drive_take(engine)) && is_early) {
+        if (!pge_drive_watch(engine))
+            continue;
         sw_coll_wake(engine->coll);
         is_early = pge_sleep(engine, &engine->changed, until_ns);
     }
-    const bool is_mine = !engine->is_driven;
-    engine->is_driven = true;
     pthread_cond_broadcast(&engine->work);
     pthread_mutex_unlock(&engine->lock);
     if (!is_mine)
@@ -273,8 +273,10 @@ uint32_t pge_gone(struct pge_engine *engine, bool *is_gone)
     memset(is_gone, 0, engine->size * sizeof(bool));
     if (!pge_enter(engine, &closed))
         return 0;
-    if (!engine->is_driven)
+    if (pge_drive_begin(engine)) {
         sw_coll_gone(engine->coll, engine->gone);
+        pge_drive_end(engine);
+    }
     for (uint32_t rank = 0; rank < engine->size; rank++)
         count += is_gone[rank] = engine->gone[rank];
     pge_leave(engine);
@@ -286,7 +288,7 @@ uint64_t pge_sequence(struct pge_engine *engine)
     struct sw_coll_error closed;
     uint64_t number = 0;
     if (pge_enter(engine, &closed)) {
-        number = engine->sequence;
+        number = __atomic_load_n(&engine->sequence, __ATOMIC_RELAXED);
         pge_leave(engine);
     }
     return number;
@@ -296,7 +298,7 @@ void pge_sequence_set(struct pge_engine *engine, uint64_t number)
 {
     struct sw_coll_error closed;
     if (pge_enter(engine, &closed)) {
-        engine->sequence = number;
+        __atomic_store_n(&engine->sequence, number, __ATOMIC_RELAXED);
         pge_leave(engine);
     }
 }

@@ -5,9 +5,13 @@
  * the matching of tags, later.c the threads of pge_later(), process.c forks and exits, dump.c what
  * pge_dump() does.
  *
- * The thread that has set `is_driven` drives: it alone uses the communicator, but for
+ * The thread that has PGE_DRIVEN in `turn` drives: it alone uses the communicator, but for
  * sw_coll_wake(), and what is "the driver's" below. All else that changes needs the lock, or is an
  * atomic word.
+ *
+ * A turn of which nobody wants anything begins and ends without the lock. So a thread that does
+ * want something sets PGE_WANTED, with the lock: no turn begins without the lock then, and that
+ * which goes on ends with it.
  */
 #ifndef SW_BINDINGS_TORCH_INSIDE_H
 #define SW_BINDINGS_TORCH_INSIDE_H
@@ -38,6 +42,11 @@ struct pge_active {
     struct pge_parked *parked;
 };
 
+enum {
+    PGE_DRIVEN = 1,
+    PGE_WANTED = 2, /* somebody sleeps until the turn ends, or has submitted amid it */
+};
+
 struct pge_engine {
     struct pge_options options;
     struct sw_coll *coll;
@@ -47,11 +56,7 @@ struct pge_engine {
     pthread_mutex_t lock;
     pthread_cond_t changed; /* an operation is over, or nobody drives any more */
     pthread_cond_t work;    /* for the engine's thread */
-    bool is_driven;
-    uint32_t exclusive; /* threads that want the communicator for themselves */
     struct pge_queue submitted;
-    uint64_t sequence;
-    uint64_t turns; /* of drivers: whether something happens */
     bool is_closing, is_urged;
     bool is_deep;   /* the engine's thread sleeps until it is called */
     uint32_t calls; /* threads that are in a function of this engine */
@@ -61,6 +66,10 @@ struct pge_engine {
     bool *gone;
 
     /* Atomic words. */
+    uint32_t turn;      /* PGE_DRIVEN, PGE_WANTED */
+    uint32_t exclusive; /* threads that want the communicator for themselves */
+    uint64_t sequence;
+    uint64_t turns; /* of drivers: whether something happens */
     uint32_t has_submitted, pending, waiters;
     uint32_t is_agreeing; /* ranks agree on who is gone, which goes on only while somebody drives */
 
@@ -127,13 +136,30 @@ void pge_abandon(struct pge_engine *engine);
 
 /* With the lock: whether this thread drives now, until pge_drive_end(). */
 bool pge_drive_begin(struct pge_engine *engine);
+/* The same, though another thread wants the communicator for itself. */
+bool pge_drive_take(struct pge_engine *engine);
 /* With the lock. */
 void pge_drive_end(struct pge_engine *engine);
+/* With the lock, where this thread does not drive: whether another one does, which says so in
+ * `changed` when it ends. False: nobody does any more. */
+bool pge_drive_watch(struct pge_engine *engine);
+/* Without the lock, where nobody wants anything of the driver: the same as pge_drive_begin(). */
+static inline bool pge_turn_begin(struct pge_engine *engine)
+{
+    uint32_t nobody = 0;
+    return __atomic_compare_exchange_n(&engine->turn, &nobody, PGE_DRIVEN, false, __ATOMIC_SEQ_CST,
+                                       __ATOMIC_RELAXED);
+}
+/* Its end. The engine may be gone then, as far as this thread knows. False: somebody wants
+ * something, and it goes on. */
+bool pge_turn_end(struct pge_engine *engine);
+/* Ends it in any case: what was submitted amid it has begun. Takes the lock, for pge_leave(). */
+void pge_turn_leave(struct pge_engine *engine);
 /* Drives until the operation is over, or, if that is NULL, as long as something is under way; until
  * the deadline, or until another thread wants the communicator. Without the lock. */
 void pge_drive(struct pge_engine *engine, const struct pge_operation *until, uint64_t deadline_ns);
-/* Begins what was submitted, and waits for nothing. */
-void pge_drive_shortly(struct pge_engine *engine);
+/* Begins what was submitted, then this operation, if it is not NULL, and waits for nothing. */
+void pge_drive_shortly(struct pge_engine *engine, struct pge_operation *operation);
 /* With the lock: drives, when the thread that does so has left. */
 void pge_drive_await(struct pge_engine *engine);
 /* The communicator has failed: all that is under way ends. */

@@ -32,6 +32,16 @@ static void refuse_operation(struct pge_operation *operation, const struct sw_co
         release(operation);
 }
 
+static void prepare_operation(struct pge_engine *engine, struct pge_operation *operation)
+{
+    operation->error.status = SW_COLL_AGAIN;
+    operation->error.text[0] = '\0';
+    operation->source = operation->peer;
+    __atomic_store_n(&operation->is_over, 0, __ATOMIC_RELAXED);
+    if (operation->kind == PGE_COLLECTIVE)
+        __atomic_add_fetch(&engine->sequence, 1, __ATOMIC_RELAXED);
+}
+
 // With the lock. Whether all are small.
 static bool append_operations(struct pge_engine *engine, struct pge_operation **operations,
                               uint32_t count)
@@ -39,11 +49,7 @@ static bool append_operations(struct pge_engine *engine, struct pge_operation **
     uint64_t bytes = 0, more;
     for (uint32_t i = 0; i < count; i++) {
         struct pge_operation *operation = operations[i];
-        operation->error.status = SW_COLL_AGAIN;
-        operation->error.text[0] = '\0';
-        operation->source = operation->peer;
-        __atomic_store_n(&operation->is_over, 0, __ATOMIC_RELAXED);
-        engine->sequence += operation->kind == PGE_COLLECTIVE;
+        prepare_operation(engine, operation);
         more = operation_bytes(engine, operation);
         bytes = bytes + more < bytes ? UINT64_MAX : bytes + more;
         pge_queue_append(&engine->submitted, operation);
@@ -64,29 +70,50 @@ void pge_call_thread(struct pge_engine *engine)
 void pge_begin(struct pge_engine *engine)
 {
     __atomic_store_n(&engine->has_submitted, 1, __ATOMIC_RELAXED);
-    if (!pge_drive_begin(engine)) {
-        sw_coll_wake(engine->coll);
-        return;
+    while (!pge_drive_begin(engine)) {
+        const bool is_exclusive = __atomic_load_n(&engine->exclusive, __ATOMIC_RELAXED);
+        if (pge_drive_watch(engine) || is_exclusive) {
+            sw_coll_wake(engine->coll);
+            return;
+        }
     }
     do {
         pthread_mutex_unlock(&engine->lock);
-        pge_drive_shortly(engine);
+        pge_drive_shortly(engine, NULL);
         pthread_mutex_lock(&engine->lock);
-    } while (engine->has_submitted);
+    } while (__atomic_load_n(&engine->has_submitted, __ATOMIC_RELAXED));
     pge_drive_end(engine);
+}
+
+// A small operation that comes alone, while nobody drives, needs no lock.
+static bool submit_alone(struct pge_engine *engine, struct pge_operation *operation)
+{
+    if (pge_is_forked(engine) ||
+        operation_bytes(engine, operation) > engine->options.inline_bytes ||
+        !pge_turn_begin(engine))
+        return false;
+    prepare_operation(engine, operation);
+    __atomic_add_fetch(&engine->pending, 1, __ATOMIC_SEQ_CST);
+    pge_drive_shortly(engine, operation);
+    if (!pge_turn_end(engine)) {
+        pge_turn_leave(engine);
+        pge_leave(engine);
+    }
+    return true;
 }
 
 void pge_submit(struct pge_engine *engine, struct pge_operation **operations, uint32_t count)
 {
-    struct sw_coll_error error = {.status = SW_COLL_OK};
-    if (!count)
+    struct sw_coll_error error;
+    if (!count || (count == 1 && submit_alone(engine, operations[0])))
         return;
     if (!pge_enter(engine, &error)) {
         for (uint32_t i = 0; i < count; i++)
             refuse_operation(operations[i], &error);
         return;
     }
-    if (append_operations(engine, operations, count) || engine->is_driven)
+    if (append_operations(engine, operations, count) ||
+        __atomic_load_n(&engine->turn, __ATOMIC_SEQ_CST) & PGE_DRIVEN)
         pge_begin(engine);
     else
         pge_call_thread(engine);
@@ -104,31 +131,52 @@ static bool wait_or_drive(struct pge_engine *engine, const struct pge_operation 
             pge_drive(engine, operation, deadline_ns);
             pthread_mutex_lock(&engine->lock);
             is_early = !deadline_ns || pge_now_ns() < deadline_ns;
-        } while (engine->has_submitted && !engine->exclusive && is_early);
+        } while (__atomic_load_n(&engine->has_submitted, __ATOMIC_RELAXED) &&
+                 !__atomic_load_n(&engine->exclusive, __ATOMIC_RELAXED) && is_early);
         pge_drive_end(engine);
         return is_early;
     }
     __atomic_add_fetch(&engine->waiters, 1, __ATOMIC_SEQ_CST);
-    if (!__atomic_load_n(&operation->is_over, __ATOMIC_SEQ_CST))
+    const bool is_driven =
+        pge_drive_watch(engine) || __atomic_load_n(&engine->exclusive, __ATOMIC_RELAXED);
+    if (is_driven && !__atomic_load_n(&operation->is_over, __ATOMIC_SEQ_CST))
         is_early = pge_sleep(engine, &engine->changed, deadline_ns);
     __atomic_sub_fetch(&engine->waiters, 1, __ATOMIC_SEQ_CST);
     return is_early;
+}
+
+// Where nobody drives it needs no lock. False: somebody does.
+static bool wait_alone(struct pge_engine *engine, const struct pge_operation *operation,
+                       uint64_t deadline_ns)
+{
+    bool is_early = true;
+    if (pge_is_forked(engine) || !pge_turn_begin(engine))
+        return false;
+    pge_drive(engine, operation, deadline_ns);
+    if (pge_is_over(operation) && pge_turn_end(engine))
+        return true;
+    pge_turn_leave(engine);
+    while (!pge_is_over(operation) && is_early)
+        is_early = (!deadline_ns || pge_now_ns() < deadline_ns) &&
+                   wait_or_drive(engine, operation, deadline_ns);
+    pge_leave(engine);
+    return true;
 }
 
 enum sw_coll_status pge_wait(struct pge_engine *engine, struct pge_operation *operation,
                              uint64_t deadline_ns, struct sw_coll_error *error)
 {
     struct sw_coll_error closed;
-    if (!pge_is_over(operation)) {
+    if (!pge_is_over(operation) && !wait_alone(engine, operation, deadline_ns)) {
         bool is_early = true;
         if (!pge_enter(engine, &closed))
             return pge_say(error, closed.status, "%s", closed.text);
         while (!pge_is_over(operation) && is_early)
             is_early = wait_or_drive(engine, operation, deadline_ns);
         pge_leave(engine);
-        if (!pge_is_over(operation))
-            return SW_COLL_AGAIN;
     }
+    if (!pge_is_over(operation))
+        return SW_COLL_AGAIN;
     if (error && operation->error.status)
         *error = operation->error;
     return operation->error.status;
@@ -154,7 +202,8 @@ void pge_urge(struct pge_engine *engine)
     struct sw_coll_error error;
     if (!pge_enter(engine, &error))
         return;
-    if (__atomic_load_n(&engine->pending, __ATOMIC_RELAXED) && !engine->is_driven)
+    if (__atomic_load_n(&engine->pending, __ATOMIC_RELAXED) &&
+        !(__atomic_load_n(&engine->turn, __ATOMIC_SEQ_CST) & PGE_DRIVEN))
         pge_call_thread(engine);
     pge_leave(engine);
 }

@@ -143,7 +143,7 @@ void Group::dump(const std::string &path)
 /* ---- operations ---- */
 
 Group::Prepared Group::prepare(c10d::OpType type, const char *title, const Tensors &inputs,
-                               std::vector<Tensors> outputs, std::chrono::milliseconds timeout,
+                               Outputs outputs, std::chrono::milliseconds timeout,
                                size_t operations)
 {
     auto work = c10::make_intrusive<Work>(engine_, getRank(), type, title, inputs,

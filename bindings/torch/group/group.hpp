@@ -106,9 +106,8 @@ class Group : public Base
     {
         return static_cast<uint32_t>(getSize());
     }
-    Prepared prepare(c10d::OpType type, const char *title, const Tensors &inputs,
-                     std::vector<Tensors> outputs, std::chrono::milliseconds timeout,
-                     size_t operations = 1);
+    Prepared prepare(c10d::OpType type, const char *title, const Tensors &inputs, Outputs outputs,
+                     std::chrono::milliseconds timeout, size_t operations = 1);
     WorkPtr begin(Prepared work);
 
     /* Sums. */

@@ -13,6 +13,23 @@ namespace sidewire_torch
 
 static const uint64_t SIGNALS_EVERY_MS = 200;
 
+/* ---- results ---- */
+
+Outputs::Outputs(std::vector<Tensors> lists)
+{
+    if (lists.size() == 1)
+        list_ = std::move(lists[0]);
+    else
+        lists_ = std::move(lists);
+}
+
+c10::IValue Outputs::value() const
+{
+    return are_lists() ? c10::IValue(lists_) : c10::IValue(list_);
+}
+
+/* ---- a work ---- */
+
 /* A small operation takes a microsecond, so nothing is made ready for a profiler that is off, and
  * tensors that are the result, too, are kept once. */
 static c10::optional<Tensors> shown_inputs(const Tensors &inputs)
@@ -20,10 +37,10 @@ static c10::optional<Tensors> shown_inputs(const Tensors &inputs)
     return at::hasCallbacks() ? c10::optional<Tensors>(inputs) : c10::nullopt;
 }
 
-static Tensors inputs_apart(const Tensors &inputs, const std::vector<Tensors> &outputs)
+static Tensors inputs_apart(const Tensors &inputs, const Outputs &outputs)
 {
-    const bool are_results = outputs.size() == 1 && outputs[0].size() == inputs.size() &&
-                             std::equal(inputs.begin(), inputs.end(), outputs[0].begin(),
+    const bool are_results = !outputs.are_lists() && outputs.list().size() == inputs.size() &&
+                             std::equal(inputs.begin(), inputs.end(), outputs.list().begin(),
                                         [](const at::Tensor &one, const at::Tensor &other) {
                                             return one.is_same(other);
                                         });
@@ -31,16 +48,18 @@ static Tensors inputs_apart(const Tensors &inputs, const std::vector<Tensors> &o
 }
 
 Work::Work(std::shared_ptr<Engine> engine, int rank, c10d::OpType type, const char *title,
-           const Tensors &inputs, std::vector<Tensors> outputs, size_t operations)
+           const Tensors &inputs, Outputs outputs, size_t operations)
     : c10d::Work(rank, type, at::hasCallbacks() ? title : nullptr, shown_inputs(inputs)),
       engine_(std::move(engine)), title_(title), inputs_(inputs_apart(inputs, outputs)),
-      outputs_(std::move(outputs)), operations_(operations), under_way_(operations),
+      outputs_(std::move(outputs)), count_(operations), under_way_(operations),
       unreleased_(operations)
 {
-    for (pge_operation &operation : operations_) {
-        operation.done = take_end;
-        operation.release = take_release;
-        operation.context = this;
+    if (count_ > 1)
+        more_.resize(count_ - 1);
+    for (size_t i = 0; i < count_; i++) {
+        operation(i).done = take_end;
+        operation(i).release = take_release;
+        operation(i).context = this;
     }
 }
 
@@ -59,7 +78,7 @@ const uint64_t *Work::keep(Counts counts)
 
 void Work::set_blocks(size_t at, Counts counts, uint64_t each)
 {
-    sw_coll_call &call = operations_[at].call;
+    sw_coll_call &call = operation(at).call;
     bool are_equal = true;
     for (uint64_t &count : counts) {
         count *= each;
@@ -80,17 +99,16 @@ WorkPtr Work::begin(c10::intrusive_ptr<Work> work)
 {
     Engine::Entry entry(*work->engine_);
     TORCH_CHECK(entry.get(), work->title_, ": this process group was ended");
-    const size_t count = work->operations_.size();
     work->self_ = work;
-    if (count == 1) {
-        pge_operation *only = &work->operations_[0];
+    if (work->count_ == 1) {
+        pge_operation *only = &work->first_;
         pge_submit(entry.get(), &only, 1);
         return work;
     }
-    for (pge_operation &operation : work->operations_)
-        work->pointers_.push_back(&operation);
-    if (count)
-        pge_submit(entry.get(), work->pointers_.data(), static_cast<uint32_t>(count));
+    for (size_t i = 0; i < work->count_; i++)
+        work->pointers_.push_back(&work->operation(i));
+    if (work->count_)
+        pge_submit(entry.get(), work->pointers_.data(), static_cast<uint32_t>(work->count_));
     else
         work->end_all();
     return work;
@@ -114,36 +132,27 @@ void Work::end_one(const pge_operation &operation)
             failure_ = title_ + (how + std::string(operation.error.text));
         has_failed_ = true;
     }
-    if (under_way_.fetch_sub(1) == 1)
+    if (count_ == 1 || under_way_.fetch_sub(1) == 1)
         end_all();
 }
 
 void Work::end_all()
 {
-    std::exception_ptr exception;
     if (has_failed_)
-        exception = std::make_exception_ptr(std::runtime_error(failure_));
-    try {
-        /* Results may be tensors that want gradients: nothing of this is for autograd. */
-        at::AutoDispatchBelowADInplaceOrView guard;
-        for (const auto &function : then_) {
-            if (!has_failed_)
-                function();
-        }
-    } catch (...) {
-        exception = std::current_exception();
-    }
-    then_.clear();
+        exception_ = std::make_exception_ptr(std::runtime_error(failure_));
+    if (!then_.empty())
+        run_then();
     buffers_.clear();
-    finish(exception);
-    bool has_future;
-    {
-        std::lock_guard<std::mutex> guard(mutex_);
-        has_ended_ = true;
-        has_future = !!future_;
+    if (recordFunctionEndCallback_) {
+        recordFunctionEndCallback_();
+        recordFunctionEndCallback_ = nullptr;
     }
-    is_over_.store(true);
-    if (!has_future)
+    const uint32_t before = state_.fetch_or(OVER);
+    if (before & HAS_WAITER) {
+        std::lock_guard<std::mutex> guard(mutex_);
+        cv_.notify_all();
+    }
+    if (!(before & HAS_FUTURE))
         return;
     /* Callbacks may wait for other operations, so they have a thread of their own. */
     auto *held =
@@ -153,37 +162,43 @@ void Work::end_all()
         mark_later(held);
 }
 
+void Work::run_then()
+{
+    try {
+        /* Results may be tensors that want gradients: nothing of this is for autograd. */
+        at::AutoDispatchBelowADInplaceOrView guard;
+        for (const auto &function : then_) {
+            if (!has_failed_)
+                function();
+        }
+    } catch (...) {
+        exception_ = std::current_exception();
+    }
+    then_.clear();
+}
+
 void Work::take_release(pge_operation *operation)
 {
     Work *work = static_cast<Work *>(operation->context);
-    if (work->unreleased_.fetch_sub(1) != 1)
+    if (work->count_ != 1 && work->unreleased_.fetch_sub(1) != 1)
         return;
     c10::intrusive_ptr<Work> last = std::move(work->self_);
 }
 
 /* ---- futures ---- */
 
-c10::IValue Work::value() const
-{
-    if (outputs_.size() > 1)
-        return c10::IValue(outputs_);
-    return c10::IValue(outputs_.empty() ? Tensors() : outputs_[0]);
-}
-
 c10::intrusive_ptr<c10::ivalue::Future> Work::getFuture()
 {
-    bool has_ended;
     {
         std::lock_guard<std::mutex> guard(mutex_);
         if (future_)
             return future_;
         c10::TypePtr type = c10::ListType::create(c10::TensorType::get());
-        if (outputs_.size() > 1)
+        if (outputs_.are_lists())
             type = c10::ListType::create(type);
         future_ = c10::make_intrusive<c10::ivalue::Future>(type);
-        has_ended = has_ended_;
     }
-    if (has_ended) {
+    if (state_.fetch_or(HAS_FUTURE) & OVER) {
         mark_future();
     } else {
         Engine::Entry entry(*engine_);
@@ -198,7 +213,7 @@ void Work::mark_future()
     if (exception_)
         future_->setError(exception_);
     else
-        future_->markCompleted(value());
+        future_->markCompleted(outputs_.value());
 }
 
 void Work::mark_later(void *context)
@@ -212,14 +227,24 @@ void Work::mark_later(void *context)
 
 bool Work::isCompleted()
 {
-    if (is_over_.load())
+    if (is_over())
         return true;
     Engine::Entry entry(*engine_);
-    for (pge_operation &operation : operations_) {
-        if (entry.get() && !pge_test(entry.get(), &operation))
+    for (size_t i = 0; i < count_; i++) {
+        if (entry.get() && !pge_test(entry.get(), &operation(i)))
             break;
     }
-    return is_over_.load();
+    return is_over();
+}
+
+bool Work::isSuccess() const
+{
+    return is_over() && !exception_;
+}
+
+std::exception_ptr Work::exception() const
+{
+    return is_over() ? exception_ : std::exception_ptr();
 }
 
 /* Handlers of Python, that of Ctrl-C for one, run in the main thread when they are asked for. */
@@ -232,11 +257,20 @@ static void run_python_handlers()
         throw pybind11::error_already_set();
 }
 
+/* By the clock of deadlines, to within a few milliseconds, in a fifth of the time. */
+static uint64_t next_look_ns()
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    return static_cast<uint64_t>(now.tv_sec) * 1000000000 + static_cast<uint64_t>(now.tv_nsec) +
+           SIGNALS_EVERY_MS * 1000000;
+}
+
 static sw_coll_status wait_interruptibly(pge_engine *engine, pge_operation *operation,
                                          uint64_t deadline_ns, struct sw_coll_error *error)
 {
     for (;;) {
-        const uint64_t look_ns = sw_coll_deadline_ms(SIGNALS_EVERY_MS);
+        const uint64_t look_ns = next_look_ns();
         const bool is_last = deadline_ns && deadline_ns <= look_ns;
         const sw_coll_status status =
             pge_wait(engine, operation, is_last ? deadline_ns : look_ns, error);
@@ -248,46 +282,52 @@ static sw_coll_status wait_interruptibly(pge_engine *engine, pge_operation *oper
 
 bool Work::wait(std::chrono::milliseconds timeout)
 {
-    if (!is_over_.load()) {
+    if (!is_over()) {
         const uint64_t deadline_ns = timeout.count() > 0
                                          ? sw_coll_deadline_ms(static_cast<uint32_t>(
                                                std::min<int64_t>(timeout.count(), UINT32_MAX)))
                                          : 0;
         Engine::Entry entry(*engine_);
-        for (pge_operation &operation : operations_) {
-            struct sw_coll_error error = {};
-            if (!entry.get() || pge_is_over(&operation))
+        for (size_t i = 0; i < count_; i++) {
+            struct sw_coll_error error;
+            if (!entry.get() || pge_is_over(&operation(i)))
                 continue;
+            error.text[0] = '\0';
             const sw_coll_status status =
-                wait_interruptibly(entry.get(), &operation, deadline_ns, &error);
+                wait_interruptibly(entry.get(), &operation(i), deadline_ns, &error);
             TORCH_CHECK(status != SW_COLL_AGAIN, title_, ": it has not ended within ",
                         timeout.count(), " ms");
             /* In a child of fork() it never ends. */
-            TORCH_CHECK(pge_is_over(&operation), title_, ": ", error.text);
+            TORCH_CHECK(pge_is_over(&operation(i)), title_, ": ", error.text);
         }
     }
-    if (!is_over_.load()) {
-        /* Another thread ends the group just now. */
-        std::unique_lock<std::mutex> guard(mutex_);
-        cv_.wait(guard, [this] { return completed_; });
-    }
+    if (!is_over())
+        await_over();
     if (exception_)
         std::rethrow_exception(exception_);
     return true;
+}
+
+/* Another thread ends the group just now. */
+void Work::await_over()
+{
+    std::unique_lock<std::mutex> guard(mutex_);
+    if (!(state_.fetch_or(HAS_WAITER) & OVER))
+        cv_.wait(guard, [this] { return is_over(); });
 }
 
 int Work::sourceRank() const
 {
     TORCH_CHECK(opType_ == c10d::OpType::RECVANYSOURCE || opType_ == c10d::OpType::RECV,
                 "only a receive has a source");
-    return static_cast<int>(operations_[0].source);
+    return static_cast<int>(first_.source);
 }
 
 Tensors Work::result()
 {
     TORCH_CHECK(isCompleted(), title_, " has not ended yet: it has no result");
-    TORCH_CHECK(outputs_.size() <= 1, title_, " has lists of tensors: take them of its future");
-    return outputs_.empty() ? Tensors() : outputs_[0];
+    TORCH_CHECK(!outputs_.are_lists(), title_, " has lists of tensors: take them of its future");
+    return outputs_.list();
 }
 
 void Work::synchronize()

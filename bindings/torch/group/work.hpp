@@ -22,19 +22,44 @@ namespace sidewire_torch
 
 using Counts = std::vector<uint64_t>;
 
+/* What an operation results in: tensors, or, for some, several lists of them. */
+class Outputs
+{
+  public:
+    Outputs() = default;
+    Outputs(const Tensors &list) : list_(list)
+    {
+    }
+    Outputs(std::vector<Tensors> lists);
+
+    const Tensors &list() const
+    {
+        return list_;
+    }
+    bool are_lists() const
+    {
+        return !lists_.empty();
+    }
+    c10::IValue value() const;
+
+  private:
+    Tensors list_;               /* where there is one, and not several */
+    std::vector<Tensors> lists_; /* which would be an allocation more */
+};
+
 class Work : public c10d::Work
 {
   public:
     /* `title` is what a profiler shows, "sidewire:" and the operation. `inputs` and `outputs` live
      * as long as the work. */
     Work(std::shared_ptr<Engine> engine, int rank, c10d::OpType type, const char *title,
-         const Tensors &inputs, std::vector<Tensors> outputs, size_t operations = 1);
+         const Tensors &inputs, Outputs outputs, size_t operations = 1);
 
     /* ---- before it begins ---- */
 
     pge_operation &operation(size_t at = 0)
     {
-        return operations_[at];
+        return at ? more_[at - 1] : first_;
     }
     /* Memory that the operations use, until they have ended. */
     void keep(at::Tensor tensor);
@@ -49,6 +74,8 @@ class Work : public c10d::Work
     /* ---- torch's ---- */
 
     bool isCompleted() override;
+    bool isSuccess() const override;
+    std::exception_ptr exception() const override;
     bool wait(std::chrono::milliseconds timeout) override;
     int sourceRank() const override;
     Tensors result() override;
@@ -62,25 +89,37 @@ class Work : public c10d::Work
     static void mark_later(void *context);
     void end_one(const pge_operation &operation);
     void end_all();
+    void run_then();
     void mark_future();
-    c10::IValue value() const;
+    void await_over();
+    bool is_over() const
+    {
+        return (state_.load() & OVER) != 0;
+    }
+
+    enum : uint32_t {
+        OVER = 1,
+        HAS_FUTURE = 2, /* its end marks the future */
+        HAS_WAITER = 4, /* and tells cv_ */
+    };
 
     const std::shared_ptr<Engine> engine_;
     const char *const title_;
     const Tensors inputs_;
-    const std::vector<Tensors> outputs_;
-    std::vector<pge_operation> operations_;
-    std::vector<pge_operation *> pointers_; /* of those, where there are several */
+    const Outputs outputs_;
+    const size_t count_;
+    pge_operation first_ = {};
+    std::vector<pge_operation> more_;       /* where there are several */
+    std::vector<pge_operation *> pointers_; /* of all, then */
     Tensors buffers_;
     std::vector<std::unique_ptr<Counts>> counts_;
     std::vector<std::function<void()>> then_;
     c10::intrusive_ptr<Work> self_; /* until the engine has released all operations */
     std::atomic<size_t> under_way_, unreleased_;
-    std::atomic<bool> is_over_{false};
+    std::atomic<uint32_t> state_{0}; /* torch's own exception_ is read when it is over */
     /* Under mutex_: */
     std::string failure_;
     bool has_failed_ = false;
-    bool has_ended_ = false;
     c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
 
