@@ -3,6 +3,7 @@
 import array
 import os
 import random
+import re
 import sys
 import tempfile
 import threading
@@ -10,7 +11,7 @@ import time
 import unittest
 import warnings
 
-from needs import LIMIT_S, numpy, run, torch
+from needs import LIMIT_S, ROOT, numpy, run, torch
 
 from sidewire import snapshot
 from torch import nn
@@ -210,6 +211,34 @@ class Restored(Files):
         if 'ModuleNotFoundError' in error:
             self.skipTest('nobody may not read the tree')
         self.assertEqual((code, error), (0, ''))
+
+
+class Page(Files):
+    def test_start__runs_as_it_stands(self):
+        with open(os.path.join(ROOT, 'docs/snapshot-torch.md'), encoding='utf-8') as file:
+            blocks = re.findall(r'^```python\n(.*?)^```', file.read(), re.M | re.S)
+        code = blocks[1].replace('file:/data/run.snap', f'file:{self.sink}')
+        self.assertIn(self.sink, code)
+
+        def names_of(epochs):
+            torch.manual_seed(1)
+            model = nn.Sequential(nn.Linear(4, 4), nn.Dropout())
+            names = {'dataset': [torch.full((4,), float(one)) for one in range(128)]}
+            names.update(model=model, optimizer=torch.optim.Adam(model.parameters()))
+            names.update(epochs=epochs, DataLoader=torch.utils.data.DataLoader)
+            return {**names, 'loss_of': lambda model, batch: model(batch).square().mean()}
+
+        def run_page(epochs):
+            names = names_of(epochs)
+            exec(code, names)
+            return names['step'], dict(names['model'].state_dict())
+
+        whole = run_page(4)
+        os.unlink(self.sink)
+        self.assertEqual(run_page(2)[0], 8)
+        halves = run_page(4)
+        self.assertEqual((whole[0], halves[0]), (16, 16))
+        self.assertTrue(alike(whole[1], halves[1]), (whole, halves))
 
 
 class Lies(Files):
