@@ -38,7 +38,8 @@ static uint64_t draw_of(struct storm *storm, uint64_t limit)
     return (storm->seed >> 33) % limit;
 }
 
-static void start_writers(struct storm *storm)
+/* Regions, and the peer, which is forked before there are threads. */
+static void make_writers(struct storm *storm)
 {
     static const enum writer_kind kinds[] = {WRITER_PEER, WRITER_STORES, WRITER_STORES, WRITER_READ,
                                              WRITER_URING};
@@ -50,6 +51,12 @@ static void start_writers(struct storm *storm)
         writers_add(storm->writers, kinds[i], region)->pause_us = 6000;
     }
     storm->peer = peer_start(storm->writers, &storm->writers->writers[0]);
+}
+
+/* Called when the state is described: the memory that the peer writes to is registered behind that,
+ * and may be mapped anew. */
+static void start_writers(struct storm *storm)
+{
     const char *why = peer_let_in(storm->peer);
     if (why) {
         printf("SKIP: the peer cannot write: %s\n", why);
@@ -143,6 +150,8 @@ static const char *run_storm(struct storm *storm, uint32_t captures, enum sw_sna
                                                     .unit = i * REGION_UNITS};
         const int code = snap_capture_describe(storm->collector.capture, ranges, WRITERS_MAX, &bad);
         assert(code == 0);
+        if (round == 0)
+            start_writers(storm);
         for (uint32_t i = 0; i < 50 && done < captures && !wrong; i++, done++)
             wrong = take_capture(storm, done % 4 == 3);
         collector_close(&storm->collector);
@@ -170,7 +179,7 @@ int main(int argc, char **argv)
         else if (strncmp(argv[i], "plant=", 6) == 0)
             snap_planted = read_plant(argv[i] + 6);
     }
-    start_writers(&storm);
+    make_writers(&storm);
     const char *wrong = run_storm(&storm, captures, look);
     end_writers(&storm);
     printf("%u clean, %u of them while writers kept the rule, %u amid a write; %u torn\n",

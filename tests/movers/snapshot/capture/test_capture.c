@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -422,6 +423,26 @@ static void capture__is_not_a_childs(void **state)
     close_rig(&rig);
 }
 
+/* The handle is still there when the program's end frees what is its. */
+static struct rig unfinished;
+
+static void capture__may_be_under_way_when_the_program_ends(void **state)
+{
+    struct snap_capture_options options = collector_options(2);
+    int status;
+    (void)state;
+    fflush(NULL);
+    const pid_t child = fork();
+    if (child == 0) {
+        alarm(20);
+        open_rig(&unfinished, &options);
+        begin_capture(&unfinished);
+        exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -435,6 +456,7 @@ int main(void)
         cmocka_unit_test(begin__refuses_what_is_not_mapped),
         cmocka_unit_test(describe__refuses_ranges_that_lie_wrong),
         cmocka_unit_test(capture__is_not_a_childs),
+        cmocka_unit_test(capture__may_be_under_way_when_the_program_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
