@@ -14,10 +14,3 @@ struct snap_sum snap_sum_block(const void *block, uint64_t seed)
     XXH128_hash_t hash = XXH3_128bits_withSeed(block, SNAP_BLOCK_BYTES, seed);
     return (struct snap_sum){.low = hash.low64, .high = hash.high64};
 }
-
-void snap_sum_blocks(const void *data, uint32_t blocks, uint64_t seed, struct snap_sum *sums)
-{
-    const uint8_t *at = data;
-    for (uint32_t i = 0; i < blocks; i++, at += SNAP_BLOCK_BYTES)
-        sums[i] = snap_sum_block(at, seed);
-}

@@ -21,8 +21,7 @@ static inline bool snap_sum_equal(struct snap_sum one, struct snap_sum other)
     return one.low == other.low && one.high == other.high;
 }
 
-/* Sums SNAP_BLOCK_BYTES; or several blocks in a row, into sums[]. */
+/* Sums SNAP_BLOCK_BYTES. */
 struct snap_sum snap_sum_block(const void *block, uint64_t seed);
-void snap_sum_blocks(const void *data, uint32_t blocks, uint64_t seed, struct snap_sum *sums);
 
 #endif

@@ -437,6 +437,7 @@ static void end_script(struct snap_store *store)
 {
     store->phase = NULL;
     store->is_broken |= store->is_superblock_at_risk;
+    store->is_base_stale |= store->write.is_begun && store->write.replaces != SNAP_ENTRIES_MAX;
     snap_write_end(store);
     if (store->is_abort && !store->is_broken)
         store->error = (struct sw_snap_error){.status = SW_SNAP_OK};

@@ -69,11 +69,6 @@ void snap_image_close(struct snap_image *image)
     free(image);
 }
 
-const struct snap_entry *snap_image_entry(const struct snap_image *image)
-{
-    return &image->entry;
-}
-
 const struct snap_index *snap_image_index(const struct snap_image *image)
 {
     return &image->table.index;
@@ -87,16 +82,6 @@ enum sw_snap_status snap_image_small(const struct snap_image *image, const void 
     *bytes = image->table.small;
     *length = image->table.root.small.bytes;
     return SW_SNAP_OK;
-}
-
-uint32_t snap_image_units(const struct snap_image *image)
-{
-    return image->table.root.units_count;
-}
-
-uint32_t snap_image_unit_bytes(const struct snap_image *image)
-{
-    return image->table.root.unit_bytes;
 }
 
 /* ---- spans ---- */

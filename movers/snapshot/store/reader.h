@@ -16,13 +16,10 @@ enum sw_snap_status snap_image_open(struct snap_store *store, uint32_t entry,
                                     struct sw_snap_error *error, struct snap_image **image);
 void snap_image_close(struct snap_image *image);
 
-const struct snap_entry *snap_image_entry(const struct snap_image *image);
 const struct snap_index *snap_image_index(const struct snap_image *image);
 /* CORRUPT: it is damaged. The bytes live as long as the image. */
 enum sw_snap_status snap_image_small(const struct snap_image *image, const void **bytes,
                                      size_t *length);
-uint32_t snap_image_units(const struct snap_image *image);
-uint32_t snap_image_unit_bytes(const struct snap_image *image);
 
 /* A part of a range. */
 struct snap_span {

@@ -47,7 +47,7 @@ void snap_room_close(struct snap_room *room)
     *room = (struct snap_room){0};
 }
 
-bool snap_room_is_taken(const struct snap_room *room, uint64_t block)
+static bool is_block_taken(const struct snap_room *room, uint64_t block)
 {
     return (room->taken[block / WORD_BITS] >> (block % WORD_BITS) & 1) != 0;
 }
@@ -71,7 +71,7 @@ void snap_room_add(struct snap_room *room, const uint64_t *marks)
 void snap_room_give(struct snap_room *room, uint64_t block, uint64_t blocks)
 {
     for (uint64_t end = block + blocks; block < end; block++) {
-        assert(snap_room_is_taken(room, block) && block < room->blocks);
+        assert(is_block_taken(room, block) && block < room->blocks);
         room->taken[block / WORD_BITS] &= ~(UINT64_C(1) << (block % WORD_BITS));
         room->free_blocks++;
     }
@@ -136,7 +136,7 @@ static bool find_down(const struct snap_room *room, uint64_t from, uint64_t end,
             at -= WORD_BITS;
         } else {
             at--;
-            run = snap_room_is_taken(room, at) ? 0 : run + 1;
+            run = is_block_taken(room, at) ? 0 : run + 1;
         }
         if (run >= blocks) {
             *block = at + run - blocks;

@@ -26,7 +26,6 @@ uint64_t snap_room_take(struct snap_room *room, uint64_t want, uint64_t *block);
 /* A run of that length near the high end, or false. */
 bool snap_room_take_run(struct snap_room *room, uint64_t blocks, uint64_t *block);
 void snap_room_give(struct snap_room *room, uint64_t block, uint64_t blocks);
-bool snap_room_is_taken(const struct snap_room *room, uint64_t block);
 
 /* A set of blocks of a volume: those of a snapshot. */
 void snap_marks_add(uint64_t *marks, uint64_t block, uint64_t blocks);

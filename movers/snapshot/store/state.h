@@ -70,7 +70,9 @@ struct snap_write {
     uint64_t *marks;
     uint64_t seed, changed_blocks, written_before;
     struct snap_sum zero_sum;
-    uint32_t replaces; /* entry that it takes the place of; SNAP_ENTRIES_MAX: none */
+    /* A repair takes the place of that entry, and its units are in any memory. Otherwise this is
+     * SNAP_ENTRIES_MAX. */
+    uint32_t replaces;
 };
 
 /* Blocks of a unit that are written by one io, to places in a row. */
@@ -90,8 +92,8 @@ struct snap_store {
     struct snap_slot slots[SNAP_SUPERBLOCKS];
     struct snap_slot seen[SNAP_SUPERBLOCKS]; /* as the medium has them, to find another writer */
     uint8_t scratch[SNAP_SUPERBLOCKS * SNAP_BLOCK_BYTES];
-    uint32_t newest; /* of the slots */
-    uint32_t damaged_superblocks;
+    uint32_t newest;                            /* of the slots */
+    uint32_t damaged_superblocks, damaged_slot; /* as they were at open */
     struct snap_room room;
     struct snap_marks marks[SNAP_MARKS_MAX];
     bool has_base, is_base_stale; /* stale: it is not the newest any more, so it is read anew */
@@ -137,6 +139,11 @@ bool snap_slots_decode(const uint8_t *bytes, uint64_t volume_blocks,
 uint32_t snap_slots_target(const struct snap_store *store);
 /* The superblock in `next` counts now. */
 void snap_slots_apply(struct snap_store *store);
+/* Those two block. */
+int snap_run_io(struct snap_store *store, enum snap_io_kind kind, uint64_t block, uint64_t blocks,
+                void *data);
+/* Writes the superblock in `next` to the slot that is next. */
+int snap_superblock_write(struct snap_store *store);
 /* What is in use by the snapshots of both superblocks; forgets marks that are not needed. */
 void snap_store_recount(struct snap_store *store);
 /* One that is free: there are as many as both superblocks can have. */
@@ -146,6 +153,11 @@ int snap_store_load_base(struct snap_store *store);
 
 enum sw_snap_status snap_write_begin(struct snap_store *store, const struct snap_plan *plan,
                                      struct sw_snap_error *error);
+/* The same snapshot as that entry, once more: units that are whole in `base`, which is taken, cost
+ * nothing. Step, token and time are those of the entry. */
+enum sw_snap_status snap_write_begin_repair(struct snap_store *store, const struct snap_plan *plan,
+                                            uint32_t replaces, struct snap_table *base,
+                                            struct sw_snap_error *error);
 /* Submits what is left of the units. */
 void snap_write_pump(struct snap_store *store);
 void snap_write_finish_units(struct snap_store *store);

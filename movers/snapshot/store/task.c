@@ -85,8 +85,7 @@ void snap_task_submit(struct snap_task *task, enum snap_io_kind kind, uint64_t b
     tasks->medium->ops->submit(tasks->medium, &task->io);
 }
 
-/* Sleeps until the medium may have something, and runs it. */
-static void poll_waiting(struct snap_tasks *tasks)
+void snap_tasks_rest(struct snap_tasks *tasks)
 {
     struct snap_medium *medium = tasks->medium;
     uint64_t before = tasks->ended_count;
@@ -102,7 +101,7 @@ static void poll_waiting(struct snap_tasks *tasks)
 static int task_wait_round(struct snap_tasks *tasks, uint64_t *since)
 {
     uint64_t before = tasks->ended_count;
-    poll_waiting(tasks);
+    snap_tasks_rest(tasks);
     uint64_t now = mover_now_ns();
     if (tasks->ended_count != before)
         *since = now;

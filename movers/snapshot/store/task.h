@@ -60,6 +60,9 @@ void snap_task_put(struct snap_task *task);
 void snap_task_submit(struct snap_task *task, enum snap_io_kind kind, uint64_t block,
                       uint64_t blocks, void *data);
 
+/* Sleeps until the medium may have something, and runs it; or for a moment. */
+void snap_tasks_rest(struct snap_tasks *tasks);
+
 /* Those below block. -ETIMEDOUT: nothing has ended for timeout_ms, and the medium has failed by it;
  * what is under way never calls ended() then. */
 int snap_tasks_wait(struct snap_tasks *tasks); /* until all have ended */

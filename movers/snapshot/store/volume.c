@@ -24,8 +24,8 @@ static void end_read(struct snap_task *task, int result)
         memcpy(read->into, task->slot, task->io.bytes);
 }
 
-static int run_io(struct snap_store *store, enum snap_io_kind kind, uint64_t block, uint64_t blocks,
-                  void *data)
+int snap_run_io(struct snap_store *store, enum snap_io_kind kind, uint64_t block, uint64_t blocks,
+                void *data)
 {
     struct block_read run = {.into = kind == SNAP_IO_READ ? data : NULL};
     struct snap_task *task;
@@ -201,15 +201,15 @@ static int load_all(struct snap_store *store)
 
 /* Blocks: a flush of what the newest superblock says, then the other one, then a flush. So the one
  * that counted before is durable before it is left behind. */
-static int write_superblock(struct snap_store *store)
+int snap_superblock_write(struct snap_store *store)
 {
     store->target = snap_slots_target(store);
     snap_superblock_encode(&store->next, store->scratch);
-    int result = run_io(store, SNAP_IO_FLUSH, 0, 0, NULL);
+    int result = snap_run_io(store, SNAP_IO_FLUSH, 0, 0, NULL);
     if (result == 0)
-        result = run_io(store, SNAP_IO_WRITE, store->target, 1, store->scratch);
+        result = snap_run_io(store, SNAP_IO_WRITE, store->target, 1, store->scratch);
     if (result == 0)
-        result = run_io(store, SNAP_IO_FLUSH, 0, 0, NULL);
+        result = snap_run_io(store, SNAP_IO_FLUSH, 0, 0, NULL);
     if (result == 0)
         snap_slots_apply(store);
     return result;
@@ -239,10 +239,10 @@ static int make_volume(struct snap_store *store, const struct snap_store_options
     strcpy(next->writer, store->writer);
     int result = snap_room_open(&store->room, blocks);
     if (result == 0)
-        result = write_superblock(store);
+        result = snap_superblock_write(store);
     next->generation++;
     if (result == 0 && !store->slots[1].is_empty)
-        result = write_superblock(store);
+        result = snap_superblock_write(store);
     return result;
 }
 
@@ -259,7 +259,7 @@ static int count_epoch_up(struct snap_store *store, const struct snap_store_opti
     next->epoch = epoch;
     next->world = options->world;
     strcpy(next->writer, store->writer);
-    int result = write_superblock(store);
+    int result = snap_superblock_write(store);
     if (result == 0)
         snap_store_recount(store);
     return result;
@@ -277,7 +277,10 @@ static int open_old(struct snap_store *store, const struct snap_store_options *o
     const struct snap_slot *slots = store->slots;
     store->newest = is_newer(&slots[1], &slots[0]) ? 1 : 0;
     for (uint32_t i = 0; i < SNAP_SUPERBLOCKS; i++)
-        store->damaged_superblocks += !slots[i].is_valid && !slots[i].is_empty;
+        if (!slots[i].is_valid && !slots[i].is_empty) {
+            store->damaged_superblocks++;
+            store->damaged_slot = i;
+        }
     if (options->is_writable && snap_store_newest(store)->rank != options->rank) {
         char why[96];
         snprintf(why, sizeof(why), "the volume is of rank %u, not of %u",
@@ -303,7 +306,7 @@ static int open_volume(struct snap_store *store, const struct snap_store_options
 {
     if (store->medium->bytes / SNAP_BLOCK_BYTES < SNAP_VOLUME_BLOCKS_MIN)
         return refuse_volume(store, SW_SNAP_NO_ROOM, "a volume has 64 KiB at least");
-    int result = run_io(store, SNAP_IO_READ, 0, SNAP_SUPERBLOCKS, store->scratch);
+    int result = snap_run_io(store, SNAP_IO_READ, 0, SNAP_SUPERBLOCKS, store->scratch);
     if (result != 0)
         return result;
     bool has_version =

@@ -127,6 +127,16 @@ static bool reserve_leaves(struct snap_store *store, const struct snap_cut *cut)
     return true;
 }
 
+/* All blocks may have changed; in a repair only those of units that were lost. */
+static uint64_t worst_blocks(const struct snap_store *store, const struct snap_plan *plan)
+{
+    uint64_t blocks = 0;
+    for (uint32_t i = 0; i < plan->cut->units_count; i++)
+        if (store->write.replaces == SNAP_ENTRIES_MAX || store->write.base_unit[i] == SNAP_NO_UNIT)
+            blocks += plan->cut->units[i].blocks;
+    return blocks;
+}
+
 /* What has to lie in a row gets its place now; data need as many blocks as there are. */
 static bool reserve_worst(struct snap_store *store, const struct snap_plan *plan)
 {
@@ -136,7 +146,7 @@ static bool reserve_worst(struct snap_store *store, const struct snap_plan *plan
             !snap_room_take_run(&store->room, snap_blocks_of(blob->bytes), &blob->block))
             return false;
     }
-    return reserve_leaves(store, plan->cut) && store->room.free_blocks >= plan->cut->state_blocks;
+    return reserve_leaves(store, plan->cut) && store->room.free_blocks >= worst_blocks(store, plan);
 }
 
 static int begin_tables(struct snap_store *store, const struct snap_plan *plan)
@@ -173,7 +183,6 @@ static int begin_tables(struct snap_store *store, const struct snap_plan *plan)
     write->zero_sum = snap_sum_block(ZERO, plan->seed);
     write->written_before = store->tasks.written_bytes;
     write->changed_blocks = 0;
-    write->replaces = SNAP_ENTRIES_MAX;
     choose_base_units(store, plan);
     result = make_index(store, plan);
     return result == 0 ? make_small_and_root(write, plan) : result;
@@ -201,8 +210,8 @@ static enum sw_snap_status refuse_room(struct sw_snap_error *error, struct snap_
     return refuse_begin(error, SW_SNAP_NO_ROOM, store, why);
 }
 
-enum sw_snap_status snap_write_begin(struct snap_store *store, const struct snap_plan *plan,
-                                     struct sw_snap_error *error)
+static enum sw_snap_status begin_write(struct snap_store *store, const struct snap_plan *plan,
+                                       uint32_t replaces, struct sw_snap_error *error)
 {
     if (!snap_store_is_idle(store))
         return refuse_begin(error, SW_SNAP_BUSY, store, "a snapshot is under way");
@@ -218,12 +227,13 @@ enum sw_snap_status snap_write_begin(struct snap_store *store, const struct snap
         return refuse_begin(error, SW_SNAP_INVALID, store, "it is open for reading");
     if (plan->small_bytes > SNAP_SMALL_BYTES_MAX)
         return refuse_begin(error, SW_SNAP_INVALID, store, "small state has up to 16 MiB");
-    if (snap_store_newest(store)->entries_count == SNAP_ENTRIES_MAX)
+    if (snap_store_newest(store)->entries_count == SNAP_ENTRIES_MAX && replaces == SNAP_ENTRIES_MAX)
         return refuse_begin(error, SW_SNAP_NO_ROOM, store, "it has 32 snapshots already");
     store->error.status = SW_SNAP_OK;
     int result = snap_store_load_base(store);
     if (result == 0) {
         store->write.is_begun = true;
+        store->write.replaces = replaces;
         result = begin_tables(store, plan);
     }
     if (result != 0) {
@@ -231,6 +241,31 @@ enum sw_snap_status snap_write_begin(struct snap_store *store, const struct snap
         return refuse_begin(error, snap_store_status_of(result), store, strerror(-result));
     }
     return reserve_worst(store, plan) ? SW_SNAP_OK : refuse_room(error, store, plan);
+}
+
+enum sw_snap_status snap_write_begin(struct snap_store *store, const struct snap_plan *plan,
+                                     struct sw_snap_error *error)
+{
+    return begin_write(store, plan, SNAP_ENTRIES_MAX, error);
+}
+
+enum sw_snap_status snap_write_begin_repair(struct snap_store *store, const struct snap_plan *plan,
+                                            uint32_t replaces, struct snap_table *base,
+                                            struct sw_snap_error *error)
+{
+    const struct snap_entry *entry = &snap_store_newest(store)->entries[replaces];
+    if (store->has_base)
+        snap_table_free(&store->base);
+    store->base = *base;
+    store->has_base = base->units != NULL;
+    store->is_base_stale = false;
+    *base = (struct snap_table){0};
+    enum sw_snap_status status = begin_write(store, plan, replaces, error);
+    store->write.table.root.rank = entry->rank;
+    store->write.table.root.world = entry->world;
+    if (status != SW_SNAP_OK)
+        store->is_base_stale = true;
+    return status;
 }
 
 /* ---- units ---- */
@@ -308,7 +343,8 @@ static void gather_row(struct snap_store *store, const struct snap_store_unit *u
     uint32_t blocks = store->write.table.blocks[unit->number];
     row->count = 0;
     for (row->next = unit->at; row->next < blocks; row->next++) {
-        bool is_long = row->count >= ROW_BLOCKS && is_in_row(row);
+        bool is_long =
+            row->count >= ROW_BLOCKS && is_in_row(row) && store->write.replaces == SNAP_ENTRIES_MAX;
         if (row->count >= SNAP_SLOT_BLOCKS && !is_long)
             break;
         bool is_fresh = place_block(store, unit, row->next);
@@ -351,7 +387,7 @@ static void submit_row(struct snap_store *store, struct snap_store_unit *unit, s
 {
     uint64_t place = place_row(store, unit, row);
     uint8_t *data = (uint8_t *)(uintptr_t)unit->data;
-    if (is_in_row(row)) {
+    if (task->slot == NULL) {
         data += (size_t)row->blocks[0] * SNAP_BLOCK_BYTES;
     } else {
         for (uint32_t i = 0; i < row->count; i++)
@@ -371,6 +407,7 @@ static bool pump_unit(struct snap_store *store, struct snap_store_unit *unit)
 {
     struct snap_write *write = &store->write;
     struct snap_row *row = &store->row;
+    bool is_repair = write->replaces != SNAP_ENTRIES_MAX;
     while (write->status == SW_SNAP_OK && unit->at < write->table.blocks[unit->number]) {
         if (store->tasks.free_tasks == NULL)
             return false;
@@ -379,7 +416,7 @@ static bool pump_unit(struct snap_store *store, struct snap_store_unit *unit)
             unit->at = row->next;
             continue;
         }
-        struct snap_task *task = snap_task_take(&store->tasks, !is_in_row(row));
+        struct snap_task *task = snap_task_take(&store->tasks, is_repair || !is_in_row(row));
         if (task == NULL)
             return false;
         submit_row(store, unit, row, task);

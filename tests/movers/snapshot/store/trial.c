@@ -101,7 +101,8 @@ void trial_give(struct trial *trial, struct snap_store *store, uint32_t first, u
             memcpy(data + piece->unit_offset,
                    (uint8_t *)trial->ranges[piece->range].data + piece->range_offset, piece->bytes);
         }
-        snap_sum_blocks(data, unit->blocks, TRIAL_SEED, sums);
+        for (uint32_t i = 0; i < unit->blocks; i++)
+            sums[i] = snap_sum_block(data + (size_t)i * SNAP_BLOCK_BYTES, TRIAL_SEED);
         trial->given[u] = (struct snap_store_unit){
             .number = u, .data = data, .sums = sums, .done = count_done, .context = trial};
         snap_store_unit(store, &trial->given[u]);
