@@ -11,18 +11,35 @@
 #include "snapshot/session/status.h"
 
 enum {
-    DRAIN_MS = 20,   /* for what a snapshot leaves that has failed */
-    RANKS_MS = 1000, /* for ranks that begin this step, but did not begin the one before */
+    DRAIN_MS = 20,    /* for what a snapshot leaves that has failed */
+    FORGET_MS = 1000, /* for sinks that are told to forget what is not kept: two flushes */
+    RANKS_MS = 1000,  /* for ranks that begin this step, but did not begin the one before */
 };
+
+/* The last one is durable, and told; no sink gets it any more. A program that begins another one
+ * then has done nothing wrong. */
+static bool is_only_forgetting(const struct sw_snap *snap)
+{
+    for (uint32_t i = 0; i < snap->options.sinks_count; i++) {
+        const enum snap_sink_stage stage = snap->sinks[i].stage;
+        if (stage == SNAP_SINK_WRITING || stage == SNAP_SINK_PREPARING)
+            return false;
+    }
+    return snap->save.stage == SW_SNAP_DURABLE;
+}
 
 static bool wait_idle(struct sw_snap *snap)
 {
     if (snap_session_is_idle(snap))
         return true;
     const bool is_voting = snap->ranks && !snap->save.is_agreed;
-    if (snap->save.is_active && !is_voting && snap->save.stage != SW_SNAP_FAILED)
-        return false;
-    const uint64_t until_ns = mover_now_ns() + (is_voting ? RANKS_MS : DRAIN_MS) * NS_PER_MS;
+    uint32_t wait_ms = is_voting ? RANKS_MS : DRAIN_MS;
+    if (snap->save.is_active && !is_voting && snap->save.stage != SW_SNAP_FAILED) {
+        if (!is_only_forgetting(snap))
+            return false;
+        wait_ms = FORGET_MS;
+    }
+    const uint64_t until_ns = mover_now_ns() + wait_ms * NS_PER_MS;
     const struct timespec until = {.tv_sec = (time_t)(until_ns / NS_PER_S),
                                    .tv_nsec = (long)(until_ns % NS_PER_S)};
     while (!snap_session_is_idle(snap))

@@ -368,6 +368,17 @@ class Taken(Files):
         snapshots.durable.wait(LIMIT_S)
         self.assertEqual(snapshots.info().durable_step, 1)
 
+    def test_one_after_another__is_never_busy(self):
+        """Once the last one is durable; the sinks may still forget those that are not kept."""
+        state = {'a': torch.zeros(MIB)}
+        snapshots = self.open(state)
+        for step in range(1, 11):
+            state['a'].add_(1)
+            save = snapshots.begin(step)
+            self.assertIsNone(save.failure())
+            self.assertTrue(snapshots.gate())
+            save.durable.wait(LIMIT_S)
+
     def test_skip__gives_it_up_and_the_last_one_stays(self):
         state = {'a': torch.zeros(16 * MIB)}
         snapshots = self.open(state)
