@@ -108,7 +108,7 @@ struct sw_snap_range {
 /* ---- options ---- */
 
 enum sw_snap_look {
-    SW_SNAP_LOOK_SUMS = 0, /* at the gate all is summed once more, where pages tell nothing */
+    SW_SNAP_LOOK_SUMS = 0, /* all is summed before it is copied, and each copy is compared */
     SW_SNAP_LOOK_PAGES,    /* the kernel tells which pages were written (Linux 6.7); else sums */
     SW_SNAP_LOOK_NEVER,    /* for a program that is known to keep the rule: nothing is proved */
 };
@@ -125,8 +125,8 @@ struct sw_snap_options {
     uint32_t keep;         /* so many snapshots stay, 1-30 */
     uint64_t volume_bytes; /* of a sink that is made anew; 0: enough for two of the state */
     enum sw_snap_look look;
-    uint32_t looks_max;          /* at the gate, before what changes still is TORN */
-    const char *local;           /* address of the RDMA device here; NULL: as the sink's needs */
+    uint32_t looks_max; /* at all, once something has changed; what changes still is TORN */
+    const char *local;  /* address of the RDMA device here; NULL: as the sink's needs */
     uint32_t connect_timeout_ms; /* of a sink */
     uint32_t stall_timeout_ms;   /* a sink that confirms nothing for so long is lost */
     bool take_over;              /* another program that writes under this name is fenced */

@@ -73,7 +73,7 @@ static inline void copy_one_block(void *into, void *cached, const void *from)
 #endif
 
 /* The beginning of the next block comes while this one is summed: the processor's own prefetcher
- * stops at the end of a page. The rest of it comes by itself then; to ask for all of it is slower. */
+ * stops at the end of a page. The rest comes by itself then: to ask for all of it is slower. */
 static inline void fetch_ahead(const uint8_t *next)
 {
     for (size_t i = 0; i < AHEAD_BYTES; i += LINE_BYTES)
