@@ -235,14 +235,85 @@ static void silent__leave_after_a_while(void **state)
     mover_caller_close(&caller);
 }
 
+/* ---- servers whose clients have rights ---- */
+
+static uint32_t came, left;
+static _Atomic bool is_closed;
+
+static struct ibv_pd *make_domain(void *context, struct mover_clients_place *place,
+                                  struct rdma_cm_id *id)
+{
+    assert_ptr_equal(context, &clients);
+    assert_int_equal(place->number, clients.connected);
+    came++;
+    return place->own = ibv_alloc_pd(id->verbs);
+}
+
+/* The queue pair is gone: else its domain would be in use. */
+static void free_domain(void *context, struct mover_clients_place *place)
+{
+    assert_ptr_equal(context, &clients);
+    assert_int_equal(ibv_dealloc_pd(place->own), 0);
+    left++;
+}
+
+static bool let_in(void *context, const struct sockaddr *peer)
+{
+    (void)context;
+    return peer->sa_family == AF_INET && !is_closed;
+}
+
+/* Ends the client before, and itself in vain. */
+static bool end_the_first(void *context, uint8_t *message, uint32_t *bytes)
+{
+    if (!memcmp(message, "end", 3)) {
+        mover_clients_end(&clients, 1);
+        mover_clients_end(&clients, clients.asking->number);
+        mover_clients_end(&clients, 99);
+    }
+    return say_twice(context, message, bytes);
+}
+
+static void clients__have_domains_and_ends(void **state)
+{
+    struct mover_caller first, second;
+    char error[MOVER_CONNECTION_SAID];
+    (void)state;
+    came = left = 0;
+    is_closed = false;
+    clients.came = make_domain;
+    clients.left = free_domain;
+    clients.admits = let_in;
+    clients.answer = end_the_first;
+    run();
+    open_caller(&first);
+    assert_string_equal(ask_text(&first, "ho"), "hoho");
+    open_caller(&second);
+    assert_string_equal(ask_text(&second, "end"), "endend");
+    assert_null(ask_text(&first, "ho"));
+    assert_string_equal(ask_text(&second, "ho"), "hoho");
+    is_closed = true;
+    assert_string_equal(ask_text(&second, "ho"), "hoho");
+    mover_caller_close(&first);
+    first = (struct mover_caller){.message_bytes = BYTES};
+    assert_false(mover_caller_open(&first, "127.0.0.1", port, error));
+    stop();
+    assert_int_equal(status_of("refused"), 1);
+    assert_int_equal(status_of("ended"), 1);
+    assert_int_equal(status_of("clients"), 1);
+    mover_clients_close(&clients);
+    assert_int_equal(came, 2);
+    assert_int_equal(left, 2);
+    mover_caller_close(&second);
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, begin, end)
     const struct CMUnitTest tests[] = {
-        CASE(clients__are_answered_each),
-        CASE(clients__that_make_no_sense_are_ended),
-        CASE(silent__make_others_wait_a_little),
-        CASE(silent__leave_after_a_while),
+        CASE(clients__are_answered_each),        CASE(clients__that_make_no_sense_are_ended),
+        CASE(silent__make_others_wait_a_little), CASE(silent__leave_after_a_while),
+        CASE(clients__have_domains_and_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
