@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Ranks that save a state by torch's distributed checkpoint, or load it and compare.
+"""Ranks that save a state by torch's distributed checkpoint, or load it and compare; or that train,
+each with a state of its own, until one is killed, and go on.
 
-usage: checkpoint_ranks.py SINK save|load,WORLD,rows|columns...
+usage: checkpoint_ranks.py SINK save|load,WORLD,rows|columns... train,WORLD,KILLED...
 
 One after another, each by WORLD ranks. They are forked, since torch takes long to be imported.
 """
@@ -12,6 +13,7 @@ import traceback
 
 from needs import torch
 
+from sidewire.snapshot import Snapshotter, SnapshotError
 from sidewire.snapshot.checkpoint import StorageReader, StorageWriter, dcp
 from torch import distributed
 from torch.distributed._shard import sharded_tensor
@@ -78,8 +80,41 @@ def check(state, shards):
     assert torch.equal(found['state'][0]['moment'], torch.ones(3)), found
 
 
+def train(sink, killed, rank, world):
+    """Ten steps more than the snapshot has; the rank `killed` ends amid the eighth."""
+    weights, total = torch.zeros(200000), [0]
+    snapshots = Snapshotter({'weights': weights, 'total': total}, sink, rank=rank, world=world)
+    begun = snapshots.restore() or 0
+    assert weights.unique().tolist() == [begun * (rank + 1)], (rank, begun, weights)
+    assert total == [begun], total
+    said = torch.tensor([begun])
+    distributed.broadcast(said, 0)
+    assert said.item() == begun, 'the ranks go on from different steps'
+    for step in range(begun + 1, begun + 11):
+        if step == 8 and killed == rank:
+            os._exit(0)
+        snapshots.gate()
+        weights += rank + 1
+        total[0] += 1
+        try:
+            snapshots.begin(step)
+            snapshots.gate()
+            snapshots.durable.wait(30)
+        except SnapshotError as error:
+            assert killed >= 0 and error.status in ('OTHER_RANK', 'LOST'), error.status
+            break
+    if killed < 0:
+        assert snapshots.info().durable_step == begun + 10 and begun in (0, 7), begun
+        distributed.barrier()
+    snapshots.close()
+
+
 def be_rank(order, sink, by, rank, world):
-    distributed.init_process_group('gloo', rank=rank, world_size=world)
+    os.environ.update(RANK=str(rank), WORLD_SIZE=str(world))
+    distributed.init_process_group('gloo')
+    if order == 'train':
+        train(sink, int(by), rank, world)
+        return
     state, shards = state_of(by, rank, world, order == 'save')
     if order == 'save':
         save = dcp.save if hasattr(dcp, 'save') else dcp.save_state_dict

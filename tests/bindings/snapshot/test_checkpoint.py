@@ -34,6 +34,10 @@ class Ranks(Folder):
     def test_rows__are_loaded_as_columns(self):
         self.run_ranks('save,3,rows', 'load,2,columns')
 
+    def test_snapshotter__all_ranks_go_on_from_the_same_step(self):
+        """One is killed; then all are there again."""
+        self.run_ranks('train,3,1', 'train,3,-1')
+
     def test_one_rank__saves_a_second_time(self):
         self.run_ranks('save,1,rows', 'save,1,rows', 'load,2,rows')
         with snapshot.Reader(self.sink) as reader:

@@ -108,6 +108,19 @@ class Training(unittest.TestCase):
         server.wait(LIMIT_S)
         self.assertEqual(self.trained(self.folder, path, '--resume'), self.wanted)
 
+    def test_sink_that_dies__does_not_end_training(self):
+        server, address = self.serve()
+        process = self.start_training(self.folder, f'peer:{address}/run')
+        self.addCleanup(process.kill)
+        until = time.monotonic() + LIMIT_TRAIN_S
+        while len(self.losses(self.folder)) < EPOCH and time.monotonic() < until:
+            time.sleep(0.01)
+        server.kill()
+        _, error = process.communicate(timeout=LIMIT_TRAIN_S)
+        self.assertEqual(process.returncode, 0, error)
+        self.assertEqual(self.losses(self.folder), self.wanted)
+        self.assertEqual(error.count('SnapshotWarning'), 1, error)
+
     def test_nothing_to_resume__begins_at_the_beginning(self):
         sink = f'{self.folder}/run.snap'
         self.assertEqual(self.trained(self.folder, sink, '--resume'), self.wanted)
