@@ -64,7 +64,10 @@ struct snap_medium {
     uint64_t bytes; /* of the volume: a multiple of a block */
     bool is_new; /* it begins with zeroes: no superblock is expected; only where it is writable */
     bool is_writable;
-    bool checks;      /* CHECK is there: else the store reads back and sums */
+    bool checks;      /* CHECK is there */
+    /* Without CHECK: data are read back before they count. Else they are summed right before they
+     * are written, and the rest is the medium's word. */
+    bool reads_back;
     bool is_volatile; /* FLUSH promises nothing about power: memory */
     int fd;           /* for poll(2); -1: none, poll each millisecond */
     uint64_t epoch;   /* of this writer where the medium itself fences by it; else 0 */

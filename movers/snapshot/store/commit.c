@@ -199,7 +199,7 @@ static bool check_unit(struct snap_store *store)
 {
     const struct snap_table *table = &store->write.table;
     bool is_reading = !store->medium->checks;
-    if (!is_reading && !is_any_fresh(table, store->cursor))
+    if (is_reading ? !store->medium->reads_back : !is_any_fresh(table, store->cursor))
         return true;
     for (;;) {
         struct snap_task *task = snap_task_take(&store->tasks, is_reading);

@@ -52,7 +52,7 @@ void snap_store_fail(struct snap_store *store, int result, const char *what)
     else
         snprintf(store->error.text, sizeof(store->error.text), "%s: %s: %s", medium->name, what,
                  result == -ESTALE    ? "another writer has taken over"
-                 : result == -EBADMSG ? "the medium has other bytes than it was given"
+                 : result == -EBADMSG ? "it has another sum"
                                       : strerror(-result));
 }
 

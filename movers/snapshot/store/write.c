@@ -382,6 +382,18 @@ static uint64_t place_row(struct snap_store *store, const struct snap_store_unit
     return place;
 }
 
+/* What goes out now has the sums that it was captured with. */
+static bool is_row_whole(const struct snap_store *store, const struct snap_store_unit *unit,
+                         const struct snap_row *row, const uint8_t *data)
+{
+    if (store->medium->checks || store->medium->reads_back)
+        return true; /* it is compared where it lies */
+    for (uint32_t i = 0; i < row->count; i++, data += SNAP_BLOCK_BYTES)
+        if (!snap_sum_equal(snap_sum_block(data, store->write.seed), unit->sums[row->blocks[i]]))
+            return false;
+    return true;
+}
+
 static void submit_row(struct snap_store *store, struct snap_store_unit *unit, struct snap_row *row,
                        struct snap_task *task)
 {
@@ -394,6 +406,12 @@ static void submit_row(struct snap_store *store, struct snap_store_unit *unit, s
             memcpy(task->slot + (size_t)i * SNAP_BLOCK_BYTES,
                    data + (size_t)row->blocks[i] * SNAP_BLOCK_BYTES, SNAP_BLOCK_BYTES);
         data = task->slot;
+    }
+    if (!is_row_whole(store, unit, row, data)) {
+        snap_task_put(task);
+        snap_store_fail(store, -EBADMSG, "a block has changed since it was captured");
+        unit->status = store->write.status = store->error.status;
+        return;
     }
     task->ended = end_data;
     task->owner = unit;

@@ -201,8 +201,12 @@ struct snap_medium *disk_open(struct disk *disk)
         abort();
     handle->disk = disk;
     handle->number = ++disk->open_count;
-    handle->medium = (struct snap_medium){
-        .ops = &OPS, .name = "disk", .bytes = disk->bytes, .is_writable = true, .fd = -1};
+    handle->medium = (struct snap_medium){.ops = &OPS,
+                                          .name = "disk",
+                                          .bytes = disk->bytes,
+                                          .is_writable = true,
+                                          .reads_back = disk->reads_back,
+                                          .fd = -1};
     return &handle->medium;
 }
 

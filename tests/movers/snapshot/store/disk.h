@@ -39,6 +39,7 @@ struct disk {
     uint64_t written_bytes;
     uint64_t open_count;
     bool has_fencing; /* a new handle ends those before */
+    bool reads_back;
 };
 
 void disk_make(struct disk *disk, uint64_t seed, uint64_t bytes);

@@ -56,6 +56,7 @@ static void make_history(struct history *history, uint64_t seed)
     disk_make(&history->disk, seed, room / SNAP_BLOCK_BYTES * SNAP_BLOCK_BYTES);
     history->disk.skips_first_flush = history->plant == PLANT_NO_FLUSH;
     history->disk.has_fencing = random_is(random, 80);
+    history->disk.reads_back = random_is(random, 50);
 }
 
 static void free_history(struct history *history)

@@ -253,9 +253,33 @@ static void store__another_writer_fences(void **state)
     }
 }
 
+/* Two kinds of media: one is read back, and for the other blocks are summed before they go. */
+static void store__what_flips_in_the_ring_is_no_snapshot(void **state)
+{
+    struct world *w = *state;
+    take_good(w, 1);
+    fill_range(&w->trial, 0, 9);
+    for (uint32_t reads_back = 0; reads_back < 2; reads_back++) {
+        w->disk.reads_back = reads_back == 1;
+        reopen(w);
+        assert_int_equal(trial_begin(&w->trial, w->store, 2), SW_SNAP_OK);
+        w->trial.flips = &w->trial.given[2];
+        trial_give(&w->trial, w->store, 0, w->trial.cut.units_count);
+        w->trial.flips = NULL;
+        assert_true(trial_wait_units(&w->trial, w->store, &w->disk));
+        snap_store_prepare(w->store, trial_called, &w->trial);
+        assert_true(trial_wait(&w->trial, w->store, &w->disk));
+        assert_int_equal(w->trial.status, SW_SNAP_CORRUPT);
+    }
+    take_good(w, 3);
+    check_entry(w, 1, 3);
+}
+
 static void store__what_does_not_come_back_is_no_snapshot(void **state)
 {
     struct world *w = *state;
+    w->disk.reads_back = true;
+    reopen(w);
     take_good(w, 1);
     fill_range(&w->trial, 0, 9);
     assert_int_equal(trial_begin(&w->trial, w->store, 2), SW_SNAP_OK);
@@ -324,6 +348,7 @@ int main(void)
         STORE_TEST(store__the_newest_may_be_forgotten),
         STORE_TEST(store__abort_gives_all_back),
         STORE_TEST(store__another_writer_fences),
+        STORE_TEST(store__what_flips_in_the_ring_is_no_snapshot),
         STORE_TEST(store__what_does_not_come_back_is_no_snapshot),
         STORE_TEST(store__another_layout_finds_its_base),
         STORE_TEST(store__refuses_what_is_no_volume),

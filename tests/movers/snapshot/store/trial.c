@@ -105,6 +105,7 @@ void trial_give(struct trial *trial, struct snap_store *store, uint32_t first, u
             sums[i] = snap_sum_block(data + (size_t)i * SNAP_BLOCK_BYTES, TRIAL_SEED);
         trial->given[u] = (struct snap_store_unit){
             .number = u, .data = data, .sums = sums, .done = count_done, .context = trial};
+        data[100] ^= trial->flips == &trial->given[u];
         snap_store_unit(store, &trial->given[u]);
     }
 }

@@ -16,7 +16,8 @@ struct trial {
     struct snap_index index;
     uint8_t *units; /* of all units, each of unit_bytes: as the ring has them */
     struct snap_sum *sums;
-    struct snap_store_unit *given; /* of each unit */
+    struct snap_store_unit *given;       /* of each unit */
+    const struct snap_store_unit *flips; /* a bit of its data flips before it is given */
     uint32_t done;
     enum sw_snap_status status; /* of the last callback */
     bool is_called;
