@@ -11,13 +11,13 @@ import unittest
 
 LIMIT_S = 60
 PROLOGUE = '''
-import datetime, os, sys, threading
+import datetime, os, signal, sys, threading
 import torch
 import torch.distributed as dist
 import sidewire_torch
 
 torch.set_num_threads(1)
-dist.init_process_group('sidewire', timeout=datetime.timedelta(seconds=30))
+dist.init_process_group('sidewire', timeout=datetime.timedelta(seconds=int(os.environ['LIMIT_S'])))
 rank = dist.get_rank()
 '''
 
@@ -28,7 +28,7 @@ def free_port():
         return free.getsockname()[1]
 
 
-def run(program, ranks=2):
+def run(program, ranks=2, limit_s=30):
     """(status, output, errors) of each rank."""
     place = {
         'MASTER_ADDR': '127.0.0.1',
@@ -36,6 +36,7 @@ def run(program, ranks=2):
         'WORLD_SIZE': str(ranks),
         'OMP_NUM_THREADS': '1',
         'OPENBLAS_NUM_THREADS': '1',
+        'LIMIT_S': str(limit_s),
     }
     started = [
         subprocess.Popen(
@@ -78,6 +79,34 @@ class Ends(unittest.TestCase):
         )
         self.assert_all_end_well(found)
         self.assertRegex(found[1][1], r'rank 0 ')
+
+    def test_stopped__is_named_in_the_log_and_then_in_the_error(self):
+        """Both know that the process is stopped."""
+        found = run(
+            '''
+            pids = [torch.zeros(1, dtype=torch.int64) for _ in range(3)]
+            dist.all_gather(pids, torch.tensor([os.getpid()]))
+            dist.barrier()
+            if rank == 1:
+                os.kill(os.getpid(), signal.SIGSTOP)
+            try:
+                dist.all_reduce(torch.ones(1000))
+            except RuntimeError as error:
+                print(error)
+            if rank == 0:
+                os.kill(pids[1].item(), signal.SIGKILL)
+            os._exit(0)
+            ''',
+            ranks=3,
+            limit_s=4,
+        )
+        for rank in 0, 2:
+            status, said, log = found[rank]
+            self.assertEqual(status, 0, log)
+            self.assertRegex(said, r'Timed out waiting: rank 1 has not begun operation \d+')
+            self.assertRegex(said, r'its process \d+ is stopped')
+            # It is written while there is time left.
+            self.assertRegex(log, r'rank 1 has not begun .* more; its process \d+ is stopped')
 
     def test_group__dropped_amid_an_operation(self):
         """The default group, and one that is made after it, go on."""
