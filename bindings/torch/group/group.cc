@@ -2,6 +2,7 @@
 #include "torch/group/group.hpp"
 
 #include <Python.h>
+#include <algorithm>
 
 #include "torch/group/store.hpp"
 
@@ -28,12 +29,28 @@ static pge_options options_of(const Settings &settings)
     return options;
 }
 
+/* Which of these ranks of a group is gone. */
+static std::string name_gone(const c10::intrusive_ptr<Group> &whole,
+                             const std::vector<int64_t> &ranks)
+{
+    for (int64_t rank : whole->gone()) {
+        if (std::find(ranks.begin(), ranks.end(), rank) != ranks.end())
+            return "rank " + std::to_string(rank) +
+                   " of the default group died, or closed before the others";
+    }
+    return "";
+}
+
 Group::Group(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
-             const Settings &settings)
+             const Settings &settings, const c10::intrusive_ptr<Group> &whole,
+             const std::vector<int64_t> &ranks)
     : Base(rank, size), timeout_ms_(settings.timeout_ms)
 {
+    Meeting::Watch watch;
+    if (whole)
+        watch = [&] { return name_gone(whole, ranks); };
     Meeting meeting(store, static_cast<uint32_t>(rank), static_cast<uint32_t>(size),
-                    settings.timeout_ms);
+                    settings.timeout_ms, watch);
     pge_options options = options_of(settings);
     options.coll.rank = static_cast<uint32_t>(rank);
     options.coll.size = static_cast<uint32_t>(size);

@@ -25,9 +25,11 @@ struct Settings {
 class Group : public Base
 {
   public:
-    /* Waits until all ranks are there, which find each other by the store. Throws. */
+    /* Waits until all ranks are there, which find each other by the store. They are `ranks` of
+     * another group, if that is given, whose deaths end it. Throws. */
     Group(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
-          const Settings &settings);
+          const Settings &settings, const c10::intrusive_ptr<Group> &whole,
+          const std::vector<int64_t> &ranks);
     ~Group() override;
 
     /* ---- what torch does not have in all versions ---- */

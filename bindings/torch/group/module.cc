@@ -15,9 +15,11 @@ using sidewire_torch::Group;
 using sidewire_torch::Settings;
 
 static c10::intrusive_ptr<Group> open_group(const c10::intrusive_ptr<c10d::Store> &store, int rank,
-                                            int size, const Settings &settings)
+                                            int size, const Settings &settings,
+                                            const c10::intrusive_ptr<Group> &whole,
+                                            const std::vector<int64_t> &ranks)
 {
-    return c10::make_intrusive<Group>(store, rank, size, settings);
+    return c10::make_intrusive<Group>(store, rank, size, settings, whole, ranks);
 }
 
 PYBIND11_MODULE(SIDEWIRE_TORCH_MODULE, module)
@@ -36,7 +38,8 @@ PYBIND11_MODULE(SIDEWIRE_TORCH_MODULE, module)
         .def_readwrite("eager_bytes", &Settings::eager_bytes);
     py::class_<Group, Base, c10::intrusive_ptr<Group>>(module, "Group")
         .def(py::init(&open_group), py::arg("store"), py::arg("rank"), py::arg("size"),
-             py::arg("settings"), Unlocked())
+             py::arg("settings"), py::arg("whole") = nullptr,
+             py::arg("ranks") = std::vector<int64_t>(), Unlocked())
         .def("abort", &Group::abort, Unlocked())
         .def("close", &Group::close, Unlocked())
         .def("dump", &Group::dump, py::arg("path"), Unlocked())

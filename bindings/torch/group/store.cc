@@ -4,13 +4,16 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <thread>
 
 namespace sidewire_torch
 {
 
+static const std::chrono::milliseconds FIRST_PAUSE(1), LONGEST_PAUSE(20);
+
 Meeting::Meeting(const c10::intrusive_ptr<c10d::Store> &store, uint32_t rank, uint32_t size,
-                 int64_t timeout_ms)
-    : store_(store), rank_(rank), size_(size), timeout_(timeout_ms)
+                 int64_t timeout_ms, Watch watch)
+    : store_(store), rank_(rank), size_(size), timeout_(timeout_ms), watch_(std::move(watch))
 {
     opening_ = std::to_string((store_->add("sidewire/opens", 1) - 1) / size);
 }
@@ -32,12 +35,35 @@ std::string Meeting::name_absent()
     return absent.empty() ? "" : "; these ranks have not come: " + absent;
 }
 
+/* Stores of torch 1 are of no use after a wait that has ended by its timeout, so one that watches
+ * looks again and again. */
+void Meeting::wait(const std::string &key)
+{
+    using Clock = std::chrono::steady_clock;
+    const auto until = Clock::now() + timeout_;
+    auto pause = FIRST_PAUSE;
+    if (!watch_)
+        return store_->wait({key}, timeout_);
+    while (!store_->check({key})) {
+        const std::string dead = watch_();
+        if (!dead.empty() && !store_->check({key}))
+            throw std::runtime_error(dead);
+        if (Clock::now() >= until)
+            throw std::runtime_error("timeout");
+        std::this_thread::sleep_for(pause);
+        pause = std::min(2 * pause, LONGEST_PAUSE);
+    }
+}
+
 Meeting::Value Meeting::await(const std::string &key, const std::string &whose)
 {
     try {
-        store_->wait({key}, timeout_);
+        wait(key);
         return store_->get(key);
     } catch (const std::exception &error) {
+        const std::string dead = watch_ ? watch_() : std::string();
+        if (!dead.empty())
+            throw std::runtime_error(dead);
         throw std::runtime_error("the store has nothing of " + whose + " after " +
                                  std::to_string(timeout_.count()) + " ms" + name_absent() + " (" +
                                  std::string(error.what()).substr(0, 200) + ")");

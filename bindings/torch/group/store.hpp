@@ -10,6 +10,8 @@
 #ifndef SW_BINDINGS_TORCH_STORE_HPP
 #define SW_BINDINGS_TORCH_STORE_HPP
 
+#include <functional>
+
 #include "torch/group/torch.hpp"
 
 namespace sidewire_torch
@@ -18,8 +20,11 @@ namespace sidewire_torch
 class Meeting
 {
   public:
+    /* Says which rank of this group has died; empty: none is known to. */
+    using Watch = std::function<std::string()>;
+
     Meeting(const c10::intrusive_ptr<c10d::Store> &store, uint32_t rank, uint32_t size,
-            int64_t timeout_ms);
+            int64_t timeout_ms, Watch watch);
     /* A sw_coll_exchange; its context is a meeting. */
     static int exchange(void *context, const void *card, size_t bytes, void *cards,
                         uint64_t deadline_ns);
@@ -38,11 +43,13 @@ class Meeting
     void run(const void *card, size_t bytes, void *cards);
     Value collect(size_t bytes);
     Value await(const std::string &key, const std::string &whose);
+    void wait(const std::string &key);
     std::string name_absent();
 
     const c10::intrusive_ptr<c10d::Store> store_;
     const uint32_t rank_, size_;
     const std::chrono::milliseconds timeout_;
+    const Watch watch_;
     std::string opening_;
     uint32_t exchange_ = 0;
     std::string failure_;

@@ -38,7 +38,7 @@ def _load():
 
 _native = _load()  # before what wants names of this version of torch
 
-from sidewire_torch import monitored  # noqa: E402
+from sidewire_torch import monitored, watched  # noqa: E402
 
 
 class Options:
@@ -111,7 +111,16 @@ def _open(backend_options, options):
         backend_options.group_rank,
         backend_options.group_size,
         options._settings(timeout_ms),
+        *_watched(backend_options.global_ranks_in_group),
     )
+
+
+def _watched(ranks):
+    """The group whose ranks a new one has, and which ones: a death ends the opening."""
+    try:
+        return (_native_group(), list(ranks)) if ranks else (None, [])
+    except TypeError:  # the default group is of another back end
+        return None, []
 
 
 def _native_group(group=None):
@@ -136,6 +145,7 @@ def _register():
 
 _register()
 monitored.install()
+watched.install()
 # Callbacks of futures want the interpreter, and threads of groups may be in them.
 atexit.register(_native.close_all)
 

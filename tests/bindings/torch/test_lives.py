@@ -254,6 +254,30 @@ def death__others_shrink_and_go_on():
     in_ranks(3, run, lambda rank: rank.status == (-signal.SIGKILL if rank.number == 0 else 0))
 
 
+def new_group__ends_where_a_rank_dies():
+    """Members wait for its card, or all for it to say that it has come."""
+
+    def run(rank, members):
+        dist.all_reduce(ones())
+        if rank == 2:
+            time.sleep(0.3)  # the others are in new_group() by then
+            os.kill(os.getpid(), signal.SIGKILL)
+        words = error_of(dist.new_group, members)
+        expect('rank 2 of the default group died' in words, words)
+        sidewire_torch.shrink(timeout=datetime.timedelta(seconds=20))
+        group = dist.new_group([0, 1])
+        if dist.get_rank() < 2:
+            dist.all_reduce(ones(), group=group)
+        dist.barrier()  # the store is that of the new rank 0
+
+    for members in ([0, 1, 2], [0, 1]):
+        in_ranks(
+            4,
+            lambda rank: run(rank, members),
+            lambda rank: rank.status == (-signal.SIGKILL if rank.number == 2 else 0),
+        )
+
+
 def shrink__of_another_group_is_refused():
     def run(rank):
         group = dist.new_group([0, 1])
