@@ -64,7 +64,7 @@ struct snap_medium {
     uint64_t bytes; /* of the volume: a multiple of a block */
     bool is_new; /* it begins with zeroes: no superblock is expected; only where it is writable */
     bool is_writable;
-    bool checks;      /* CHECK is there */
+    bool checks; /* CHECK is there */
     /* Without CHECK: data are read back before they count. Else they are summed right before they
      * are written, and the rest is the medium's word. */
     bool reads_back;
