@@ -55,7 +55,7 @@ def train(options):
     state.update(data=sampler, random=RandomStates(sampler))
 
     sinks = options.snapshot.split(',')
-    with Snapshotter(state, sinks, quorum=options.quorum, take_over=True) as snapshots:
+    with Snapshotter(state, sinks, quorum=options.quorum) as snapshots:
         step = (snapshots.restore() or 0) if options.resume else 0
         snapshots.attach(optimizer)  # optimizer.step() waits until all is captured
         with open_losses(options.losses, step) as losses:

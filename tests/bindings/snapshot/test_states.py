@@ -379,6 +379,30 @@ class Taken(Files):
             self.assertTrue(snapshots.gate())
             save.durable.wait(LIMIT_S)
 
+    def test_second_one__fences_the_first(self):
+        state, other = {'a': torch.zeros(MIB)}, {'a': torch.ones(MIB)}
+        first = self.open(state)
+        first.begin(1)
+        first.gate()
+        first.durable.wait(LIMIT_S)
+        with self.assertRaisesRegex(snapshot.SnapshotError, 'locked'):
+            self.open(other, take_over=False)
+        second = self.open(other)
+        self.assertEqual(second.restore(), 1)
+        second.begin(2)
+        second.gate()
+        second.durable.wait(LIMIT_S)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter('always')
+            state['a'].fill_(9)
+            save = first.begin(3)
+            first.gate()
+            with self.assertRaises(snapshot.Fenced):
+                save.durable.wait(LIMIT_S)
+        self.assertEqual(len(told), 1)
+        self.assertEqual(snapshot.restore(other, self.sink), 2)
+        self.assertEqual(other['a'].sum().item(), 0)
+
     def test_skip__gives_it_up_and_the_last_one_stays(self):
         state = {'a': torch.zeros(16 * MIB)}
         snapshots = self.open(state)

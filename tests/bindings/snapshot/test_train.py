@@ -4,6 +4,7 @@ interrupted, bit by bit.
 
 usage: test_train.py SIDEWIRE [CASE...]
 """
+import contextlib
 import os
 import random
 import signal
@@ -61,7 +62,7 @@ class Training(unittest.TestCase):
         self.folder = folder.name
 
     def train_and_kill(self, sinks, losses, *words):
-        """Killed, with its workers, once it has written so many losses."""
+        """Killed once it has written so many losses; the loader's workers live on for a while."""
         process = self.start_training(self.folder, sinks, *words)
         try:
             until = time.monotonic() + LIMIT_TRAIN_S
@@ -69,11 +70,18 @@ class Training(unittest.TestCase):
                 self.assertIsNone(process.poll(), process.poll() and process.stderr.read())
                 time.sleep(0.002)
         finally:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
+            process.kill()
+            process.wait()
+            self.addCleanup(self.end_workers, process)
         found = len(self.losses(self.folder))
         self.assertGreaterEqual(found, losses)
         self.assertLess(found, STEPS)
+
+    @staticmethod
+    def end_workers(process):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
 
     def serve(self):
         """Another process, whose memory is a sink; and its address."""

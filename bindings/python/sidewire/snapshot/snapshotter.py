@@ -83,8 +83,10 @@ class Snapshotter:
         ...
         snapshots.begin(step)             # after optimizer.step()
 
-    `leave_out` has patterns of names that are not saved, '*.anneal_func'. Other words are the
-    options of <sidewire/snapshot.h>: quorum, keep, helpers, ring_bytes, look, take_over...
+    It takes the sinks over: a program that writes to them still is fenced, as one that was started
+    twice, or of which workers are left; `take_over=False` is refused instead. `leave_out` has
+    patterns of names that are not saved, '*.anneal_func'. Other words are the options of
+    <sidewire/snapshot.h>: quorum, keep, helpers, ring_bytes, look...
     """
 
     def __init__(
@@ -96,7 +98,7 @@ class Snapshotter:
             raise TypeError(f'there is no option {", ".join(sorted(unknown))}')
         self.state, self._sinks, self._leave_out = state, lib.sinks_of(sinks), leave_out
         self.rank, self.world = _ranks(rank, world)
-        self._words = {**options, 'rank': self.rank, 'world': self.world}
+        self._words = {'take_over': True, **options, 'rank': self.rank, 'world': self.world}
         self._how, self._pid, self._lock = gate, os.getpid(), threading.RLock()
         self._layout = self._parts = self._arena = self._save = self._told = None
         self._hooks, self._writer = [], None
