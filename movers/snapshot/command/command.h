@@ -15,6 +15,7 @@
 int snap_serve(int argc, char **argv);
 int snap_status(int argc, char **argv);
 int snap_metrics(int argc, char **argv);
+int snap_remove(int argc, char **argv);
 int snap_save(int argc, char **argv);
 int snap_ls(int argc, char **argv);
 int snap_verify(int argc, char **argv);

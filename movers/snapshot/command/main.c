@@ -14,6 +14,7 @@ static const struct mover_command commands[] = {
     {"restore", "writes what a rank has saved into files", snap_restore},
     {"export", "writes a snapshot of all ranks as safetensors", snap_export},
     {"prune", "forgets snapshots", snap_prune},
+    {"remove", "removes a volume from a server", snap_remove},
     {0},
 };
 

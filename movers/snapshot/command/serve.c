@@ -69,6 +69,22 @@ static json_t *snapshot_status_of(void *context)
     return snap_serve_status(context);
 }
 
+/* For the server's own user, who needs no --allow-remove. */
+static bool serve_carry_out_remove(struct mover_order *order)
+{
+    char why[SNAP_WIRE_TEXT_BYTES] = "", line[256];
+    const char *name = json_string_value(json_object_get(order->request, "name"));
+    const enum snap_wire_status status =
+        name ? snap_server_remove(order->context, name, why) : SNAP_WIRE_MALFORMED;
+    const bool is_going = status == SNAP_WIRE_WORKING;
+    snprintf(line, sizeof(line), "%s: %s", name ? name : "?",
+             is_going ? "removed"
+             : *why   ? why
+                      : snap_wire_status_text(status));
+    mover_order_say(order, line);
+    return is_going;
+}
+
 /* The user's own: what lies in it is the state of programs. */
 static int make_folder(const char *folder)
 {
@@ -79,9 +95,11 @@ static int make_folder(const char *folder)
 
 static int open_snapshot_server(struct serve *serve)
 {
+    static const struct mover_control_command orders[] = {{"remove", serve_carry_out_remove}, {0}};
     const struct mover_control_setup setup = {.mover = "snapshot",
                                               .context = &serve->server,
                                               .status = snapshot_status_of,
+                                              .commands = orders,
                                               .metrics = snap_serve_metrics};
     char error[512];
     int code = make_folder(serve->server.folder);

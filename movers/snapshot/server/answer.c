@@ -100,35 +100,40 @@ static void tell_volumes(const struct snap_server *server, const struct snap_gue
     }
 }
 
-/* It is gone once it is asked for again and not found. */
-static void remove_volume(struct snap_server *server, const struct snap_guest *guest,
-                          const struct snap_wire_request *request, struct snap_wire_answer *answer)
+enum snap_wire_status snap_server_remove(struct snap_server *server, const char *name,
+                                         char why[SNAP_WIRE_TEXT_BYTES])
 {
-    struct snap_volume *volume = snap_volumes_find(server, request->name);
-    const uint32_t rights = snap_rules_rights(&server->rules, &guest->address, request->name);
-    if (!server->may_remove || !(rights & SNAP_MAY_WRITE)) {
-        server->counts.denied++;
-        answer->status = SNAP_WIRE_DENIED;
-        if (!server->may_remove)
-            snprintf(answer->text, sizeof(answer->text),
-                     "the server was started without --allow-remove");
-    } else if (!volume) {
-        answer->status = SNAP_WIRE_NOT_FOUND;
-    } else if (volume->client) {
-        answer->status = SNAP_WIRE_BUSY;
-        snprintf(answer->text, sizeof(answer->text), "%s is writing to it", volume->writer);
-    } else {
-        answer->status = SNAP_WIRE_WORKING;
-        if (volume->is_to_end)
-            return;
-        snap_server_end_users(server, volume, guest);
-        if (guest->volume == volume) {
-            answer->status = SNAP_WIRE_BUSY; /* it reads there itself */
-            return;
-        }
+    struct snap_volume *volume = snap_volumes_find(server, name);
+    if (!volume)
+        return SNAP_WIRE_NOT_FOUND;
+    if (volume->client) {
+        snprintf(why, SNAP_WIRE_TEXT_BYTES, "%s is writing to it",
+                 *volume->writer ? volume->writer : "a program");
+        return SNAP_WIRE_BUSY;
+    }
+    if (!volume->is_to_end) {
         server->counts.removed++;
         snap_volume_end(volume, true);
+        snap_server_end_users(server, volume, NULL);
     }
+    return SNAP_WIRE_WORKING;
+}
+
+/* It is gone once it is asked for again and not found. */
+static void answer_remove(struct snap_server *server, const struct snap_guest *guest,
+                          const struct snap_wire_request *request, struct snap_wire_answer *answer)
+{
+    const uint32_t rights = snap_rules_rights(&server->rules, &guest->address, request->name);
+    const bool may_remove = server->may_remove && rights & SNAP_MAY_WRITE;
+    answer->status = SNAP_WIRE_DENIED;
+    server->counts.denied += !may_remove;
+    if (!server->may_remove)
+        snprintf(answer->text, sizeof(answer->text),
+                 "the server was started without --allow-remove");
+    else if (guest->volume)
+        snprintf(answer->text, sizeof(answer->text), "this connection has a volume open");
+    else if (may_remove)
+        answer->status = snap_server_remove(server, request->name, answer->text);
 }
 
 static void carry_out(struct snap_server *server, struct snap_guest *guest,
@@ -151,7 +156,7 @@ static void carry_out(struct snap_server *server, struct snap_guest *guest,
         tell_volumes(server, guest, request, answer);
         return;
     case SNAP_WIRE_REMOVE:
-        remove_volume(server, guest, request, answer);
+        answer_remove(server, guest, request, answer);
         return;
     }
 }

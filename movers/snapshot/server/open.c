@@ -47,6 +47,8 @@ static enum snap_wire_status find_volume(struct snap_server *server, struct snap
 /* One that has failed without having been anything yet makes room once that is told. */
 static enum snap_wire_status open_state(struct snap_volume *volume, struct snap_wire_answer *answer)
 {
+    if (volume->is_to_end) /* until it is gone; then it is not found, or made anew */
+        return SNAP_WIRE_WORKING;
     switch (snap_volume_look(volume).state) {
     case SNAP_VOLUME_MAKING:
     case SNAP_VOLUME_ENDING:

@@ -69,6 +69,11 @@ bool snap_server_answer(void *server, uint8_t *message, uint32_t *bytes);
 void snap_server_end_users(struct snap_server *server, const struct snap_volume *volume,
                            const struct snap_guest *but);
 
+/* A volume that nobody writes to goes, with its file; its readers are ended. WORKING: it is about
+ * to go; NOT_FOUND: it is gone; BUSY, and why. */
+enum snap_wire_status snap_server_remove(struct snap_server *server, const char *name,
+                                         char why[SNAP_WIRE_TEXT_BYTES]);
+
 /* ---- open.c ---- */
 
 void snap_server_open(struct snap_server *server, struct snap_guest *guest,

@@ -254,6 +254,56 @@ class Rules(Base):
                 Server(PORT, os.path.join(self.folder, 'c'), '--allow', rule)
 
 
+class Remove(Base):
+    """Volumes of programs that are gone."""
+
+    another = Conformance.another
+    assert_fine = Conformance.assert_fine
+    size = 16 << 20
+
+    def remove(self, *words):
+        done = subprocess.run(
+            [SIDEWIRE, 'snapshot', 'remove', *words], capture_output=True, text=True, check=False
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    def there(self):
+        return '-a', self.listen, '-s', str(PORT)
+
+    def test_remove__by_the_servers_user(self):
+        here = '--control', self.server.control
+        medium = self.another()
+        code, said = self.remove(*here, 'run')
+        self.assertEqual(code, 1)
+        self.assertIn('is writing to it', said)
+        medium.close()
+        self.assertEqual(self.remove(*here, 'run'), (0, 'run: removed\n'))
+        self.assertEqual(self.remove(*here, 'none')[0], 1)
+        self.assertTrue(self.another().is_new)
+        self.assertEqual(self.server.status()['removed'], 1)
+
+    def test_remove__by_others_where_it_is_allowed(self):
+        self.another().close()
+        code, said = self.remove(*self.there(), 'run')
+        self.assertEqual(code, 1)
+        self.assertIn('without --allow-remove', said)
+        held = os.path.join(self.folder, 'held')
+        self.again('--allow-remove', '--folder', held)
+        self.another().close()
+        self.assertEqual(os.listdir(held), ['run.snap'])
+        self.assertEqual(self.remove(*self.there(), 'run'), (0, 'run: removed\n'))
+        self.assertEqual(os.listdir(held), [])
+        self.assertEqual(self.remove(*self.there(), 'run')[0], 1)
+        self.assertEqual(self.remove('../run')[0], 2)
+        self.assertEqual(self.remove()[0], 2)
+
+    def test_reader__of_one_that_is_removed(self):
+        self.another().close()
+        reader = self.another('r', timeout_ms=3000)
+        self.assertEqual(self.remove('--control', self.server.control, 'run')[0], 0)
+        self.assertEqual(reader.do('r')[0], ECONNRESET)
+
+
 class Files(Base, Conformance):
     def own_words(self):
         return '--folder', os.path.join(self.folder, 'held')
