@@ -143,6 +143,25 @@ static void launch__variables_that_make_no_sense(void **state)
     expect_failure("RANK=0 WORLD_SIZE=2 MASTER_ADDR= MASTER_PORT=7", invalid, "no host");
     expect_failure("SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_STEP_NODELIST=n[", invalid,
                    "no first node");
+    expect_failure("RANK=0 WORLD_SIZE=1025 MASTER_ADDR=b MASTER_PORT=7", SW_COLL_PROTOCOL,
+                   "torchrun: this is rank 0 of 1025, and ranks are 1024 at most");
+    expect_failure("RANK=0 WORLD_SIZE=0 MASTER_ADDR=b MASTER_PORT=7", invalid, "WORLD_SIZE=0");
+}
+
+/* They serve to choose addresses: a host that has more ranks than there are has none. */
+static void launch__numbers_of_a_host_that_make_no_sense(void **state)
+{
+    (void)state;
+    const char *const words[] = {"LOCAL_RANK=1 LOCAL_WORLD_SIZE=4",
+                                 "LOCAL_RANK=2 LOCAL_WORLD_SIZE=2",
+                                 "LOCAL_RANK=x LOCAL_WORLD_SIZE=-1", "LOCAL_RANK=4000000000"};
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        char all[200];
+        snprintf(all, sizeof(all), "RANK=1 WORLD_SIZE=3 MASTER_ADDR=b MASTER_PORT=7 %s", words[i]);
+        const struct sw_coll_launch launch = expect_launch(all);
+        assert_int_equal(launch.local_size, 0);
+        assert_int_equal(launch.local_rank, 0);
+    }
 }
 
 static void launch__first_host_of_a_list(void **state)
@@ -322,6 +341,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(launch__variables_of_each),
         cmocka_unit_test(launch__variables_that_make_no_sense),
+        cmocka_unit_test(launch__numbers_of_a_host_that_make_no_sense),
         cmocka_unit_test(launch__first_host_of_a_list),
         cmocka_unit_test(pmi__rank_0_puts_and_others_get),
         cmocka_unit_test(pmi__a_server_that_lies),
