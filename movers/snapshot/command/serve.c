@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "common/command/control.h"
 #include "common/command/front.h"
@@ -93,6 +94,16 @@ static int make_folder(const char *folder)
                : MOVER_DONE;
 }
 
+/* Memory is promised to clients: the kernel would end some program for want of it. */
+static int look_at_memory(const struct snap_server *server)
+{
+    const uint64_t all = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    return server->folder || server->memory_bytes <= all
+               ? MOVER_DONE
+               : mover_fail("this host has %" PRIu64 " bytes of memory, and --memory says %" PRIu64,
+                            all, server->memory_bytes);
+}
+
 static int open_snapshot_server(struct serve *serve)
 {
     static const struct mover_control_command orders[] = {{"remove", serve_carry_out_remove}, {0}};
@@ -102,7 +113,9 @@ static int open_snapshot_server(struct serve *serve)
                                               .commands = orders,
                                               .metrics = snap_serve_metrics};
     char error[512];
-    int code = make_folder(serve->server.folder);
+    int code = look_at_memory(&serve->server);
+    if (!code)
+        code = make_folder(serve->server.folder);
     if (code)
         return code;
     if (snap_server_start(&serve->server, &serve->base.loop, serve->listen, serve->port, error,

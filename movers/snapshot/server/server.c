@@ -12,7 +12,8 @@
 #include "common/serve/origin.h"
 #include "common/time/clock.h"
 
-enum { READS = 16 };
+/* A host may have many ranks, each with a connection, and one more for each volume that it reads. */
+enum { READS = 16, CLIENTS_OF_ONE = MOVER_CLIENTS_MAX / 8 * 7 };
 
 /* ---- clients ---- */
 
@@ -110,9 +111,11 @@ int snap_server_start(struct snap_server *server, struct mover_loop *loop, const
         snprintf(error, error_bytes, "no random numbers: %s", strerror(errno));
         return -EIO;
     }
-    const int code = server->folder ? snap_volumes_load(server, error, error_bytes) : 0;
-    return code ? code
-                : mover_clients_open(&server->clients, loop, address, port, error, error_bytes);
+    int code = server->folder ? snap_volumes_load(server, error, error_bytes) : 0;
+    if (!code)
+        code = mover_clients_open(&server->clients, loop, address, port, error, error_bytes);
+    server->clients.rules.of_one = CLIENTS_OF_ONE;
+    return code;
 }
 
 void snap_server_end(struct snap_server *server)

@@ -156,6 +156,10 @@ class Memory(Base, Conformance):
         self.size = 28 << 20
         self.another()
 
+    def test_memory__that_the_host_has_not(self):
+        with self.assertRaisesRegex(RuntimeError, 'this host has'):
+            Server(PORT, os.path.join(self.folder, 'c'), memory='1000T')
+
     def test_names__that_are_none(self):
         for name in '.', '..', '.run', 'a/b', 'n' * 96, '/', 'a\x01b':
             self.text = f'peer:{self.listen}:{PORT}/{name}'
@@ -361,6 +365,14 @@ class Cut(Base):
     def cut(self, state):
         self.hosts.set_link(1, self.hosts.names[1], state)
 
+    def lose(self, all_packets):
+        """Those from the clients' host: they go to a station that is not there. The server's link
+        stays up."""
+        name = self.hosts.names[1]
+        station = f'{ADDRESSES[0]} lladdr 02:00:00:00:00:01 nud permanent dev {name}'.split()
+        words = ['replace', *station] if all_packets else ['del', ADDRESSES[0], 'dev', name]
+        self.hosts.ip('-n', name, 'neigh', *words)
+
     def test_cut__for_a_while(self):
         medium = self.another(timeout_ms=30000)
         self.assert_fine(medium.do('w', 0, MOST, 7))
@@ -371,6 +383,21 @@ class Cut(Base):
         self.cut('up')
         self.assert_fine(medium.wait())
         self.assertEqual(medium.do('r', 0, MOST, 8)[:2], (0, 0))
+
+    def test_cut__taken_over_meanwhile(self):
+        """What the network held back changes nothing once it is there again."""
+        first = self.another(timeout_ms=60000)
+        self.assert_fine(first.do('w', 0, MOST, 7))
+        self.lose(True)
+        for i in range(4):
+            first.begin('w', i * MOST // 4, MOST // 4, 8)
+        self.wraps = self.wraps[0], self.wraps[0]
+        second = self.another('t')
+        self.assert_fine(second.do('w', 0, MOST, 9))
+        self.lose(False)
+        code, _, _, why = first.wait()
+        self.assertEqual(code, driven.ESTALE, why)
+        self.assert_fine(second.do('r', 0, MOST, 9))
 
     def test_cut__for_ever(self):
         medium = self.another(timeout_ms=1500)
