@@ -5,7 +5,7 @@ What an experiment and a row are is in experiment.py; those of the link between 
 links.py, those of the connection manager in connections.py, those of TCP programs in
 tcp_programs.py, of libraries above verbs in libraries.py, those of NVMe in nvme_rows.py, those of
 iWARP in iwarp_rows.py, of persistent memory in pmem_rows.py, of transfers and of Python in
-transfer_rows.py.
+transfer_rows.py, of snapshots in snapshot_rows.py.
 """
 
 import json
@@ -22,6 +22,7 @@ import nvme_rows
 import pmem_rows
 import procs
 import rpc
+import snapshot_rows
 import tcp_programs
 import tcp_rows
 import torch_rows
@@ -293,6 +294,7 @@ class Bench:
             *iwarp_rows.experiments(self),
             *tcp_rows.experiments(self),
             *torch_rows.experiments(self),
+            *snapshot_rows.experiments(self),
         ]
 
     @staticmethod
@@ -350,6 +352,7 @@ class Bench:
                 iwarp_rows,
                 tcp_rows,
                 torch_rows,
+                snapshot_rows,
             )
             for row in module.rows(by_key)
         ]

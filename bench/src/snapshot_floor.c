@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "snapshot_floor.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <xxhash.h>
+
+#include "endpoint.h"
+
+enum { UNIT = 2 << 20, BLOCK = 4096, SLOTS = 16 };
+
+struct bench_floor {
+    const char *state;
+    size_t bytes;
+    int fd;
+    char *ring;
+    atomic_bool ends;
+    pthread_t thread;
+};
+
+static volatile uint64_t summed; /* so that nothing is left out */
+
+static void sum_blocks(const char *data, size_t bytes)
+{
+    for (size_t at = 0; at < bytes; at += BLOCK)
+        summed ^= XXH3_128bits(data + at, BLOCK).low64;
+}
+
+static char *make_ring(void)
+{
+    char *ring = aligned_alloc(BLOCK, (size_t)UNIT * SLOTS);
+    if (!ring)
+        bench_die("there is no memory for a ring");
+    memset(ring, 1, (size_t)UNIT * SLOTS);
+    return ring;
+}
+
+static void *floor_run(void *argument)
+{
+    struct bench_floor *floor = argument;
+    for (uint64_t turn = 0; !atomic_load(&floor->ends); turn++) {
+        const size_t at = turn * UNIT % floor->bytes;
+        char *slot = floor->ring + turn % SLOTS * (size_t)UNIT;
+        memcpy(slot, floor->state + at, UNIT);
+        sum_blocks(slot, UNIT);
+        if (pwrite(floor->fd, slot, UNIT, (off_t)at) != UNIT)
+            bench_die("the floor cannot write");
+        if (at + UNIT == floor->bytes)
+            fdatasync(floor->fd);
+    }
+    return NULL;
+}
+
+struct bench_floor *bench_floor_start(const void *state, size_t bytes, const char *path)
+{
+    struct bench_floor *floor = calloc(1, sizeof(*floor));
+    if (!floor)
+        bench_die("out of memory");
+    floor->state = state;
+    floor->bytes = bytes;
+    floor->fd = open(path, O_RDWR | O_CREAT | O_DIRECT, 0600);
+    if (floor->fd < 0)
+        floor->fd = open(path, O_RDWR | O_CREAT, 0600);
+    if (floor->fd < 0 || posix_fallocate(floor->fd, 0, (off_t)bytes))
+        bench_die("the floor has no file");
+    floor->ring = make_ring();
+    if (pthread_create(&floor->thread, NULL, floor_run, floor))
+        bench_die("the floor has no thread");
+    return floor;
+}
+
+void bench_floor_stop(struct bench_floor *floor)
+{
+    atomic_store(&floor->ends, true);
+    pthread_join(floor->thread, NULL);
+    close(floor->fd);
+    free(floor->ring);
+    free(floor);
+}
+
+double bench_copy_s(const void *state, size_t bytes)
+{
+    char *ring = make_ring();
+    const uint64_t begun = bench_now_ns();
+    for (size_t at = 0; at < bytes; at += UNIT)
+        memcpy(ring + at / UNIT % SLOTS * (size_t)UNIT, (const char *)state + at, UNIT);
+    const double took = (double)(bench_now_ns() - begun) * 1e-9;
+    free(ring);
+    return took;
+}
+
+double bench_sum_s(const void *state, size_t bytes)
+{
+    const uint64_t begun = bench_now_ns();
+    sum_blocks(state, bytes);
+    return (double)(bench_now_ns() - begun) * 1e-9;
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What a snapshot costs at the least: a bare loop on the other core that copies, sums and writes the
+ * same bytes; and each part of it alone. */
+#ifndef SW_BENCH_SNAPSHOT_FLOOR_H
+#define SW_BENCH_SNAPSHOT_FLOOR_H
+
+#include <stddef.h>
+
+struct bench_floor;
+
+/* The loop goes over `state` again and again, and writes to the file of that path. */
+struct bench_floor *bench_floor_start(const void *state, size_t bytes, const char *path);
+void bench_floor_stop(struct bench_floor *floor);
+
+/* Seconds to copy all of it once, unit by unit; and to sum each block. */
+double bench_copy_s(const void *state, size_t bytes);
+double bench_sum_s(const void *state, size_t bytes);
+
+#endif

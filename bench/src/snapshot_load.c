@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A program like a trainer, and what snapshots cost it, for bench/lib/snapshot_rows.py:
+ *
+ *     snapshot_load steps BYTES SINK COMPUTE_MS ROUNDS FLOOR_FILE
+ *     snapshot_load gate BYTES SINK ROUNDS
+ *     snapshot_load save BYTES SINK ROUNDS
+ *     snapshot_load pages|tensors BYTES SINK PART      changes 1/PART of them
+ *     snapshot_load restore BYTES SINK
+ *
+ * A step computes on numbers in its cache, and then writes all of its state. In turns of some steps
+ * each, nothing goes on beside it, then the floor, then snapshots, one behind the other. Prints one
+ * JSON object.
+ */
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include "endpoint.h"
+#include "sidewire/snapshot.h"
+#include "snapshot_floor.h"
+
+enum { PAGE = 4096, TENSORS = 100, TURN_STEPS = 10, WAYS = 3, STEPS_MAX = 4000, CACHED = 4096 };
+enum way { ALONE, FLOOR, SNAPSHOTS };
+
+struct load {
+    float *state;
+    size_t bytes;
+    uint64_t compute_rounds, step;
+    struct sw_snap *snap;
+    struct sw_snap_options options;
+    struct sw_snap_error error;
+    const char *sink;
+    double steps[WAYS][STEPS_MAX];
+    uint32_t steps_count[WAYS];
+};
+
+static struct load load;
+
+static double seconds_since(uint64_t begun_ns)
+{
+    return (double)(bench_now_ns() - begun_ns) * 1e-9;
+}
+
+static void check_status(enum sw_snap_status status, const char *what)
+{
+    if (!status)
+        return;
+    fprintf(stderr, "snapshot_load: %s: %s %s\n", what, sw_snap_status_text(status),
+            load.error.text);
+    exit(1);
+}
+
+static void stay_on_core(int core)
+{
+    cpu_set_t all, one;
+    int found = -1;
+    sched_getaffinity(0, sizeof(all), &all);
+    CPU_ZERO(&one);
+    for (int cpu = 0; cpu < CPU_SETSIZE && found < core; cpu++)
+        if (CPU_ISSET(cpu, &all) && ++found == core)
+            CPU_SET(cpu, &one);
+    if (found == core)
+        sched_setaffinity(0, sizeof(one), &one);
+}
+
+/* ---- a step ---- */
+
+static volatile float computed;
+
+static void compute(uint64_t rounds)
+{
+    static float numbers[CACHED];
+    for (uint64_t round = 0; round < rounds; round++)
+        for (uint32_t i = 0; i < CACHED; i++)
+            numbers[i] = numbers[i] * 0.999f + 0.5f;
+    computed = numbers[1];
+}
+
+static void update_state(size_t bytes)
+{
+    const float change = 1.0f / (float)(load.step % 7 + 2);
+    for (size_t i = 0; i < bytes / sizeof(float); i++)
+        load.state[i] = load.state[i] * 0.9f + change;
+}
+
+static void find_rounds(double compute_s)
+{
+    uint64_t rounds = 1000;
+    const uint64_t begun = bench_now_ns();
+    compute(rounds);
+    load.compute_rounds = (uint64_t)((double)rounds * compute_s / seconds_since(begun)) + 1;
+}
+
+static void begin_snapshot(void)
+{
+    struct sw_snap_info info;
+    sw_snap_info_of(load.snap, &info);
+    if (info.stage == SW_SNAP_CAPTURING || info.stage == SW_SNAP_STAGED)
+        return;
+    const struct sw_snap_point point = {.step = ++load.step};
+    const enum sw_snap_status status = sw_snap_begin(load.snap, &point, &load.error);
+    if (status != SW_SNAP_BUSY)
+        check_status(status, "begin");
+}
+
+static double take_step(bool saves)
+{
+    const uint64_t begun = bench_now_ns();
+    if (saves)
+        begin_snapshot();
+    compute(load.compute_rounds);
+    if (saves)
+        check_status(sw_snap_gate(load.snap, SW_SNAP_HELP, 0), "gate");
+    load.step++;
+    update_state(load.bytes);
+    return seconds_since(begun);
+}
+
+/* ---- a handle ---- */
+
+/* Its threads stay on the other core, where the floor's is, too. */
+static void open_snapshots(uint32_t ranges_count)
+{
+    static struct sw_snap_range ranges[TENSORS];
+    static char names[TENSORS][16];
+    const size_t each = load.bytes / ranges_count / PAGE * PAGE;
+    for (uint32_t i = 0; i < ranges_count; i++) {
+        snprintf(names[i], sizeof(names[i]), "tensor.%u", i);
+        ranges[i] = (struct sw_snap_range){.name = names[i],
+                                           .data = (char *)load.state + i * each,
+                                           .bytes = each,
+                                           .type = "F32",
+                                           .dims = 1,
+                                           .shape = {each / sizeof(float)}};
+    }
+    sw_snap_options_init(&load.options);
+    load.options.sinks = &load.sink;
+    load.options.sinks_count = 1;
+    if (load.options.ring_bytes > load.bytes)
+        load.options.ring_bytes = load.bytes;
+    cpu_set_t all;
+    sched_getaffinity(0, sizeof(all), &all);
+    stay_on_core(1);
+    check_status(sw_snap_open(&load.options, &load.error, &load.snap), "open");
+    check_status(sw_snap_describe(load.snap, ranges, ranges_count, &load.error), "describe");
+    sched_setaffinity(0, sizeof(all), &all);
+    stay_on_core(0);
+}
+
+/* Begun, captured and durable. */
+static struct sw_snap_info save_once(void)
+{
+    struct sw_snap_info info;
+    const struct sw_snap_point point = {.step = ++load.step};
+    check_status(sw_snap_wait(load.snap, SW_SNAP_IDLE, 0, &load.error), "idle");
+    check_status(sw_snap_begin(load.snap, &point, &load.error), "begin");
+    check_status(sw_snap_gate(load.snap, SW_SNAP_HELP, 0), "gate");
+    check_status(sw_snap_wait(load.snap, SW_SNAP_DURABLE, 0, &load.error), "durable");
+    sw_snap_info_of(load.snap, &info);
+    return info;
+}
+
+/* ---- what is measured ---- */
+
+static int compare_times(const void *one, const void *other)
+{
+    const double a = *(const double *)one, b = *(const double *)other;
+    return (a > b) - (a < b);
+}
+
+static void print_steps(const char *name, enum way way)
+{
+    double *steps = load.steps[way], sum = 0;
+    const uint32_t count = load.steps_count[way];
+    printf("\"%s_steps\": [", name);
+    for (uint32_t i = 0; i < count; i++) {
+        printf("%s%.6f", i ? ", " : "", steps[i]);
+        sum += steps[i];
+    }
+    qsort(steps, count, sizeof(*steps), compare_times);
+    const uint32_t slow = (uint32_t)((double)count * 0.999);
+    printf("], \"%s_s\": %.6f, \"%s_slow_s\": %.6f", name, sum / count, name,
+           steps[slow < count ? slow : count - 1]);
+}
+
+static void take_turn(enum way way, const char *floor_file)
+{
+    struct bench_floor *floor = NULL;
+    if (way == FLOOR) {
+        stay_on_core(1);
+        floor = bench_floor_start(load.state, load.bytes, floor_file);
+        stay_on_core(0);
+    }
+    for (int i = 0; i < TURN_STEPS && load.steps_count[way] < STEPS_MAX; i++)
+        load.steps[way][load.steps_count[way]++] = take_step(way == SNAPSHOTS);
+    if (way == SNAPSHOTS)
+        check_status(sw_snap_wait(load.snap, SW_SNAP_IDLE, 0, &load.error), "idle");
+    if (floor)
+        bench_floor_stop(floor);
+}
+
+static void measure_steps(double compute_ms, int rounds, const char *floor_file)
+{
+    struct sw_snap_info info;
+    open_snapshots(1);
+    find_rounds(compute_ms * 1e-3);
+    take_turn(SNAPSHOTS, floor_file); /* the volume has all its blocks now */
+    load.steps_count[SNAPSHOTS] = 0;
+    for (int round = 0; round < rounds; round++)
+        for (int i = 0; i < WAYS; i++)
+            take_turn((enum way)(round % 2 ? WAYS - 1 - i : i), floor_file);
+    sw_snap_info_of(load.snap, &info);
+    printf("{");
+    print_steps("alone", ALONE);
+    printf(", ");
+    print_steps("floor", FLOOR);
+    printf(", ");
+    print_steps("snapshots", SNAPSHOTS);
+    printf(", \"taken\": %llu, \"failed\": %llu}\n", (unsigned long long)info.taken,
+           (unsigned long long)info.failed);
+}
+
+/* Nothing is computed, so that the gate has all to copy. */
+static void measure_gate(int rounds)
+{
+    double longest_s = 0, floor_s = 1;
+    open_snapshots(1);
+    save_once();
+    for (int round = 0; round < rounds; round++) {
+        update_state(load.bytes);
+        const double copy_s = bench_copy_s(load.state, load.bytes);
+        const struct sw_snap_info info = save_once();
+        const double gate_s = (double)info.gate_ns * 1e-9;
+        const double least_s = copy_s * (double)info.gate_bytes / (double)load.bytes;
+        if (gate_s * floor_s < longest_s * least_s)
+            continue; /* beside its own floor */
+        longest_s = gate_s;
+        floor_s = least_s;
+    }
+    printf("{\"gate_s\": %.6f, \"floor_s\": %.6f}\n", longest_s, floor_s);
+}
+
+static double processor_s(void)
+{
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    return (double)usage.ru_utime.tv_sec + (double)usage.ru_stime.tv_sec +
+           (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
+}
+
+static void measure_save(int rounds)
+{
+    double took_s = 0, cpu_s = 0, copy_s = 0, sum_s = 0;
+    open_snapshots(1);
+    save_once();
+    for (int round = 0; round < rounds; round++) {
+        load.step++;
+        update_state(load.bytes);
+        copy_s += bench_copy_s(load.state, load.bytes);
+        sum_s += bench_sum_s(load.state, load.bytes);
+        const double before_s = processor_s();
+        const struct sw_snap_info info = save_once();
+        cpu_s += processor_s() - before_s;
+        took_s += (double)(info.durable_ns - info.begun_ns) * 1e-9;
+    }
+    const double bytes = (double)load.bytes * rounds, gib = bytes / (1 << 30);
+    printf("{\"bandwidth\": %.0f, \"cpu_s\": %.6f, \"parts_s\": %.6f}\n", bytes / took_s,
+           cpu_s / gib, (copy_s + 2 * sum_s) / gib);
+}
+
+/* Bytes that were moved for those that were changed. */
+static void measure_changes(bool by_pages, size_t part)
+{
+    const size_t pages = load.bytes / PAGE, each = load.bytes / TENSORS / PAGE * PAGE;
+    size_t changed = 0;
+    open_snapshots(by_pages ? 1 : TENSORS);
+    save_once();
+    srand(7);
+    if (by_pages)
+        for (size_t i = 0; i < pages; i++) {
+            if ((size_t)rand() % part)
+                continue;
+            load.state[i * (PAGE / sizeof(float))] += 1;
+            changed += PAGE;
+        }
+    for (size_t i = 0; !by_pages && i < TENSORS; i += part, changed += each)
+        for (size_t at = 0; at < each / sizeof(float); at++)
+            load.state[i * each / sizeof(float) + at] += 1;
+    const struct sw_snap_info info = save_once();
+    printf("{\"moved\": %llu, \"changed\": %zu}\n", (unsigned long long)info.moved_bytes, changed);
+}
+
+static void measure_restore(void)
+{
+    struct sw_snap_reader *reader;
+    struct sw_snap_entry entry;
+    open_snapshots(1);
+    save_once();
+    sw_snap_close(load.snap);
+    load.snap = NULL;
+    memset(load.state, 0, load.bytes);
+    check_status(sw_snap_reader_open(&load.options, &load.error, &reader), "reader");
+    check_status(sw_snap_choose(reader, NULL, &entry, &load.error), "choose");
+    const struct sw_snap_piece piece = {.number = 0, .bytes = load.bytes, .into = load.state};
+    const uint64_t begun = bench_now_ns();
+    check_status(sw_snap_read(reader, &piece, 1, &load.error), "read");
+    printf("{\"bandwidth\": %.0f}\n", (double)load.bytes / seconds_since(begun));
+    sw_snap_reader_close(reader);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 4)
+        bench_die("usage: see the head of snapshot_load.c");
+    load.bytes = strtoull(argv[2], NULL, 10) / TENSORS / PAGE * PAGE * TENSORS;
+    load.sink = argv[3];
+    if (!strcmp(argv[1], "steps"))
+        load.bytes = load.bytes >> 21 << 21; /* the floor's units */
+    const int number = argc > 4 ? atoi(argv[4]) : 1;
+    load.state = mmap(NULL, load.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (load.state == MAP_FAILED)
+        bench_die("there is no memory for the state");
+    for (size_t i = 0; i < load.bytes / sizeof(float); i++)
+        load.state[i] = (float)(i % 1000003);
+    if (!strcmp(argv[1], "steps") && argc == 7)
+        measure_steps(atof(argv[4]), atoi(argv[5]), argv[6]);
+    else if (!strcmp(argv[1], "gate"))
+        measure_gate(number);
+    else if (!strcmp(argv[1], "save"))
+        measure_save(number);
+    else if (!strcmp(argv[1], "pages") || !strcmp(argv[1], "tensors"))
+        measure_changes(*argv[1] == 'p', (size_t)number);
+    else if (!strcmp(argv[1], "restore"))
+        measure_restore();
+    else
+        bench_die("usage: see the head of snapshot_load.c");
+    if (load.snap)
+        sw_snap_close(load.snap);
+    return 0;
+}
