@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What a snapshot costs at the least: a bare loop on the other core that copies, sums and writes the
- * same bytes; and each part of it alone. */
+/* What a snapshot costs at the least: a bare loop on the other core that copies, sums and writes
+ * the same bytes; and each part of it alone. */
 #ifndef SW_BENCH_SNAPSHOT_FLOOR_H
 #define SW_BENCH_SNAPSHOT_FLOOR_H
 

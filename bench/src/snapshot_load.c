@@ -71,7 +71,7 @@ static void stay_on_core(int core)
 
 static volatile float computed;
 
-static void compute(uint64_t rounds)
+static void compute_numbers(uint64_t rounds)
 {
     static float numbers[CACHED];
     for (uint64_t round = 0; round < rounds; round++)
@@ -91,7 +91,7 @@ static void find_rounds(double compute_s)
 {
     uint64_t rounds = 1000;
     const uint64_t begun = bench_now_ns();
-    compute(rounds);
+    compute_numbers(rounds);
     load.compute_rounds = (uint64_t)((double)rounds * compute_s / seconds_since(begun)) + 1;
 }
 
@@ -112,7 +112,7 @@ static double take_step(bool saves)
     const uint64_t begun = bench_now_ns();
     if (saves)
         begin_snapshot();
-    compute(load.compute_rounds);
+    compute_numbers(load.compute_rounds);
     if (saves)
         check_status(sw_snap_gate(load.snap, SW_SNAP_HELP, 0), "gate");
     load.step++;
@@ -172,7 +172,7 @@ static int compare_times(const void *one, const void *other)
     return (a > b) - (a < b);
 }
 
-static void print_steps(const char *name, enum way way)
+static void load_print_steps(const char *name, enum way way)
 {
     double *steps = load.steps[way], sum = 0;
     const uint32_t count = load.steps_count[way];
@@ -187,7 +187,7 @@ static void print_steps(const char *name, enum way way)
            steps[slow < count ? slow : count - 1]);
 }
 
-static void take_turn(enum way way, const char *floor_file)
+static void load_take_turn(enum way way, const char *floor_file)
 {
     struct bench_floor *floor = NULL;
     if (way == FLOOR) {
@@ -208,18 +208,18 @@ static void measure_steps(double compute_ms, int rounds, const char *floor_file)
     struct sw_snap_info info;
     open_snapshots(1);
     find_rounds(compute_ms * 1e-3);
-    take_turn(SNAPSHOTS, floor_file); /* the volume has all its blocks now */
+    load_take_turn(SNAPSHOTS, floor_file); /* the volume has all its blocks now */
     load.steps_count[SNAPSHOTS] = 0;
     for (int round = 0; round < rounds; round++)
         for (int i = 0; i < WAYS; i++)
-            take_turn((enum way)(round % 2 ? WAYS - 1 - i : i), floor_file);
+            load_take_turn((enum way)(round % 2 ? WAYS - 1 - i : i), floor_file);
     sw_snap_info_of(load.snap, &info);
     printf("{");
-    print_steps("alone", ALONE);
+    load_print_steps("alone", ALONE);
     printf(", ");
-    print_steps("floor", FLOOR);
+    load_print_steps("floor", FLOOR);
     printf(", ");
-    print_steps("snapshots", SNAPSHOTS);
+    load_print_steps("snapshots", SNAPSHOTS);
     printf(", \"taken\": %llu, \"failed\": %llu}\n", (unsigned long long)info.taken,
            (unsigned long long)info.failed);
 }

@@ -365,7 +365,16 @@ static void end_save(struct sw_snap *snap)
     pthread_cond_broadcast(&snap->changed);
 }
 
-void snap_save_step(struct sw_snap *snap)
+/* What one turn may change so that the next one has something to do, though no descriptor tells. */
+static uint64_t sum_stages(const struct sw_snap *snap)
+{
+    uint64_t stages = (uint64_t)snap->save.stage << 1 | snap->save.is_active;
+    for (uint32_t i = 0; i < snap->options.sinks_count; i++)
+        stages = stages << 8 | snap->sinks[i].stage;
+    return stages;
+}
+
+static void save_take_turn(struct sw_snap *snap)
 {
     snap_save_look(snap);
     take_units(snap);
@@ -381,4 +390,15 @@ void snap_save_step(struct sw_snap *snap)
             advance_sink(&snap->sinks[i]);
     count_sinks(snap);
     end_save(snap);
+}
+
+void snap_save_step(struct sw_snap *snap)
+{
+    enum { TURNS_MAX = 16 };
+    uint64_t before;
+    uint32_t turns = 0;
+    do {
+        before = sum_stages(snap);
+        save_take_turn(snap);
+    } while (sum_stages(snap) != before && ++turns < TURNS_MAX);
 }
