@@ -154,6 +154,7 @@ static void sink_is_prepared(void *context, enum sw_snap_status status,
                              const struct sw_snap_error *error)
 {
     struct snap_sink *sink = context;
+    sink->snap->has_moved = true;
     if (status) {
         fail_sink(sink, status, error ? error->text : NULL);
         return;
@@ -167,6 +168,7 @@ static void sink_is_idle(void *context, enum sw_snap_status status,
                          const struct sw_snap_error *error)
 {
     struct snap_sink *sink = context;
+    sink->snap->has_moved = true;
     if (status)
         fail_sink(sink, status, error ? error->text : NULL);
     else
@@ -181,6 +183,7 @@ static void leave_save(struct snap_sink *sink)
         return;
     }
     sink->stage = SNAP_SINK_ABORTING;
+    sink->snap->has_moved = true;
     snap_store_abort(sink->store, sink_is_idle, sink);
 }
 
@@ -214,13 +217,14 @@ static void poll_sink(struct snap_sink *sink)
 static void prepare_sink(struct snap_sink *sink)
 {
     sink->stage = SNAP_SINK_PREPARING;
+    sink->snap->has_moved = true;
     snap_store_prepare(sink->store, sink_is_prepared, sink);
 }
 
 /* What is not kept any more; or the snapshot itself, where others have not got it. */
 static void forget_entries(struct snap_sink *sink)
 {
-    const struct sw_snap *snap = sink->snap;
+    struct sw_snap *snap = sink->snap;
     struct snap_store_info info;
     uint32_t which = 0;
     snap_store_info_of(sink->store, &info);
@@ -230,6 +234,7 @@ static void forget_entries(struct snap_sink *sink)
         which = (uint32_t)((1ull << (info.entries_count - snap->options.keep)) - 1);
     sink->has_newest = snap->save.stage == SW_SNAP_DURABLE;
     sink->stage = which ? SNAP_SINK_FORGETTING : SNAP_SINK_IDLE;
+    snap->has_moved = true;
     if (which)
         snap_store_forget(sink->store, which, sink_is_idle, sink);
 }

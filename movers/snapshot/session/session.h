@@ -94,6 +94,7 @@ struct sw_snap {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool is_closing, is_opening;
+    bool has_moved; /* something has gone on in this turn: another one comes before sleep */
     struct snap_described *state;
     struct snap_sink sinks[SW_SNAP_SINKS_MAX];
     struct snap_held *held; /* one for each slot of the ring */

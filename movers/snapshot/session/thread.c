@@ -56,7 +56,7 @@ static void watch_sink(struct sleep *sleep, const struct snap_sink *sink)
 static void prepare_sleep(struct sw_snap *snap, struct sleep *sleep)
 {
     sleep->count = 0;
-    sleep->timeout_ms = -1;
+    sleep->timeout_ms = snap->has_moved ? 0 : -1;
     watch_fd(sleep, snap->wake_fd);
     watch_fd(sleep, snap_capture_fd(snap->capture));
     for (uint32_t i = 0; i < snap->options.sinks_count; i++)
@@ -73,6 +73,7 @@ void *snap_session_run(void *context)
         snap_session_lock(snap);
         if (snap->is_closing)
             break;
+        snap->has_moved = false;
         snap_save_step(snap);
         prepare_sleep(snap, &sleep);
         snap_session_unlock(snap);

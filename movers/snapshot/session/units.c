@@ -19,6 +19,7 @@ static void unit_ended(struct snap_store_unit *unit, enum sw_snap_status status)
     struct snap_held *held = context->held;
     assert(held->under_way && sink->units);
     sink->units--;
+    sink->snap->has_moved = true;
     if (status && !sink->is_failing && sink->stage == SNAP_SINK_WRITING) {
         sink->is_failing = true;
         const struct snap_medium *medium = snap_store_medium(sink->store);
@@ -50,6 +51,7 @@ static void give_unit(struct sw_snap *snap, struct snap_held *held)
             to[count++] = &snap->sinks[i];
     held->is_given = true;
     held->under_way = count;
+    snap->has_moved = true;
     if (!count)
         give_back(snap, held);
     for (uint32_t i = 0; i < count; i++) {

@@ -1,0 +1,331 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""The commands of `sidewire snapshot` on each kind of sink: what is saved comes back, what is
+damaged is found, placed and repaired, and what makes no sense is refused with its place.
+
+usage: test_commands.py SIDEWIRE [CASE...]
+"""
+import json
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from sinks import FileSink, FolderSink, NvmeSink, PeerSink, PmemSink, ports
+
+SIDEWIRE, *CASES = sys.argv[1:]
+MIB = 1 << 20
+
+
+def tensors_of(path):
+    """({name: (dtype, shape, bytes)}, metadata) of a file of safetensors, by its specification."""
+    with open(path, 'rb') as file:
+        (length,) = struct.unpack('<Q', file.read(8))
+        header = json.loads(file.read(length))
+        data = file.read()
+    assert length % 8 == 0
+    metadata, ends = header.pop('__metadata__', {}), [0]
+    found = {}
+    for name, one in sorted(header.items(), key=lambda item: item[1]['data_offsets']):
+        begin, end = one['data_offsets']
+        assert begin == ends[-1], 'a hole, or bytes of two tensors'
+        ends.append(end)
+        found[name] = one['dtype'], one['shape'], data[begin:end]
+    assert ends[-1] == len(data)
+    return found, metadata
+
+
+def write_tensors(path, tensors):
+    header, at = {}, 0
+    for name, (dtype, shape, data) in tensors.items():
+        header[name] = {'dtype': dtype, 'shape': shape, 'data_offsets': [at, at + len(data)]}
+        at += len(data)
+    text = json.dumps(header).encode()
+    with open(path, 'wb') as file:
+        file.write(struct.pack('<Q', len(text)) + text)
+        for _, _, data in tensors.values():
+            file.write(data)
+
+
+class Commands(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(dir='/var/tmp')
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def at(self, name):
+        return os.path.join(self.folder, name)
+
+    def sink(self, kind, name='run'):
+        made = kind(SIDEWIRE, self.folder, name)
+        self.addCleanup(made.end)
+        return made
+
+    def run_command(self, command, sinks, *words, code=0):
+        """What it printed, or said on standard error where it should fail."""
+        named = [word for sink in sinks for word in ('--sink', getattr(sink, 'text', sink))]
+        done = subprocess.run(
+            [SIDEWIRE, 'snapshot', command, *named, *map(str, words)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done.stderr if code else done.stdout
+
+    def json_of(self, command, sinks, *words):
+        return json.loads(self.run_command(command, sinks, *words, '-o', 'json'))
+
+    def make_file(self, name, size, seed=None):
+        data = seed * (size // len(seed)) if seed else os.urandom(size)
+        with open(self.at(name), 'wb') as file:
+            file.write(data)
+        return data
+
+
+class EachSink(Commands):
+    def round_trip(self, kind):
+        sink = self.sink(kind)
+        tensors = {
+            'layer.weight': ('F32', [512, 1025], os.urandom(512 * 1025 * 4)),
+            'layer.bias': ('BF16', [7], os.urandom(14)),
+            'step': ('I64', [], os.urandom(8)),
+        }
+        write_tensors(self.at('in.safetensors'), tensors)
+        data = self.make_file('raw', 3 * MIB + 17)
+        small = b'{"tied": {"head": "layer.weight"}}'
+        with open(self.at('small'), 'wb') as file:
+            file.write(small)
+        words = [self.at('in.safetensors'), '--raw', 'bytes=' + self.at('raw')]
+        first = self.json_of('save', [sink], *words, '--small', self.at('small'), '--step', 7)
+        self.assertEqual((first['step'], first['sinks'][0]['has_it']), (7, True))
+        again = self.json_of('save', [sink], *words, '--small', self.at('small'))
+        self.assertEqual(again['step'], 8)
+        self.assertEqual(again['changed_bytes'], 0)
+        listed = self.json_of('ls', [sink])['snapshots']
+        self.assertEqual([one['step'] for one in listed], [8, 7])
+        self.assertTrue(all(one['is_whole'] and one['copies'] == 1 for one in listed))
+        for step in [], ['--step', 7]:
+            self.run_command(
+                'restore',
+                [sink],
+                self.at('out.safetensors'),
+                *('--raw', 'bytes=' + self.at('back')),
+                *('--small', self.at('small.back')),
+                *step,
+            )
+            found, metadata = tensors_of(self.at('out.safetensors'))
+            self.assertEqual(found.pop('bytes'), ('U8', [len(data)], data))
+            self.assertEqual(found, tensors)
+            self.assertEqual(metadata['head'], 'layer.weight')
+            for name, want in ('back', data), ('small.back', small):
+                with open(self.at(name), 'rb') as file:
+                    self.assertEqual(file.read(), want)
+        return sink
+
+    def test_file__round_trip(self):
+        self.round_trip(FileSink)
+
+    def test_peer__round_trip(self):
+        self.round_trip(PeerSink)
+
+    def test_peer_with_a_folder__outlives_its_server(self):
+        sink = self.round_trip(FolderSink)
+        sink.end()
+        sink.serve()
+        self.run_command('restore', [sink], self.at('again.safetensors'))
+
+    def test_pmem__round_trip(self):
+        self.round_trip(PmemSink)
+
+    def test_nvme__round_trip(self):
+        self.round_trip(NvmeSink)
+
+
+class Several(Commands):
+    def test_quorum__a_sink_that_is_not_there(self):
+        file, peer = self.sink(FileSink), self.sink(PeerSink)
+        data = self.make_file('raw', MIB)
+        words = ['--raw', 'bytes=' + self.at('raw')]
+        peer.end()
+        said = self.run_command('save', [file, peer], *words, '--connect-timeout', 500, code=1)
+        self.assertIn(peer.text, said)
+        saved = self.json_of('save', [file, peer], *words, '--quorum', 1)
+        self.assertEqual([one['has_it'] for one in saved['sinks']], [True, False])
+        self.assertIn(peer.text, saved['sinks'][1]['error'])
+        self.run_command('restore', [file, peer], '--raw', 'bytes=' + self.at('back'))
+        with open(self.at('back'), 'rb') as back:
+            self.assertEqual(back.read(), data)
+
+    def test_ranks__parts_of_tensors_are_restored_by_rank(self):
+        sinks = [f'file:{self.folder}/{{rank}}.snap']
+        meet = f'127.0.0.1:{ports.claim()}'
+        ranks = []
+        for rank in range(3):
+            self.make_file(f'in{rank}', 100000, b'%d' % rank)
+            words = ['--raw', f'own{rank}={self.at("in%d" % rank)}', '--rank', rank, '--ranks', 3]
+            named = ['--sink', sinks[0], '--meet', meet, '--step', '5', *map(str, words)]
+            ranks.append(subprocess.Popen([SIDEWIRE, 'snapshot', 'save', *named]))
+        self.assertEqual([one.wait(timeout=60) for one in ranks], [0, 0, 0])
+        (entry,) = self.json_of('ls', sinks)['snapshots']
+        self.assertEqual((entry['ranks'], entry['bytes'], entry['is_whole']), (3, 300000, True))
+        self.run_command('restore', sinks, '--rank', 2, '--raw', 'own2=' + self.at('back'))
+        with open(self.at('back'), 'rb') as back:
+            self.assertEqual(back.read(), b'2' * 100000)
+        self.run_command('export', sinks, self.at('all.safetensors'))
+        found, _ = tensors_of(self.at('all.safetensors'))
+        self.assertEqual(sorted(found), ['own0', 'own1', 'own2'])
+        self.assertEqual(found['own1'][2], b'1' * 100000)
+        os.unlink(self.at('1.snap'))
+        self.assertIn('whole', self.run_command('restore', sinks, self.at('x'), code=1))
+
+    def test_prune__by_step_and_by_number(self):
+        sinks = [self.sink(FileSink), self.sink(PeerSink)]
+        self.make_file('raw', MIB)
+        for step in range(5):
+            self.run_command(
+                *('save', sinks, '--raw', 'bytes=' + self.at('raw')), *('--keep', 5, '--step', step)
+            )
+        self.assertEqual(self.json_of('prune', sinks, '--step', 3)['forgotten'], [3])
+        self.assertEqual(self.json_of('prune', sinks, '--keep', 2)['forgotten'], [1, 0])
+        for one in sinks:
+            left = self.json_of('ls', [one])['snapshots']
+            self.assertEqual([entry['step'] for entry in left], [4, 2])
+        self.assertIn('step 9', self.run_command('prune', sinks, '--step', 9, code=1))
+
+
+class Damage(Commands):
+    """Bits are turned over on a disk, with a good copy in the memory of a peer, or without."""
+
+    def save_twice(self, sinks):
+        self.data = self.make_file('raw', 6 * MIB)
+        for step in 1, 2:
+            self.run_command('save', sinks, '--raw', 'bytes=' + self.at('raw'), '--step', step)
+
+    def block_of(self, index):
+        return self.data[index * 4096 : (index + 1) * 4096]
+
+    def flip_block(self, path, index):
+        with open(path, 'r+b') as file:
+            at = file.read().index(self.block_of(index))
+            file.seek(at + 7)
+            byte = file.read(1)[0]
+            file.seek(at + 7)
+            file.write(bytes([byte ^ 4]))
+        return at // 4096
+
+    def restore(self, sinks, *words, code=0):
+        said = self.run_command(
+            'restore', sinks, '--raw', 'bytes=' + self.at('back'), *words, code=code
+        )
+        if not code:
+            with open(self.at('back'), 'rb') as back:
+                self.assertEqual(back.read(), self.data)
+        return said
+
+    def test_only_copy__refused_with_its_place(self):
+        file = self.sink(FileSink)
+        self.save_twice([file])
+        self.flip_block(file.path, 1000)
+        said = self.restore([file], code=1)
+        self.assertIn(f'bytes from {1000 * 4096} of bytes', said)
+        self.assertFalse(os.path.exists(self.at('back')))
+
+    def test_other_copy__is_read(self):
+        file, peer = self.sink(FileSink), self.sink(PeerSink)
+        self.save_twice([file, peer])
+        for index in 3, 700, 1535:
+            self.flip_block(file.path, index)
+        self.restore([file, peer])
+
+    def test_verify_and_scrub__find_place_and_repair(self):
+        file, peer = self.sink(FileSink), self.sink(PeerSink)
+        self.save_twice([file, peer])
+        blocks = sorted(self.flip_block(file.path, index) for index in (3, 700, 1535))
+        said = self.run_command('verify', [file, peer], code=1)
+        self.assertIn('damaged', said)
+        done = subprocess.run(
+            [SIDEWIRE, *f'snapshot verify -o json --sink {file.text} --sink {peer.text}'.split()],
+            capture_output=True,
+            check=False,
+        )
+        found = json.loads(done.stdout)
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(sorted({one['block'] for one in found['findings']}), blocks)
+        self.assertEqual({one['sink'] for one in found['findings']}, {file.text})
+        scrubbed = self.json_of('scrub', [file, peer])
+        self.assertEqual(scrubbed['repaired'], scrubbed['damaged'])
+        self.assertTrue(all(one['is_repaired'] for one in scrubbed['findings']))
+        self.assertEqual(self.json_of('verify', [file, peer])['damaged'], 0)
+        self.restore([file])
+
+
+class Refusals(Commands):
+    def test_save__files_that_are_none(self):
+        file = self.sink(FileSink)
+        bad = {
+            'short': b'1234',
+            'long': struct.pack('<Q', 1 << 40) + b'{}',
+            'json': struct.pack('<Q', 2) + b'{]',
+            'list': struct.pack('<Q', 2) + b'[]',
+            'hole': self.header({'a': ('U8', [2], 1, 3)}, 3),
+            'overlap': self.header({'a': ('U8', [2], 0, 2), 'b': ('U8', [2], 1, 3)}, 3),
+            'outside': self.header({'a': ('U8', [9], 0, 9)}, 3),
+            'shape': self.header({'a': ('F32', [2], 0, 4)}, 4),
+            'dtype': self.header({'a': ('F31', [1], 0, 4)}, 4),
+            'tail': self.header({'a': ('U8', [2], 0, 2)}, 3),
+            'huge': self.header({'a': ('F32', [1 << 62, 1 << 62], 0, 4)}, 4),
+            'twice': struct.pack('<Q', 15) + b'{"a":{},"a":{}}',
+        }
+        for name, data in bad.items():
+            with open(self.at(name), 'wb') as out:
+                out.write(data)
+            with self.subTest(name):
+                self.assertIn(name, self.run_command('save', [file], self.at(name), code=1))
+        self.assertFalse(os.path.exists(file.path))
+
+    @staticmethod
+    def header(tensors, data_bytes):
+        text = json.dumps(
+            {
+                name: {'dtype': dtype, 'shape': shape, 'data_offsets': [begin, end]}
+                for name, (dtype, shape, begin, end) in tensors.items()
+            }
+        ).encode()
+        return struct.pack('<Q', len(text)) + text + bytes(data_bytes)
+
+    def test_sinks__that_are_none(self):
+        self.make_file('raw', 100)
+        self.make_file('other.snap', MIB)
+        words = '--raw', 'bytes=' + self.at('raw')
+        for sink, code in ('nonsense', 1), ('file:', 1), ('file:' + self.at('other.snap'), 1):
+            with self.subTest(sink):
+                self.assertIn(sink, self.run_command('save', [sink], *words, code=code))
+        self.assertEqual(os.path.getsize(self.at('other.snap')), MIB)
+        self.run_command('ls', [], code=2)
+        self.run_command('save', ['file:x'], code=2)
+        self.assertIn('no such volume', self.run_command('ls', ['file:' + self.at('none')], code=1))
+
+    def test_room__is_told_before(self):
+        file = self.sink(FileSink)
+        self.make_file('raw', 8 * MIB)
+        words = '--raw', 'bytes=' + self.at('raw')
+        said = self.run_command('save', [file], *words, '--size', '2M', code=1)
+        self.assertIn(file.path, said)
+
+    def test_restore__what_is_not_there(self):
+        file = self.sink(FileSink)
+        self.make_file('raw', 100)
+        self.run_command('save', [file], '--raw', 'bytes=' + self.at('raw'))
+        said = self.run_command('restore', [file], '--raw', 'other=' + self.at('x'), code=1)
+        self.assertIn('other', said)
+        self.run_command('restore', [file], self.at('x'), '--step', 9, code=1)
+        self.run_command('restore', [file], self.at('x'), '--rank', 1, code=1)
+        self.assertFalse(os.path.exists(self.at('x')))
+
+
+if __name__ == '__main__':
+    unittest.main(argv=[sys.argv[0], *CASES])
