@@ -40,6 +40,17 @@ PASTED = [
         ['Commands'],
         ['weights.bin +67108864', '67108864 bytes', '1048576 bytes', 'GB/s'],
     ),
+    (
+        'snapshot',
+        ['Five minutes'],
+        [
+            '^1073741824 bytes',
+            '^step 0: 8388608 bytes',
+            '^step 1: .* 8192 moved',
+            ' yes$',
+            ' 0 damaged',
+        ],
+    ),
     ('transfer', ['Caches that are split in another way'], ['^ +1 +3 ']),
     ('python', ['RDMA in Python'], ['the server wrote 100', 'its last four are 112 113 114 115']),
 ]

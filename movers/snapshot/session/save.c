@@ -3,6 +3,7 @@
  * A snapshot under way, as the thread of I/O sees it. Each turn looks at the capture, at each sink
  * and at the votes of other ranks, and lets go on what can.
  */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -55,7 +56,8 @@ fail_save(struct sw_snap *snap, enum sw_snap_status status, const char *format, 
 
 /* ---- the capture ---- */
 
-static void fail_torn(struct sw_snap *snap)
+/* `code`: why a range could not be read; 0: it was written to. */
+static void fail_torn(struct sw_snap *snap, int code)
 {
     enum { NAMED_MAX = 4 };
     uint32_t numbers[NAMED_MAX];
@@ -68,11 +70,13 @@ static void fail_torn(struct sw_snap *snap)
             snprintf(names + length, sizeof(names) - length, "%s%.80s", i ? ", " : "",
                      index->ranges[numbers[i]].name);
     }
+    const char *what = code == -EFAULT ? "not mapped any more"
+                       : code          ? "could not be copied"
+                                       : "written between begin and gate";
     if (count > NAMED_MAX)
-        fail_save(snap, SW_SNAP_TORN, "written between begin and gate: %s and %u more", names,
-                  count - NAMED_MAX);
+        fail_save(snap, SW_SNAP_TORN, "%s: %s and %u more", what, names, count - NAMED_MAX);
     else
-        fail_save(snap, SW_SNAP_TORN, "written between begin and gate: %s", names);
+        fail_save(snap, SW_SNAP_TORN, "%s: %s", what, names);
 }
 
 void snap_save_look(struct sw_snap *snap)
@@ -95,7 +99,7 @@ void snap_save_look(struct sw_snap *snap)
         pthread_cond_broadcast(&snap->changed);
         break;
     case SNAP_CAPTURE_TORN:
-        fail_torn(snap);
+        fail_torn(snap, info.code);
         break;
     case SNAP_CAPTURE_SKIPPED:
         fail_save(snap, SW_SNAP_SKIPPED, "the gate gave it up: %" PRIu64 " bytes were left to copy",
