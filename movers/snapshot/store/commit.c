@@ -148,45 +148,6 @@ static void end_check(struct snap_task *task, int result)
         snap_store_fail(snap_store_of(task), result, "the medium cannot compare its blocks");
 }
 
-/* `first` is the first block of the run in the table, a fresh one; those between that are not fresh
- * lie elsewhere. */
-static void end_read_back(struct snap_task *task, int result)
-{
-    struct snap_store *store = snap_store_of(task);
-    const struct snap_write *write = &store->write;
-    const uint8_t *data = task->slot;
-    uint64_t at = task->first;
-    for (uint64_t i = 0; i < task->count && result == 0; at++) {
-        if (!snap_table_is_fresh(&write->table, at))
-            continue;
-        if (!snap_sum_equal(snap_sum_block(data, write->seed), write->table.sums[at]))
-            result = -EBADMSG;
-        data += SNAP_BLOCK_BYTES;
-        i++;
-    }
-    if (result != 0)
-        snap_store_fail(store, result, "a block of data does not come back");
-}
-
-/* The next fresh blocks of the unit at the cursor whose places are neighbours. */
-static uint64_t next_fresh(struct snap_store *store, uint64_t *first)
-{
-    const struct snap_table *table = &store->write.table;
-    uint64_t begin = table->first[store->cursor], blocks = table->blocks[store->cursor];
-    uint64_t count = 0, place = 0;
-    for (; store->cursor_at < blocks && count < SNAP_SLOT_BLOCKS; store->cursor_at++) {
-        uint64_t at = begin + store->cursor_at;
-        if (!snap_table_is_fresh(table, at))
-            continue;
-        if (count > 0 && table->places[at] != place + 1)
-            break;
-        if (count++ == 0)
-            *first = at;
-        place = table->places[at];
-    }
-    return count;
-}
-
 static bool is_any_fresh(const struct snap_table *table, uint64_t unit)
 {
     for (uint64_t i = table->first[unit] / 8; i < table->first[unit + 1] / 8; i++)
@@ -195,38 +156,19 @@ static bool is_any_fresh(const struct snap_table *table, uint64_t unit)
     return false;
 }
 
-static bool check_unit(struct snap_store *store)
-{
-    const struct snap_table *table = &store->write.table;
-    bool is_reading = !store->medium->checks;
-    if (is_reading ? !store->medium->reads_back : !is_any_fresh(table, store->cursor))
-        return true;
-    for (;;) {
-        struct snap_task *task = snap_task_take(&store->tasks, is_reading);
-        if (task == NULL)
-            return false;
-        if (!is_reading) {
-            const struct snap_root_unit *leaf = &table->units[store->cursor];
-            task->ended = end_check;
-            snap_task_submit(task, SNAP_IO_CHECK, leaf->block, snap_blocks_of(leaf->bytes), NULL);
-            return true;
-        }
-        task->count = next_fresh(store, &task->first);
-        if (task->count == 0) {
-            snap_task_put(task);
-            return true;
-        }
-        task->ended = end_read_back;
-        snap_task_submit(task, SNAP_IO_READ, table->places[task->first], task->count, task->slot);
-    }
-}
-
+/* By the medium's own processor; what has none was read back unit by unit, or is trusted. */
 static bool check_units(struct snap_store *store)
 {
-    for (; store->cursor < store->write.table.root.units_count; store->cursor++) {
-        if (!check_unit(store))
+    const struct snap_table *table = &store->write.table;
+    for (; store->cursor < table->root.units_count && store->medium->checks; store->cursor++) {
+        if (!is_any_fresh(table, store->cursor))
+            continue;
+        struct snap_task *task = snap_task_take(&store->tasks, false);
+        if (task == NULL)
             return false;
-        store->cursor_at = 0;
+        const struct snap_root_unit *leaf = &table->units[store->cursor];
+        task->ended = end_check;
+        snap_task_submit(task, SNAP_IO_CHECK, leaf->block, snap_blocks_of(leaf->bytes), NULL);
     }
     return true;
 }

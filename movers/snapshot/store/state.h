@@ -160,6 +160,9 @@ enum sw_snap_status snap_write_begin_repair(struct snap_store *store, const stru
                                             struct sw_snap_error *error);
 /* Submits what is left of the units. */
 void snap_write_pump(struct snap_store *store);
+/* Reads back what was written of the units; a unit is done when it is proved. */
+void snap_units_read_back(struct snap_store *store);
+bool snap_unit_is_proved(const struct snap_store *store, const struct snap_store_unit *unit);
 void snap_write_finish_units(struct snap_store *store);
 /* Its room is free again, and its memory. */
 void snap_write_end(struct snap_store *store);

@@ -139,6 +139,7 @@ void snap_store_unit(struct snap_store *store, struct snap_store_unit *unit)
            unit->number < store->write.table.root.units_count);
     unit->next = NULL;
     unit->at = 0;
+    unit->read_at = 0;
     unit->ios = 0;
     unit->status = SW_SNAP_OK;
     *store->units_end = unit;

@@ -114,7 +114,7 @@ struct snap_store_unit {
     void *context;
     /* The store's. */
     struct snap_store_unit *next;
-    uint32_t at, ios;
+    uint32_t at, read_at, ios;
     enum sw_snap_status status;
 };
 

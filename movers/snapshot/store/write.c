@@ -448,6 +448,7 @@ static bool pump_unit(struct snap_store *store, struct snap_store_unit *unit)
 
 void snap_write_pump(struct snap_store *store)
 {
+    snap_units_read_back(store);
     while (store->filling != NULL && pump_unit(store, store->filling))
         store->filling = store->filling->next;
 }
@@ -460,7 +461,7 @@ void snap_write_finish_units(struct snap_store *store)
         store->filling = NULL; /* it is closed: nothing is under way */
     for (struct snap_store_unit *unit = *link; unit != NULL && unit != store->filling;
          unit = *link) {
-        if (unit->ios > 0 && store->medium != NULL) {
+        if (store->medium != NULL && (unit->ios > 0 || !snap_unit_is_proved(store, unit))) {
             link = &unit->next;
             continue;
         }

@@ -112,6 +112,7 @@ static int execute_io(struct disk *disk, const struct disk_pending *pending)
     switch (io->kind) {
     case SNAP_IO_WRITE:
         memcpy(disk->live + io->offset, io->data, io->bytes);
+        disk->live[io->offset + 9] ^= disk->flips_write > 0 && --disk->flips_write == 0;
         log_write(disk, io);
         disk->written_bytes += io->bytes;
         if (io->offset < SNAP_SUPERBLOCKS * SNAP_BLOCK_BYTES && disk->cut_superblock != 0 &&

@@ -40,6 +40,7 @@ struct disk {
     uint64_t open_count;
     bool has_fencing; /* a new handle ends those before */
     bool reads_back;
+    uint32_t flips_write; /* a bit flips on the way in the write of that number from now on */
 };
 
 void disk_make(struct disk *disk, uint64_t seed, uint64_t bytes);

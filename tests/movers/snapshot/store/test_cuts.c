@@ -27,7 +27,7 @@ static bool all_hold(uint64_t first, uint64_t seeds)
 
 static bool is_found(enum history_plant plant, const char *name)
 {
-    enum { SEEDS_MAX = 2000 };
+    enum { SEEDS_MAX = 10000 };
     struct history_counts counts = {0};
     for (uint64_t seed = 1; seed <= SEEDS_MAX; seed++) {
         const char *why;
