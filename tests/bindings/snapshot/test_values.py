@@ -157,6 +157,62 @@ class Arrays(unittest.TestCase):
         self.assertEqual(self.hold(array.array('d', [1, 2]))[1][0].bytes, 16)
 
 
+class Hostile(unittest.TestCase):
+    """Small state comes from a sink, and so from a stranger."""
+
+    def fill(self, tree):
+        """As restore() does, with a state in which each storage has 80 bytes."""
+        target = {'a': torch.zeros(20), 'b': numpy.zeros(10), 'm': torch.nn.Linear(4, 5), 'n': {}}
+        filling = state.Filling(dict.fromkeys(['a', 'b', 'm.weight', 'n.x', 'n.y'], 80))
+        filling._sizes['m.bias'] = 20
+        give = filling.compare(state.read_small(json.dumps(tree))['state'], target)
+        list(filling.wanted())
+        give()
+
+    def whole(self):
+        both = {'x': torch.ones(4, 5).T, 'y': numpy.ones((2, 5))[::-1], 1: (2.5, {3, 'z'}, b'0')}
+        given = {'a': torch.ones(20), 'b': numpy.ones(10), 'm': torch.nn.Linear(4, 5), 'n': both}
+        return json.loads(state.Parts(given).small({}))
+
+    def places(self, value, found):
+        for key in value if isinstance(value, dict) else range(len(value)):
+            found.append((value, key))
+            if isinstance(value[key], (dict, list)):
+                self.places(value[key], found)
+        return found
+
+    def test_whole__is_taken(self):
+        self.fill(self.whole())
+
+    def test_anything_else__is_refused_or_taken_but_no_other_error(self):
+        seed = random.randrange(1 << 32)
+        draw = random.Random(seed)
+        # fmt: off
+        strange = [None, -1, 0, 1 << 70, 2.5, '', 'a', 'n.x', [], [-1], [1 << 40], {}, {'$tuple': 1},
+                   {'$tensor': ['float32', [5]]}, {'$array': ['|O', [1]], 'storage': 'a'}, '$state',
+                   {'$dict': [[[], 1]]}, {'$state': {}}, {'$buffer': ['x', 'y'], 'storage': 'b'}]
+        # fmt: on
+        refused = 0
+        for _ in range(1000):
+            tree = self.whole()
+            for _ in range(draw.randrange(1, 3)):
+                value, key = draw.choice(self.places(tree, []))
+                value[key] = json.loads(json.dumps(draw.choice(strange)))
+            with self.subTest(seed=seed, tree=tree):
+                try:
+                    self.fill(tree)
+                except snapshot.SnapshotError:
+                    refused += 1
+        self.assertGreater(refused, 300)
+
+    def test_nested_deep__is_refused(self):
+        for text in ('[' * 100000, '{"format":1,"state":' + '[' * 900 + ']' * 900 + '}'):
+            with self.assertRaises(snapshot.SnapshotError):
+                tree = state.read_small(text)
+                state.Filling({}).compare(tree['state'], {})
+                values.decode(tree)
+
+
 class Sampled(unittest.TestCase):
     def test_order__depends_on_seed_and_epoch_alone(self):
         one, two = snapshot.Sampler(50, seed=3), snapshot.Sampler(50, seed=3)

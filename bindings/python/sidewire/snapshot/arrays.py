@@ -188,8 +188,17 @@ def fresh(size):
     return made, ctypes.addressof(made)
 
 
+def _ints(values):
+    """A list of numbers, as it says; a text times a number would be a long text."""
+    if type(values) is not list or any(type(one) is not int or abs(one) >> 62 for one in values):
+        raise SnapshotError(f'{values!r:.80} are no numbers of a view', 'FORMAT')
+    return values
+
+
 def _check_view(offset, item, shape, strides, size):
     """All in bytes; a view that leaves its storage would read the memory of others."""
+    if any(count < 0 for count in shape):
+        raise SnapshotError(f'a view of {shape}', 'FORMAT')
     low = offset + sum(min(0, (count - 1) * stride) for count, stride in zip(shape, strides))
     high = (
         offset + item + sum(max(0, (count - 1) * stride) for count, stride in zip(shape, strides))
@@ -198,17 +207,24 @@ def _check_view(offset, item, shape, strides, size):
         raise SnapshotError(f'a view of {shape} leaves its storage of {size} bytes', 'FORMAT')
 
 
+def _check_empty(shape):
+    if 0 not in shape:
+        raise SnapshotError(f'a view of {shape} has no storage', 'FORMAT')
+
+
 def tensor_of(view, storage, size):
     """A tensor; `storage` is an array of bytes, or None where it has no bytes."""
     import torch
 
-    kind, shape = getattr(torch, view['$tensor'][0]), view['$tensor'][1]
+    kind, shape = getattr(torch, view['$tensor'][0]), _ints(view['$tensor'][1])
     if not isinstance(kind, torch.dtype):
         raise ValueError(f'torch.{view["$tensor"][0]} is no type')
     if storage is None:
+        _check_empty(shape)
         return torch.empty(shape, dtype=kind, device=view.get('device', 'cpu'))
     item = torch.empty(0, dtype=kind).element_size()
-    _check_view(view['offset'] * item, item, shape, [item * one for one in view['stride']], size)
+    (offset,), strides = _ints([view['offset']]), _ints(view['stride'])
+    _check_view(offset * item, item, shape, [item * one for one in strides], size)
     flat = torch.as_tensor(storage)[: size // item * item].view(kind)
     made = flat.as_strided(shape, view['stride'], view['offset'])
     return made.to(view['device']) if 'device' in view else made
@@ -217,11 +233,13 @@ def tensor_of(view, storage, size):
 def array_of(view, storage, size):
     import numpy
 
-    kind, shape = numpy.dtype(view['$array'][0]), tuple(view['$array'][1])
+    kind, shape = numpy.dtype(view['$array'][0]), _ints(view['$array'][1])
     if kind.hasobject:
         raise ValueError('an array of objects')
     if storage is None:
+        _check_empty(shape)
         return numpy.empty(shape, kind)
+    _ints([view['offset'], *view['stride']])
     _check_view(view['offset'], kind.itemsize, shape, view['stride'], size)
     raw = numpy.asarray(storage)
     return numpy.ndarray(shape, kind, raw.data, view['offset'], tuple(view['stride']))
@@ -236,3 +254,13 @@ def buffer_of(view, storage, size):
 
 
 MAKERS = {'$tensor': tensor_of, '$array': array_of, '$buffer': buffer_of}
+
+
+def make(kind, view, storage, size):
+    """The array that a view of JSON, which may come from a stranger, stands for."""
+    try:
+        return MAKERS[kind](view, storage, size)
+    except SnapshotError:
+        raise
+    except (TypeError, ValueError, KeyError, AttributeError, RuntimeError, IndexError) as error:
+        raise SnapshotError(f'a view makes no sense: {error}', 'FORMAT') from error

@@ -24,8 +24,9 @@ import time
 import torch
 from torch.futures import Future
 
+from . import arrays
 from . import library as lib
-from .arrays import MAKERS, Storages, fresh
+from .arrays import Storages, fresh
 from .reader import Reader
 from .state import COPIED_BELOW, read_small, view_values
 from .values import decode, encode
@@ -361,19 +362,25 @@ class StorageReader(dcp.StorageReader):
             state[fqn] = meta.BytesStorageMetadata()
             self._objects[fqn] = (rank, held)
         for item in tree['items']:
-            fqn = item['fqn']
+            fqn, properties = item['fqn'], decode(item['properties'])
             at, sizes, whole = (torch.Size(item[key]) for key in ('at', 'sizes', 'whole'))
-            properties = decode(item['properties'])
+            self._check(rank, item['range'], properties['dtype'], at, sizes, whole)
             if fqn not in state:
                 made = TensorProperties(**properties)
                 state[fqn] = meta.TensorStorageMetadata(made, whole, [])
             state[fqn].chunks.append(meta.ChunkStorageMetadata(at, sizes))
-            self._items[meta.MetadataIndex(fqn, at)] = (
-                rank,
-                item['range'],
-                sizes,
-                properties['dtype'],
-            )
+            index = meta.MetadataIndex(fqn, at)
+            self._items[index] = (rank, item['range'], sizes, properties['dtype'])
+
+    def _check(self, rank, name, dtype, at, sizes, whole):
+        """Metadata may come from a stranger."""
+        if not isinstance(dtype, torch.dtype) or not len(at) == len(sizes) == len(whole):
+            raise ValueError(f'{name}: {dtype}, {at}, {sizes}, {whole}')
+        if any(not 0 <= one <= one + size <= end for one, size, end in zip(at, sizes, whole)):
+            raise ValueError(f'{name}: {sizes} at {at} leave {whole}')
+        size = sizes.numel() * torch.empty(0, dtype=dtype).element_size()
+        if size and self.range_of(rank, name).bytes != size:
+            raise ValueError(f'{name} has not {size} bytes')
 
     # ---- data ----
 
@@ -471,10 +478,10 @@ class _Part:
 
 
 def _make(kind, view, memory):
-    if kind not in MAKERS:
+    if kind not in arrays.MAKERS:
         return None
     storage, size = memory.get(view.get('storage'), (None, 0))
-    return MAKERS[kind](view, storage, size)
+    return arrays.make(kind, view, storage, size)
 
 
 def _merged(first, second):

@@ -302,7 +302,7 @@ def restore(state, sinks, *, rank=None, world=None, step=None, **options):
             raise lib.OtherState("torch's distributed checkpoint has saved it, and loads it")
         items = {item.name: item for item in reader.items() if item.rank == rank}
         filling = Filling({name: item.bytes for name, item in items.items()})
-        give, _ = filling.plan(tree['state'], state)
+        give = filling.compare(tree['state'], state)
         reader.read(
             (items[name].number, 0, items[name].bytes, address)
             for name, address in filling.wanted()

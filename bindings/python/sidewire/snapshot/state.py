@@ -74,7 +74,7 @@ def read_small(raw):
         if tree['format'] != 1:
             raise SnapshotError(f'its small state is of format {tree["format"]}', 'VERSION')
         return tree
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         raise SnapshotError('its small state was not written by Snapshotter', 'FORMAT') from None
 
 
@@ -93,6 +93,22 @@ class Filling:
         self._copies, self._actions = [], []
 
     # ---- comparing ----
+
+    def compare(self, saved, target):
+        """Plans all; what makes no sense is refused. Returns the function that fills the target."""
+        try:
+            return self.plan(saved, target)[0]
+        except SnapshotError:
+            raise
+        except (
+            TypeError,
+            ValueError,
+            KeyError,
+            AttributeError,
+            IndexError,
+            RecursionError,
+        ) as error:
+            raise SnapshotError(f'its small state makes no sense: {error!r}', 'FORMAT') from error
 
     def plan(self, saved, target, path=()):
         """Plans `saved` (JSON) into `target`; returns a function that gives the value afterwards,
@@ -244,7 +260,7 @@ class Filling:
             _, pointer, is_own = self._memory[name]
             if is_own and pointer == place.pointer and alike:
                 return target
-            source = arrays.MAKERS[kind](saved, self._bytes_of(name), self._sizes[name])
+            source = arrays.make(kind, saved, self._bytes_of(name), self._sizes[name])
             if kind == '$tensor':
                 target.detach().copy_(source)
             else:
@@ -294,10 +310,10 @@ class Filling:
             return decode(view['$state'], self._find) if kind == '$state' else None
         name = view.get('storage')
         if name is None:
-            return arrays.MAKERS[kind](view, None, 0)
+            return arrays.make(kind, view, None, 0)
         memory = self._memory[name]
         storage = self._bytes_of(name) if memory[2] else memory[0]
-        return arrays.MAKERS[kind](view, storage, self._sizes[name])
+        return arrays.make(kind, view, storage, self._sizes[name])
 
 
 def view_values(saved):

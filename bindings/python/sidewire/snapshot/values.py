@@ -113,18 +113,25 @@ def _encode_dict(kind, value, path, hold):
 
 def decode(value, find=None):
     """The value of what encode() returned. `find(kind, object)` returns what `hold` stood for."""
+    try:
+        return _decode(value, find)
+    except RecursionError:
+        raise SnapshotError('the small state is nested too deep', 'FORMAT') from None
+
+
+def _decode(value, find):
     if isinstance(value, list):
-        return [decode(item, find) for item in value]
+        return [_decode(item, find) for item in value]
     if not isinstance(value, dict):
         return value
     kind = next(iter(value), '')
     if not kind.startswith('$'):
-        return {key: decode(item, find) for key, item in value.items()}
+        return {key: _decode(item, find) for key, item in value.items()}
     try:
         return _decode_kind(kind, value, find)
-    except SnapshotError:
+    except (SnapshotError, RecursionError):
         raise
-    except (TypeError, ValueError, AttributeError, KeyError, struct.error) as error:
+    except (TypeError, ValueError, AttributeError, KeyError, RuntimeError, struct.error) as error:
         raise SnapshotError(
             f'the small state has a {kind!r} that makes no sense: {error}', 'FORMAT'
         )
@@ -133,11 +140,11 @@ def decode(value, find=None):
 def _decode_kind(kind, value, find):
     what = value[kind]
     if kind in ('$dict', '$ordered', '$counter'):
-        return KINDS[kind]({decode(key): decode(item, find) for key, item in what})
+        return KINDS[kind]({_decode(key, None): _decode(item, find) for key, item in what})
     if kind == '$deque':
-        return collections.deque((decode(item, find) for item in what), value.get('max'))
+        return collections.deque((_decode(item, find) for item in what), value.get('max'))
     if kind in KINDS:
-        return KINDS[kind](decode(item, find) for item in what)
+        return KINDS[kind](_decode(item, find) for item in what)
     if kind in DECODERS:
         return DECODERS[kind](what)
     found = find(kind, value) if find else None
