@@ -99,7 +99,7 @@ static void take_run(struct snap_room *room, uint64_t block, uint64_t blocks)
 
 uint64_t snap_room_take(struct snap_room *room, uint64_t want, uint64_t *block)
 {
-    enum { LOOKS_MAX = 64 }; /* runs that are looked at before the longest of them will do */
+    enum { LOOKS_MAX = 4096 }; /* runs that are looked at before the longest of them will do */
     uint64_t best = 0, best_run = 0;
     uint32_t looks = 0;
     for (uint64_t i = 0; i < room->words && best_run < want && looks < LOOKS_MAX; i++) {

@@ -120,6 +120,27 @@ static void store__unchanged_state_costs_a_root(void **state)
     check_entry(w, 2, 3);
 }
 
+/* Scattered blocks cost 4 KiB each, and two blocks of leaf for each MiB; a range costs itself. */
+static void store__moves_little_more_than_what_changed(void **state)
+{
+    struct world *w = *state;
+    struct random random = {.state = 3};
+    uint64_t changed, moved;
+    take_good(w, 1);
+    for (uint32_t i = 0; i < 40; i++)
+        ((uint8_t *)w->trial.ranges[0].data)[random_below(&random, 3 * MIB)]++;
+    take_good(w, 2);
+    moved = moved_bytes(w, &changed);
+    assert_in_range(changed, 35 * SNAP_BLOCK_BYTES, 40 * SNAP_BLOCK_BYTES);
+    assert_in_range(moved, changed + 9 * SNAP_BLOCK_BYTES, changed + 11 * SNAP_BLOCK_BYTES);
+    fill_range(&w->trial, 2, 1);
+    take_good(w, 3);
+    moved = moved_bytes(w, &changed);
+    assert_int_equal(changed, 18 * SNAP_BLOCK_BYTES);
+    assert_int_equal(moved, changed + 4 * SNAP_BLOCK_BYTES);
+    check_entry(w, 2, 3);
+}
+
 static void store__zeroes_are_not_written(void **state)
 {
     struct world *w = *state;
@@ -341,6 +362,7 @@ int main(void)
 #define STORE_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
         STORE_TEST(store__what_was_taken_comes_back),
         STORE_TEST(store__unchanged_state_costs_a_root),
+        STORE_TEST(store__moves_little_more_than_what_changed),
         STORE_TEST(store__zeroes_are_not_written),
         STORE_TEST(store__a_unit_may_come_twice),
         STORE_TEST(store__units_must_all_come),
