@@ -62,12 +62,22 @@ static void *map_memory(uint64_t bytes)
     return base;
 }
 
+static bool is_to_end(struct snap_volume *volume)
+{
+    pthread_mutex_lock(&volume->lock);
+    const bool is_over = volume->is_to_end;
+    pthread_mutex_unlock(&volume->lock);
+    return is_over;
+}
+
 static int make_in_memory(struct snap_volume *volume)
 {
     void *base = map_memory(volume->bytes);
     int code = base == MAP_FAILED ? -errno : 0;
     for (uint64_t at = 0; !code && at < volume->bytes; at += STEP_BYTES)
-        code = get_pages((uint8_t *)base + at, mover_min_u64(STEP_BYTES, volume->bytes - at));
+        code = is_to_end(volume)
+                   ? -ECANCELED
+                   : get_pages((uint8_t *)base + at, mover_min_u64(STEP_BYTES, volume->bytes - at));
     if (code && base != MAP_FAILED)
         munmap(base, volume->bytes);
     if (!code)

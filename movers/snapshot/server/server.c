@@ -12,7 +12,7 @@
 #include "common/serve/origin.h"
 #include "common/time/clock.h"
 
-/* A host may have many ranks, each with a connection, and one more for each volume that it reads. */
+/* A host may have many ranks, each with a connection, and others to volumes that it reads. */
 enum { READS = 16, CLIENTS_OF_ONE = MOVER_CLIENTS_MAX / 8 * 7 };
 
 /* ---- clients ---- */

@@ -14,7 +14,7 @@
 /* Files of volumes are called NAME.snap; others in the folder are left alone. */
 static const char suffix[] = ".snap";
 
-/* One address of another host has at most so many eighths of the memory. */
+/* One address of another host has at most so many eighths of the memory, and of the volumes. */
 enum { OTHERS_EIGHTHS = 7, PATH_BYTES = 4096 };
 
 void snap_volumes_sweep(struct snap_server *server)
@@ -36,38 +36,46 @@ struct snap_volume *snap_volumes_find(const struct snap_server *server, const ch
     return NULL;
 }
 
-static uint64_t bytes_of_origin(const struct snap_server *server, const struct in6_addr *origin)
+/* NULL: of all. */
+static uint64_t bytes_of_origin(const struct snap_server *server, const struct in6_addr *origin,
+                                uint32_t *count)
 {
     uint64_t bytes = 0;
+    *count = 0;
     for (uint32_t i = 0; i < SNAP_VOLUMES_MAX; i++) {
         const struct snap_volume *volume = server->volumes[i];
-        if (volume && (!origin || IN6_ARE_ADDR_EQUAL(&volume->origin, origin)))
-            bytes += volume->bytes;
+        if (!volume || (origin && !IN6_ARE_ADDR_EQUAL(&volume->origin, origin)))
+            continue;
+        bytes += volume->bytes;
+        ++*count;
     }
     return bytes;
 }
 
 uint64_t snap_volumes_bytes(const struct snap_server *server)
 {
-    return bytes_of_origin(server, NULL);
+    uint32_t count;
+    return bytes_of_origin(server, NULL, &count);
 }
 
 static bool volumes_have_room(const struct snap_server *server, const struct snap_guest *guest,
                               uint64_t bytes, char why[SNAP_WIRE_TEXT_BYTES])
 {
     const uint64_t used = snap_volumes_bytes(server), all = server->memory_bytes;
-    const uint64_t own = guest->is_here ? 0 : bytes_of_origin(server, &guest->origin);
-    const uint64_t most = guest->is_here ? all : all / 8 * OTHERS_EIGHTHS;
+    const uint64_t most = all / 8 * OTHERS_EIGHTHS;
+    const uint32_t most_volumes = SNAP_VOLUMES_MAX / 8 * OTHERS_EIGHTHS;
+    uint32_t own_volumes;
+    const uint64_t own = bytes_of_origin(server, &guest->origin, &own_volumes);
     if (used > all || bytes > all - used)
         snprintf(why, SNAP_WIRE_TEXT_BYTES,
                  "the server has %" PRIu64 " of %" PRIu64 " bytes left, and %" PRIu64
                  " are asked for",
                  used > all ? 0 : all - used, all, bytes);
-    else if (own > most || bytes > most - own)
+    else if (!guest->is_here && (own > most || bytes > most - own || own_volumes >= most_volumes))
         snprintf(why, SNAP_WIRE_TEXT_BYTES,
-                 "one other host may have %" PRIu64 " bytes of this server, and has %" PRIu64
-                 " already",
-                 most, own);
+                 "another host may have %" PRIu64 " bytes in %u volumes here, and has %" PRIu64
+                 " in %u",
+                 most, most_volumes, own, own_volumes);
     else
         return true;
     return false;

@@ -384,6 +384,17 @@ class Cut(Base):
         self.assert_fine(medium.wait())
         self.assertEqual(medium.do('r', 0, MOST, 8)[:2], (0, 0))
 
+    def test_room__one_other_host_does_not_have_all(self):
+        self.size = 113 << 20  # of 128
+        with self.assertRaisesRegex(driven.Refused, 'another host may have'):
+            self.another()
+        self.size = 112 << 20
+        self.another().close()
+        self.wraps = self.wraps[0], self.wraps[0]
+        self.text += '2'
+        self.size = 16 << 20
+        self.another()
+
     def test_cut__taken_over_meanwhile(self):
         """What the network held back changes nothing once it is there again."""
         first = self.another(timeout_ms=60000)
