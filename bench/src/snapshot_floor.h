@@ -12,7 +12,7 @@ struct bench_floor;
 struct bench_floor *bench_floor_start(const void *state, size_t bytes, const char *path);
 void bench_floor_stop(struct bench_floor *floor);
 
-/* Seconds to copy all of it once, unit by unit; and to sum each block. */
+/* The processor's seconds to copy all of it once, unit by unit; and to sum each block. */
 double bench_copy_s(const void *state, size_t bytes);
 double bench_sum_s(const void *state, size_t bytes);
 

@@ -80,6 +80,7 @@ struct snap_medium {
 struct snap_medium_options {
     bool is_writable;
     bool take_over;     /* fences the writer that is there */
+    bool reads_back;    /* also a medium that would not by itself: see below */
     uint64_t bytes;     /* of a volume that is made; 0: it has to be there */
     const char *writer; /* how this writer is called by others: host, program, pid */
     const char *local;

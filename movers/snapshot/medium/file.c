@@ -216,6 +216,7 @@ int snap_file_open(const char *path, const struct snap_medium_options *options, 
                                             .bytes = file->place.bytes,
                                             .is_new = file->place.is_new && options->is_writable,
                                             .is_writable = options->is_writable,
+                                            .reads_back = options->reads_back,
                                             .is_volatile = file->place.is_volatile};
         code = snap_calls_open(file->place.fd, !file->place.is_direct, false, &file->calls);
         if (!code && !mover_fork_guard_open(&file->guard))

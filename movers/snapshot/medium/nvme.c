@@ -349,6 +349,7 @@ int snap_nvme_open(const char *rest, const struct snap_medium_options *options, 
     n->timer_fd = n->medium.fd = n->fd_of_queue = -1;
     n->medium.ops = &nvme_ops;
     n->medium.is_writable = options->is_writable;
+    n->medium.reads_back = true; /* what the network, and the target, made of it */
     snprintf(n->medium.name, sizeof(n->medium.name), "nvme:%s", rest);
     snprintf(error, error_bytes, "out of memory");
     int code = snap_place_parse(rest, form, error, error_bytes, &n->place);

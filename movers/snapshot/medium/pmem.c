@@ -361,6 +361,7 @@ int snap_pmem_open(const char *rest, const struct snap_medium_options *options, 
     p->timer_fd = p->medium.fd = -1;
     p->medium.ops = &pmem_ops;
     p->medium.is_writable = options->is_writable;
+    p->medium.reads_back = true; /* what the network, and the server's memory, made of it */
     snprintf(error, error_bytes, "out of memory");
     int code = snap_place_parse(rest, "pmem:ADDR[:PORT]/REGION", error, error_bytes, &p->place);
     if (!code && (!mover_fork_guard_open(&p->guard) ||
