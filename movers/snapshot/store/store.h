@@ -48,7 +48,7 @@ struct snap_store_options {
 enum sw_snap_status snap_store_open(struct snap_medium *medium,
                                     const struct snap_store_options *options,
                                     struct sw_snap_error *error, struct snap_store **store);
-/* Ends what is under way by its callbacks. */
+/* Units that are under way end by done(); prepare, forget and abort tell nothing any more. */
 void snap_store_close(struct snap_store *store);
 /* Runs the medium, and what waited for it. */
 void snap_store_poll(struct snap_store *store);

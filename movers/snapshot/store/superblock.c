@@ -103,8 +103,8 @@ enum snap_superblock_verdict snap_superblock_decode(const uint8_t *block, uint64
     superblock->world = get_le32(block + AT_WORLD);
     memcpy(superblock->writer, block + AT_WRITER, SNAP_WRITER_BYTES);
     if (superblock->entries_count > SNAP_ENTRIES_MAX || superblock->blocks > volume_blocks ||
-        superblock->blocks < SNAP_VOLUME_BLOCKS_MIN || superblock->generation == UINT64_MAX ||
-        superblock->epoch == UINT64_MAX)
+        superblock->blocks < SNAP_VOLUME_BLOCKS_MIN || superblock->generation > INT64_MAX ||
+        superblock->epoch > INT64_MAX)
         return SNAP_SUPERBLOCK_DAMAGED;
     for (uint32_t i = 0; i < superblock->entries_count; i++)
         if (!decode_entry(block + AT_ENTRIES + i * ENTRY_BYTES, superblock->blocks,

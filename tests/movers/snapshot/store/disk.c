@@ -117,7 +117,8 @@ static int execute_io(struct disk *disk, const struct disk_pending *pending)
         disk->written_bytes += io->bytes;
         if (io->offset < SNAP_SUPERBLOCKS * SNAP_BLOCK_BYTES && disk->cut_superblock != 0 &&
             --disk->cut_superblock == 0)
-            disk->cut_at = disk->ios + 1 + random_below(&disk->random, 3);
+            disk->cut_at =
+                disk->ios + 1 + (random_is(&disk->random, 60) ? 0 : random_below(&disk->random, 4));
         return 0;
     case SNAP_IO_READ:
         memcpy(io->data, disk->live + io->offset, io->bytes);
@@ -216,7 +217,7 @@ static void apply_some(struct disk *disk, uint64_t offset, const uint8_t *data, 
                        uint32_t percent)
 {
     for (uint32_t at = 0; at < bytes; at += SNAP_BLOCK_BYTES) {
-        bool is_torn = random_is(&disk->random, 10) && percent != 0 && percent != 100;
+        bool is_torn = random_is(&disk->random, 35) && percent != 0 && percent != 100;
         bool is_there = random_is(&disk->random, percent);
         for (uint32_t sector = 0; sector < SNAP_BLOCK_BYTES; sector += SECTOR)
             if (is_torn ? random_is(&disk->random, 50) : is_there)
