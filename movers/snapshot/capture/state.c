@@ -122,14 +122,26 @@ void snap_state_unwatch(struct snap_capture *capture, struct snap_part *part)
     }
 }
 
+/* Whether no other range has a part of its units. */
+static bool has_own_units(const struct snap_capture *capture, const struct snap_part *part)
+{
+    for (uint32_t i = 0; i < part->units_count; i++) {
+        const struct snap_unit *unit = &capture->units[part->first_unit + i];
+        if (unit->pieces_count != 1 || unit->pieces[0].offset)
+            return false;
+    }
+    return true;
+}
+
 /* Sums tell of the blocks alone that have bytes of pages which are not watched: less than a page
  * at the beginning, and less than one at the end. */
 static void watch_part(struct snap_capture *capture, struct snap_part *part,
                        const struct snap_plain *plain)
 {
     const struct snap_span span = snap_pages_span(part->data, part->bytes);
-    if (part->bytes < SNAP_UNIT_SHARED_BELOW || capture->units[part->first_unit].is_remote ||
-        !snap_plain_has(plain, span) || snap_pages_watch(&capture->pages, span))
+    if (part->bytes < SNAP_UNIT_SHARED_BELOW || !has_own_units(capture, part) ||
+        capture->units[part->first_unit].is_remote || !snap_plain_has(plain, span) ||
+        snap_pages_watch(&capture->pages, span))
         return;
     part->span = span;
     capture->is_by_pages = true;

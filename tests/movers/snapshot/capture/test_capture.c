@@ -221,6 +221,32 @@ static void gate__copies_again_what_was_written_meanwhile(void **state)
     }
 }
 
+/* A program that gives pages back changes them, too; state that was never written is zeroes. */
+static void gate__copies_again_what_was_discarded_meanwhile(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct snap_capture_options options = collector_options(2);
+        struct rig rig = {0};
+        options.look = looks[i];
+        open_rig(&rig, &options);
+        assert_int_equal(madvise(rig.large + 3 * UNIT, UNIT / 2, MADV_DONTNEED), 0);
+        rig.collector.is_lazy = true;
+        begin_capture(&rig);
+        rest_until_copied(&rig, 2);
+        assert_int_equal(madvise(rig.large + 4 * UNIT, UNIT / 2, MADV_DONTNEED), 0);
+        rig.odd[UNIT / 2]++;
+        assert_int_equal(madvise(rig.large, UNIT / 2, MADV_DONTNEED), 0); /* behind its copy */
+        rig.collector.is_lazy = false;
+        assert_int_equal(snap_capture_gate(rig.collector.capture, SW_SNAP_HELP, 0),
+                         SNAP_CAPTURE_CLEAN);
+        assert_int_equal(collector_wait(&rig.collector), SNAP_CAPTURE_CLEAN);
+        assert_int_equal(rig.collector.taken_again, 3);
+        check_image(&rig);
+        close_rig(&rig);
+    }
+}
+
 struct writer {
     pthread_t thread;
     _Atomic bool is_ending;
@@ -450,6 +476,7 @@ int main(void)
         cmocka_unit_test(capture__ends_before_the_gate),
         cmocka_unit_test(gate__skips_or_comes_too_late_where_the_ring_is_full),
         cmocka_unit_test(gate__copies_again_what_was_written_meanwhile),
+        cmocka_unit_test(gate__copies_again_what_was_discarded_meanwhile),
         cmocka_unit_test(gate__names_what_does_not_stand_still),
         cmocka_unit_test(gate_ranges__lets_ranges_go_one_by_one),
         cmocka_unit_test(gate_ranges__tears_what_is_written_behind_its_back),
