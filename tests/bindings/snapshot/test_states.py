@@ -360,7 +360,8 @@ class Taken(Files):
         state = {'a': torch.zeros(MIB)}
         snapshots = self.open(state)
         snapshots.begin(1)
-        second = snapshots.begin(2)
+        with self.assertWarnsRegex(snapshot.SnapshotWarning, 'nothing has passed the gate'):
+            second = snapshots.begin(2)
         with self.assertRaises(snapshot.SnapshotError) as caught:
             second.durable.wait()
         self.assertEqual(caught.exception.status, 'BUSY')

@@ -188,9 +188,12 @@ class Hostile(unittest.TestCase):
         seed = random.randrange(1 << 32)
         draw = random.Random(seed)
         # fmt: off
-        strange = [None, -1, 0, 1 << 70, 2.5, '', 'a', 'n.x', [], [-1], [1 << 40], {}, {'$tuple': 1},
-                   {'$tensor': ['float32', [5]]}, {'$array': ['|O', [1]], 'storage': 'a'}, '$state',
-                   {'$dict': [[[], 1]]}, {'$state': {}}, {'$buffer': ['x', 'y'], 'storage': 'b'}]
+        strange = [
+            None, -1, 0, 1 << 70, 2.5, '', 'a', 'n.x', '$state', [], [-1], [1 << 40], {},
+            {'$tensor': ['float32', [5]]}, {'$array': ['|O', [1]], 'storage': 'a'},
+            {'$dict': [[[], 1]]}, {'$state': {}}, {'$buffer': ['x', 'y'], 'storage': 'b'},
+            {'$tuple': 1},
+        ]
         # fmt: on
         refused = 0
         for _ in range(1000):

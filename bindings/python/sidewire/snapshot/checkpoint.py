@@ -206,7 +206,7 @@ class StorageWriter(_Stager, dcp.StorageWriter):
     def __init__(self, sinks, *, step=None, meet=None, **options):
         super().__init__()
         self._sinks, self.step, self._meet = sinks, step, meet
-        self._options = {'take_over': True, **options}
+        self._options = {'take_over': True, 'looks_max': 0, **options}
         self._writer = self._ranks = self._last = self._kept = None
 
     # torch 2 and 1.13 call them by different names.

@@ -98,10 +98,13 @@ class Snapshotter:
             raise TypeError(f'there is no option {", ".join(sorted(unknown))}')
         self.state, self._sinks, self._leave_out = state, lib.sinks_of(sinks), leave_out
         self.rank, self.world = _ranks(rank, world)
-        self._words = {'take_over': True, **options, 'rank': self.rank, 'world': self.world}
+        # What changes while it is captured is TORN at once: a later instant of the storages would
+        # not be that of the small state.
+        self._words = {'take_over': True, 'looks_max': 0, **options}
+        self._words.update(rank=self.rank, world=self.world)
         self._how, self._pid, self._lock = gate, os.getpid(), threading.RLock()
         self._layout = self._parts = self._arena = self._save = self._told = None
-        self._hooks, self._writer = [], None
+        self._hooks, self._writer, self._has_missed = [], None, False
         if gate not in lib.GATES:
             raise ValueError(f'gate is one of {", ".join(lib.GATES)}, not {gate!r}')
         # Before anything is opened: a value that cannot be saved is a mistake of the program.
@@ -129,6 +132,8 @@ class Snapshotter:
     def _begin(self, step):
         info = self.info()
         if lib.STAGES['CAPTURING'] <= info.stage <= lib.STAGES['STAGED']:
+            if info.stage == lib.STAGES['CAPTURING']:
+                self._miss_gate(info.step)
             raise lib.error_of(lib.CODES['BUSY'], f'that of step {info.step} is not durable yet')
         if self._save is not None:
             self._save.look('durable')  # the library tells of the newest alone
@@ -141,6 +146,16 @@ class Snapshotter:
         self._parts = parts  # what was captured stays where it is
         small = parts.small({'step': step, 'rank': self.rank, 'world': self.world})
         self._writer.begin(step, small)
+
+    def _miss_gate(self, step):
+        if not self._has_missed:
+            self._has_missed = True
+            warnings.warn(
+                f'nothing has passed the gate since the snapshot of step {step} was begun: attach()'
+                ' the optimizer, or call gate() before the state is written',
+                SnapshotWarning,
+                stacklevel=4,
+            )
 
     def _describe(self, parts):
         size = sum(_aligned(one.bytes) for one in parts.storages if one.is_copied)
