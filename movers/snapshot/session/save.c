@@ -27,6 +27,7 @@ void snap_save_token(const struct sw_snap *snap, uint64_t step, uint8_t token[SN
 
 static void tell_program(struct sw_snap *snap)
 {
+    snap->has_moved = true;
     (void)!write(snap->told_fd, &(uint64_t){1}, sizeof(uint64_t));
     pthread_cond_broadcast(&snap->changed);
 }
@@ -324,6 +325,7 @@ static void hear_ranks(struct sw_snap *snap)
     if (!snap_ranks_answer(snap->ranks, &answer) || !save->is_active ||
         answer.mine.step != save->step)
         return;
+    snap->has_moved = true;
     const bool is_good = !answer.error.status;
     if (answer.mine.phase == SNAP_PHASE_BEGIN) {
         save->is_agreed = is_good;
@@ -374,15 +376,6 @@ static void end_save(struct sw_snap *snap)
     pthread_cond_broadcast(&snap->changed);
 }
 
-/* What one turn may change so that the next one has something to do, though no descriptor tells. */
-static uint64_t sum_stages(const struct sw_snap *snap)
-{
-    uint64_t stages = (uint64_t)snap->save.stage << 1 | snap->save.is_active;
-    for (uint32_t i = 0; i < snap->options.sinks_count; i++)
-        stages = stages << 8 | snap->sinks[i].stage;
-    return stages;
-}
-
 static void save_take_turn(struct sw_snap *snap)
 {
     snap_save_look(snap);
@@ -401,13 +394,13 @@ static void save_take_turn(struct sw_snap *snap)
     end_save(snap);
 }
 
+/* What a turn has begun or ended may let something else go on, though no descriptor tells. */
 void snap_save_step(struct sw_snap *snap)
 {
     enum { TURNS_MAX = 16 };
-    uint64_t before;
     uint32_t turns = 0;
     do {
-        before = sum_stages(snap);
+        snap->has_moved = false;
         save_take_turn(snap);
-    } while (sum_stages(snap) != before && ++turns < TURNS_MAX);
+    } while (snap->has_moved && ++turns < TURNS_MAX);
 }

@@ -73,7 +73,6 @@ void *snap_session_run(void *context)
         snap_session_lock(snap);
         if (snap->is_closing)
             break;
-        snap->has_moved = false;
         snap_save_step(snap);
         prepare_sleep(snap, &sleep);
         snap_session_unlock(snap);
