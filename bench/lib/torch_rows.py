@@ -48,8 +48,14 @@ ROWS = (
      0.333, 0.167),
     ('torch: what DDP waits for 100 MB of gradients, and gloo', 'torch_ddp', 'sidewire', 'gloo',
      'exposed_s', 0.3, 0.15),
+    ('  and DDP without sums: its copies of gradients', 'torch_ddp', 'sidewire', 'copies',
+     'exposed_s', None, None),
+    ('  with gradients in its buckets, and gloo', 'torch_ddp_view', 'sidewire', 'gloo', 'exposed_s',
+     0.3, 0.15),
     ('torch: all-reduce of 64 MiB between hosts, and gloo', 'torch_hosts_64m', 'sidewire', 'gloo',
      'time_s', 0.333, 0.167),
+    ('  and what WRITEs of both hosts take at a time', 'torch_hosts_64m', 'sidewire', 'ib_write_bw',
+     'time_s', None, None),
     (f'torch: {MANY} ranks, from init to the first sum, and gloo', 'torch_first', 'sidewire',
      'gloo', 'time_s', 1.0, 0.7),
 )
@@ -176,6 +182,12 @@ def slowest(texts):
     return {name: max(rank[name] for rank in found) for name in FIGURES if name in found[0]}
 
 
+def both_ways(bench, two):
+    """The least time: each rank sends as many bytes as the buffer has, and gets as many."""
+    found = coll_gloo.half_of_both_ways(bench, two)
+    return {'time_s': 64 * MIB / found['bandwidth']}
+
+
 def between_hosts(bench, ranks):
     two, kind = between.Between(bench.sidewire, MTU), f'all_reduce {64 * MIB} {ranks.times(10)}'
     return Experiment(
@@ -184,7 +196,8 @@ def between_hosts(bench, ranks):
         {
             backend: lambda backend=backend: ranks.apart(two, backend, kind)
             for backend in ('sidewire', 'gloo')
-        },
+        }
+        | {'ib_write_bw': lambda: both_ways(bench, two)},
         place=two,
     )
 
@@ -218,7 +231,15 @@ def experiments(bench):
         Experiment(
             'torch_ddp',
             'torch: DDP, 100 MB of gradients',
-            ranks.beside_gloo(f'ddp {ranks.times(20)}'),
+            {
+                **ranks.beside_gloo(f'ddp {ranks.times(20)}'),
+                'copies': lambda: ranks.here('sidewire', f'ddp {ranks.times(20)} copies'),
+            },
+        ),
+        Experiment(
+            'torch_ddp_view',
+            'torch: DDP, 100 MB of gradients in its buckets',
+            ranks.beside_gloo(f'ddp {ranks.times(20)} view'),
         ),
         between_hosts(bench, ranks),
         Experiment(

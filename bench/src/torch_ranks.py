@@ -4,11 +4,14 @@
 which.
 
 usage: torch_ranks.py BACKEND all_reduce|broadcast|all_to_all BYTES COUNT
-       torch_ranks.py BACKEND ddp COUNT
+       torch_ranks.py BACKEND ddp COUNT [view|copies]
        torch_ranks.py BACKEND first FOLDER
 
 Each result is checked. Prints seconds as JSON: of one operation, of a step, or by CLOCK_MONOTONIC
 when the rank began and when it had its first sum.
+
+view: gradients lie in DDP's buckets. copies: no sums are made, so what is left is what DDP itself
+does, which copies all gradients into its buckets and back.
 """
 import contextlib
 import json
@@ -134,13 +137,26 @@ def check_gradients(model, inputs):
             fail('a wrong gradient')
 
 
-def ddp(count):
+def sum_nothing(_state, bucket):
+    ended = torch.futures.Future()
+    ended.set_result(bucket.buffer())
+    return ended
+
+
+def ddp(count, kind=''):
     torch.manual_seed(dist.get_rank())
     layers = [torch.nn.Linear(WIDTH, WIDTH) for _ in range(LAYERS)]
-    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(*layers))
+    model = torch.nn.parallel.DistributedDataParallel(
+        torch.nn.Sequential(*layers), gradient_as_bucket_view=kind == 'view'
+    )
     inputs = torch.randn(BATCH, WIDTH)
+    if kind == 'copies':
+        model.register_comm_hook(None, sum_nothing)
     for _ in range(2):  # buckets are made anew after the first step
-        check_gradients(model, inputs)
+        if kind == 'copies':
+            step(model, inputs, contextlib.nullcontext())
+        else:
+            check_gradients(model, inputs)
     synced, plain = [], []
     for _ in range(count):
         for times, context in ((synced, contextlib.nullcontext()), (plain, model.no_sync())):
@@ -179,7 +195,7 @@ def main(backend, kind, *words):
         register(backend)
         dist.init_process_group(backend)
         if kind == 'ddp':
-            found = ddp(int(words[0]))
+            found = ddp(int(words[0]), *words[1:])
         else:
             size, count = map(int, words)
             if size < SHORT:
