@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "snapshot/store/load.h"
+#include "snapshot/store/scrub_claims.h"
 #include "snapshot/store/scrub_repair.h"
 
 struct scrub {
@@ -21,6 +22,7 @@ struct scrub {
     uint32_t volume;
     struct snap_store *store;
     struct snap_image *image;
+    struct snap_claims claims;
     uint64_t *seen;   /* blocks of the volume that were compared */
     uint8_t *damaged; /* a bit for each block of the table */
     uint64_t damaged_blocks;
@@ -111,8 +113,10 @@ static void scrub_blob(struct scrub *scrub, enum snap_scrub_object object,
                        const struct snap_blob *blob)
 {
     struct snap_others others = others_of(scrub);
-    bool is_repaired = scrub->options->repairs && scrub->store->is_writable &&
-                       snap_repair_blob(scrub->store, blob, &others);
+    bool is_repaired =
+        scrub->options->repairs && scrub->store->is_writable &&
+        !snap_claims_conflict(&scrub->claims, blob->block, snap_blocks_of(blob->bytes)) &&
+        snap_repair_blob(scrub->store, blob, &others);
     scrub_tell_finding(scrub, (struct snap_scrub_finding){.object = object,
                                                           .step = scrub->image->entry.step,
                                                           .block = blob->block,
@@ -242,6 +246,7 @@ static void repair_data(struct scrub *scrub)
                 continue;
             const struct snap_index_range *range = range_of(table, unit, i, &offset);
             bool is_repaired = scrub->options->repairs && scrub->store->is_writable &&
+                               !snap_claims_conflict(&scrub->claims, table->places[at], 1) &&
                                snap_repair_block(scrub->store, table, unit, i, &others);
             scrub_tell_finding(scrub, (struct snap_scrub_finding){
                                           .object = SNAP_SCRUB_DATA,
@@ -294,6 +299,8 @@ static int scrub_volume(struct scrub *scrub)
     if (scrub->seen == NULL)
         return -ENOMEM;
     int result = scrub_superblocks(scrub);
+    if (result == 0)
+        result = snap_claims_make(&scrub->claims, scrub->store);
     for (uint32_t i = 0; i < entries && result == 0; i++) {
         result = scrub_meta(scrub, i);
         if (result == 0)
@@ -304,6 +311,7 @@ static int scrub_volume(struct scrub *scrub)
     if (result == 0)
         result = scrub->store->medium->error;
     snap_table_free(&image.table);
+    snap_claims_free(&scrub->claims);
     free(scrub->seen);
     return result;
 }
