@@ -48,7 +48,7 @@ static void make_writers(struct storm *storm)
         uint8_t *region =
             mmap(NULL, WRITER_REGION, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         assert(region != MAP_FAILED);
-        writers_add(storm->writers, kinds[i], region)->pause_us = 6000;
+        writers_add(storm->writers, kinds[i], region);
     }
     storm->peer = peer_start(storm->writers, &storm->writers->writers[0]);
 }
@@ -100,6 +100,14 @@ static const char *judge_image(struct storm *storm, const uint64_t *numbers)
     return first > last ? "regions show different instants" : NULL;
 }
 
+/* From a storm in which nothing stands still to one of a write now and then. */
+static void set_pauses(struct storm *storm, uint32_t number)
+{
+    static const uint32_t pauses_us[] = {3000, 15000, 50000};
+    for (uint32_t i = 0; i < WRITERS_MAX; i++)
+        storm->writers->writers[i].pause_us = pauses_us[number / 8 % 3];
+}
+
 static const char *take_capture(struct storm *storm, bool keep_rule)
 {
     uint64_t numbers[WRITERS_MAX];
@@ -134,10 +142,17 @@ static const char *take_capture(struct storm *storm, bool keep_rule)
     return wrong;
 }
 
+/* Each kind has to come; how many of each do depends on how fast the machine is. */
+static bool has_enough(const struct storm *storm, uint32_t done, uint32_t captures)
+{
+    const bool has_all = storm->torn && storm->clean > storm->kept;
+    return done >= captures && (has_all || snap_planted || done >= captures * 20);
+}
+
 static const char *run_storm(struct storm *storm, uint32_t captures, enum sw_snap_look look)
 {
     const char *wrong = NULL;
-    for (uint32_t done = 0, round = 0; done < captures && !wrong; round++) {
+    for (uint32_t done = 0, round = 0; !has_enough(storm, done, captures) && !wrong; round++) {
         struct snap_capture_options options = collector_options(round % 2 ? 3 : 16);
         struct snap_capture_range ranges[WRITERS_MAX];
         uint32_t bad;
@@ -152,8 +167,10 @@ static const char *run_storm(struct storm *storm, uint32_t captures, enum sw_sna
         assert(code == 0);
         if (round == 0)
             start_writers(storm);
-        for (uint32_t i = 0; i < 50 && done < captures && !wrong; i++, done++)
+        for (uint32_t i = 0; i < 50 && !has_enough(storm, done, captures) && !wrong; i++, done++) {
+            set_pauses(storm, done);
             wrong = take_capture(storm, done % 4 == 3);
+        }
         collector_close(&storm->collector);
     }
     return wrong;

@@ -274,7 +274,7 @@ static void gate__names_what_does_not_stand_still(void **state)
         writer.at = rig.odd + UNIT / 2;
         assert_int_equal(pthread_create(&writer.thread, NULL, write_on, &writer), 0);
         /* The writer may get no processor meanwhile, and a byte has few values to see. */
-        const uint64_t until_ns = mover_now_ns() + 20 * NS_PER_S;
+        const uint64_t until_ns = mover_now_ns() + 60 * NS_PER_S;
         while (!info_of(&rig).torn && mover_now_ns() < until_ns) {
             begin_capture(&rig);
             snap_capture_gate(rig.collector.capture, SW_SNAP_HELP, 0);
@@ -460,7 +460,7 @@ static void capture__may_be_under_way_when_the_program_ends(void **state)
     fflush(NULL);
     const pid_t child = fork();
     if (child == 0) {
-        alarm(20);
+        alarm(120);
         open_rig(&unfinished, &options);
         begin_capture(&unfinished);
         exit(0);

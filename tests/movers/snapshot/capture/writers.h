@@ -29,8 +29,8 @@ enum writer_kind { WRITER_STORES, WRITER_READ, WRITER_URING, WRITER_PEER };
 struct writer {
     enum writer_kind kind;
     uint32_t slots, slot_bytes, stride;
-    uint32_t pause_us; /* between two bursts, at most */
-    uint8_t *region;   /* of the process that takes the snapshot */
+    uint8_t *region;           /* of the process that takes the snapshot */
+    _Atomic uint32_t pause_us; /* between two bursts, at most */
     _Atomic uint64_t count;
     _Atomic bool is_paused, has_started;
     uint64_t before[WRITER_LOG], after[WRITER_LOG];
