@@ -7,7 +7,7 @@
 #include "common/base/bytes.h"
 #include "snapshot/store/load.h"
 
-static void claim_block(struct snap_claims *claims, uint64_t block, uint64_t value)
+static void claims_name_block(struct snap_claims *claims, uint64_t block, uint64_t value)
 {
     value += value == 0;
     if (claims->values[block] == 0)
@@ -21,7 +21,7 @@ static void claim_run(struct snap_claims *claims, uint64_t block, uint64_t bytes
 {
     uint64_t blocks = snap_blocks_of(bytes);
     for (uint64_t i = 0; i < blocks; i++)
-        claim_block(claims, block + i, get_le64(digest) + i);
+        claims_name_block(claims, block + i, get_le64(digest) + i);
 }
 
 static void claim_table(struct snap_claims *claims, const struct snap_entry *entry,
@@ -37,7 +37,7 @@ static void claim_table(struct snap_claims *claims, const struct snap_entry *ent
         for (uint32_t i = 0; i < table->blocks[unit] && !table->is_damaged[unit]; i++) {
             uint64_t at = table->first[unit] + i;
             if (table->places[at] != 0)
-                claim_block(claims, table->places[at], table->sums[at].low);
+                claims_name_block(claims, table->places[at], table->sums[at].low);
         }
     }
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the snapshots of a volume say that its blocks have. A leaf that could not be read for a while
+ * What the snapshots of a volume say that its blocks have. A leaf that could not be read for a time
  * did not keep its blocks: so two snapshots may name one block, with other bytes. Such a block is
  * never repaired: that would damage the later snapshot.
  */
