@@ -9,11 +9,13 @@
 #include "snapshot/session/session.h"
 #include "snapshot/session/status.h"
 
-/* Whether the gate has anything to wait for. Else, how the snapshot has failed, once. */
-static bool must_gate(struct sw_snap *snap, enum sw_snap_status *status)
+/* Whether the gate has anything to wait for, and how many ranges there are. Else, how the snapshot
+ * has failed, once. */
+static bool must_gate(struct sw_snap *snap, enum sw_snap_status *status, uint32_t *ranges)
 {
     *status = SW_SNAP_OK;
     snap_session_lock(snap);
+    *ranges = snap->save.state ? snap->save.state->cut.ranges_count : 0;
     const bool is_due = snap->save.is_gate_due;
     const bool is_capturing = snap->save.is_active && snap->save.stage == SW_SNAP_CAPTURING;
     if (is_due && !is_capturing) {
@@ -48,11 +50,12 @@ static bool is_gate(enum sw_snap_gate how)
 enum sw_snap_status sw_snap_gate(struct sw_snap *snap, enum sw_snap_gate how, uint64_t deadline_ns)
 {
     enum sw_snap_status status;
+    uint32_t ranges;
     if (mover_is_forked(&snap->guard))
         return SW_SNAP_FORKED;
     if (!is_gate(how))
         return SW_SNAP_INVALID;
-    if (!must_gate(snap, &status))
+    if (!must_gate(snap, &status, &ranges))
         return status;
     return gate_ended(snap, snap_capture_gate(snap->capture, how, deadline_ns));
 }
@@ -61,13 +64,13 @@ enum sw_snap_status sw_snap_gate_ranges(struct sw_snap *snap, enum sw_snap_gate 
                                         uint32_t count, uint64_t deadline_ns)
 {
     enum sw_snap_status status;
+    uint32_t ranges;
     if (mover_is_forked(&snap->guard))
         return SW_SNAP_FORKED;
     if (!is_gate(how))
         return SW_SNAP_INVALID;
-    if (!must_gate(snap, &status))
+    if (!must_gate(snap, &status, &ranges))
         return status;
-    const uint32_t ranges = snap->save.state->cut.ranges_count;
     if (first > ranges || count > ranges - first)
         return SW_SNAP_INVALID;
     return gate_ended(snap,
