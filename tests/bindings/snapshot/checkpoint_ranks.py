@@ -55,17 +55,32 @@ def sharded(by, rank, world, kind, is_filled):
     return made, local, part
 
 
+def distributed_tensor(by, rank, world, is_filled):
+    """The same of torch 2, which deals it out itself."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Shard, distribute_tensor
+
+    dealt = [Shard(0 if by == 'rows' else 1)]
+    full = FULL.clone() if is_filled else torch.zeros_like(FULL)
+    made = distribute_tensor(full, init_device_mesh('cpu', (world,)), dealt)
+    (top, left), (rows, columns) = box_of(by, rank, world)
+    return made, made.to_local(), FULL[top : top + rows, left : left + columns]
+
+
 def state_of(by, rank, world, is_filled):
     """(state, what was given to its tensors, what they should be)."""
     kinds = {'weight': torch.float32, 'half': torch.bfloat16}
     shards = {name: sharded(by, rank, world, kind, is_filled) for name, kind in kinds.items()}
+    if hasattr(dcp, 'save'):
+        shards['dealt'] = distributed_tensor(by, rank, world, is_filled)
     state = {name: made for name, (made, _, _) in shards.items()}
     tied = torch.arange(5.0) if is_filled else torch.zeros(5)
     state.update(plain=tied, tied=tied if is_filled else torch.zeros(5))
     state.update(empty=torch.zeros(0, 4), one=torch.tensor(3.5 if is_filled else 0.0))
-    # An object: to save it pickled was torch's way.
-    moments = {0: {'moment': torch.ones(3), 'step': 7}} if is_filled else {}
-    state['optimizer'] = {'state': moments, 'betas': (0.9, 0.999)} if is_filled else None
+    # Objects: to save them pickled was torch's way. torch 2 asks for each by its place.
+    moment = torch.ones(3) if is_filled else torch.zeros(3)
+    moments = {0: {'moment': moment, 'step': 7 if is_filled else 0}}
+    state['optimizer'] = {'state': moments, 'betas': (0.9, 0.999) if is_filled else None}
     return state, shards
 
 

@@ -133,7 +133,7 @@ class Later(Folder):
                 self.assertTrue(torch.equal(state['model'][key], value), key)
 
     def load(self, state):
-        dcp.load(state, storage_reader=StorageReader(self.sink), no_dist=True)
+        dcp.load(state, storage_reader=StorageReader(self.sink))
 
 
 if __name__ == '__main__':

@@ -501,5 +501,15 @@ def _give_object(planner, fqn, value):
     *path, last = planner.mappings[fqn]
     container = planner.original_state_dict
     for key in path:
+        key = _key_of(container, key)
+        if isinstance(container, dict):
+            container.setdefault(key, {})
         container = container[key]
-    container[last] = value
+    container[_key_of(container, last)] = value
+
+
+def _key_of(container, key):
+    """torch 2 makes texts of all keys on its way: optimizers have numbers."""
+    if isinstance(container, dict) and key not in container:
+        return next((one for one in container if str(one) == key), key)
+    return key
