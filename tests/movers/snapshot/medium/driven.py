@@ -111,3 +111,5 @@ class Driven:
             self.process.kill()
             self.process.wait()
         self.process.stdout.close()
+        # A sanitizer has another one
+        assert self.process.returncode in (0, -signal.SIGKILL), self.process.returncode
