@@ -341,6 +341,29 @@ static void store__another_layout_finds_its_base(void **state)
     check_entry(w, 0, 1);
 }
 
+/* An io that fails once while a writer opens the volume does not cost a snapshot its blocks. */
+static void store__a_failed_read_gives_no_block_out(void **state)
+{
+    struct world *w = *state;
+    take_good(w, 1);
+    uint8_t *first = malloc(w->bytes);
+    memcpy(first, w->wanted, w->bytes);
+    for (uint64_t at = 1; at < 16; at++) {
+        snap_store_close(w->store);
+        w->disk.fail_at = w->disk.ios + at;
+        if (trial_open(&w->disk, &w->store) != SW_SNAP_OK)
+            assert_int_equal(trial_open(&w->disk, &w->store), SW_SNAP_OK);
+        w->disk.fail_at = 0;
+        fill_range(&w->trial, 0, 100 + at);
+        take_good(w, 1 + at);
+        check_entry(w, 1, 1 + at);
+        memcpy(w->wanted, first, w->bytes);
+        check_entry(w, 0, 1);
+        assert_int_equal(trial_forget(&w->trial, w->store, &w->disk, 2), SW_SNAP_OK);
+    }
+    free(first);
+}
+
 static void store__refuses_what_is_no_volume(void **state)
 {
     struct world *w = *state;
@@ -373,6 +396,7 @@ int main(void)
         STORE_TEST(store__what_flips_in_the_ring_is_no_snapshot),
         STORE_TEST(store__what_does_not_come_back_is_no_snapshot),
         STORE_TEST(store__another_layout_finds_its_base),
+        STORE_TEST(store__a_failed_read_gives_no_block_out),
         STORE_TEST(store__refuses_what_is_no_volume),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
