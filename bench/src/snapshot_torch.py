@@ -17,7 +17,7 @@ import time
 import torch
 
 WAY, FOLDER, BYTES, STEPS = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-TURNS, WIDTH, ROWS = 3, 1024, 256
+TURNS, WIDTH, ROWS = 3, 1024, 8
 
 
 def make_model():
@@ -98,12 +98,11 @@ class Distributed(Saver):
     """Distributed checkpoints of torch 1.13, or as they are called now."""
 
     def begin(self, step):
-        try:
-            from torch.distributed._shard import checkpoint
-        except ImportError:
-            from torch.distributed import checkpoint
-        writer = checkpoint.FileSystemWriter(self.path)
-        checkpoint.save_state_dict(self.model.state_dict(), writer, no_dist=True)
+        # Torch 1.13's cannot be imported by itself with Python 3.11
+        from sidewire.snapshot.checkpoint import dcp
+
+        writer = dcp.FileSystemWriter(self.path)
+        dcp.save_state_dict(self.model.state_dict(), writer, no_dist=True)
 
 
 class Sidewire(Saver):
