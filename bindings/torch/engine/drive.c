@@ -303,6 +303,7 @@ void pge_drive_out(struct pge_engine *engine)
     uint32_t which;
     begin_submitted(engine);
     do {
+        pge_messages_go(engine); /* a peer that has closed is news until nobody listens to it */
         status = sw_coll_wait_any(engine->coll, engine->requests, engine->active_count, 0, &which,
                                   &error);
         if (status == SW_COLL_OK)
