@@ -9,6 +9,7 @@ enum sw_coll_status pge_dump(struct pge_engine *engine, const char *path,
         return pge_say(error, closed.status, "%s", closed.text);
     pge_drive_await(engine);
     pthread_mutex_unlock(&engine->lock);
+    pge_drive_shortly(engine, NULL); /* a large operation may wait for the engine's thread */
     const enum sw_coll_status status = sw_coll_dump(engine->coll, path, error);
     pthread_mutex_lock(&engine->lock);
     pge_drive_end(engine);
