@@ -107,7 +107,7 @@ void Group::shutdown()
     close();
 }
 
-c10::intrusive_ptr<Group> Group::shrink(int64_t timeout_ms)
+c10::intrusive_ptr<Group> Group::shrink_to_rest(int64_t timeout_ms)
 {
     Engine::Entry entry(*engine_);
     TORCH_CHECK(entry.get(), "sidewire: this process group was ended");
@@ -121,6 +121,36 @@ c10::intrusive_ptr<Group> Group::shrink(int64_t timeout_ms)
         throw std::runtime_error(std::string("sidewire: shrink: ") + error.text);
     return c10::intrusive_ptr<Group>::unsafe_steal_from_new(new Group(rest, timeout_ms_));
 }
+
+#ifdef C10D_BACKEND_HAS_RECONFIGURE
+c10::intrusive_ptr<c10d::Backend> Group::shrink(const std::vector<int64_t> &left_out, int,
+                                                const c10::intrusive_ptr<c10d::Backend::Options> &)
+{
+    auto rest = shrink_to_rest(timeout_ms_);
+    /* torch numbers the ranks by its own list. */
+    TORCH_CHECK(rest->getSize() + static_cast<int>(left_out.size()) == getSize(),
+                "sidewire: shrink: ", rest->getSize(), " of ", getSize(), " ranks are left, and ",
+                left_out.size(), " were to be left out");
+    return rest;
+}
+
+c10d::ErrorType Group::getError()
+{
+    struct sw_coll_error error = {};
+    Engine::Entry entry(*engine_);
+    switch (entry.get() ? pge_error(entry.get(), &error) : SW_COLL_REVOKED) {
+    case SW_COLL_OK:
+    case SW_COLL_AGAIN:
+        return c10d::ErrorType::SUCCESS;
+    case SW_COLL_TIMEOUT:
+        return c10d::ErrorType::TIMEOUT;
+    case SW_COLL_RANK_GONE:
+        return c10d::ErrorType::REMOTE_ERROR;
+    default:
+        return c10d::ErrorType::COMM_ERROR;
+    }
+}
+#endif
 
 std::vector<int64_t> Group::gone()
 {

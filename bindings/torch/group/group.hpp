@@ -34,10 +34,10 @@ class Group : public Base
 
     /* ---- what torch does not have in all versions ---- */
 
-    void abort();
-    void shutdown();
+    void abort() OVERRIDES_LATER;
+    void shutdown() OVERRIDES_LATER;
     /* Those that are left, after a failure: all of them call it. Throws. */
-    c10::intrusive_ptr<Group> shrink(int64_t timeout_ms);
+    c10::intrusive_ptr<Group> shrink_to_rest(int64_t timeout_ms);
     /* Ranks that are known to be gone. */
     std::vector<int64_t> gone();
     /* Why it has failed; empty: it has not. */
@@ -94,6 +94,17 @@ class Group : public Base
                                             const c10d::ReduceScatterOptions &options) override;
     void startCoalescing() override;
     WorkPtr endCoalescing() override;
+#endif
+#ifdef C10D_BACKEND_HAS_RECONFIGURE
+    bool supportsShrinking() const override
+    {
+        return true;
+    }
+    /* All others call it. The ranks that torch leaves out may be dead, or do without the group. */
+    c10::intrusive_ptr<c10d::Backend>
+    shrink(const std::vector<int64_t> &left_out, int flags,
+           const c10::intrusive_ptr<c10d::Backend::Options> &options) override;
+    c10d::ErrorType getError() override;
 #endif
 
   private:

@@ -45,7 +45,7 @@ PYBIND11_MODULE(SIDEWIRE_TORCH_MODULE, module)
         .def("dump", &Group::dump, py::arg("path"), Unlocked())
         .def("failure", &Group::failure, Unlocked())
         .def("gone", &Group::gone, Unlocked())
-        .def("shrink", &Group::shrink, py::arg("timeout_ms"), Unlocked())
+        .def("shrink_to_rest", &Group::shrink_to_rest, py::arg("timeout_ms"), Unlocked())
         .def("allreduce_leaves", &Group::allreduce_leaves, py::arg("rows"), py::arg("op"),
              Unlocked());
     module.def("close_all", &Engine::close_all, Unlocked());

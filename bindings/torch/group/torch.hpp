@@ -16,6 +16,13 @@
 #include <torch/csrc/distributed/c10d/Types.hpp>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
+/* Later versions of torch 2 know what earlier ones had no words for. */
+#ifdef C10D_BACKEND_HAS_RECONFIGURE
+#define OVERRIDES_LATER override
+#else
+#define OVERRIDES_LATER
+#endif
+
 namespace sidewire_torch
 {
 

@@ -22,7 +22,7 @@ def shrink(group=None, timeout=None):
         )
     old = sidewire_torch._native_group()
     timeout_ms = 0 if timeout is None else round(timeout.total_seconds() * 1000)
-    rest = old.shrink(timeout_ms)
+    rest = old.shrink_to_rest(timeout_ms)
     store = _make_store(rest, timeout or datetime.timedelta(minutes=5))
     rank, size = rest.rank(), rest.size()
     dist.destroy_process_group()
