@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "program.h"
+#include "snapshot/session/session.h"
 
 static void round_trip__comes_back(void **state)
 {
@@ -159,6 +160,54 @@ static void gate__torn_is_named_and_never_there(void **state)
     assert_int_equal(sw_snap_choose(reader, &step, NULL, &error), SW_SNAP_NOT_FOUND);
     assert_int_equal(sw_snap_choose(reader, NULL, NULL, &error), SW_SNAP_OK);
     sw_snap_reader_close(reader);
+    program_close(&program);
+}
+
+/* Turns bits of the ring over, behind the back of all. */
+static void *spoil_ring(void *context)
+{
+    struct program *program = context;
+    volatile uint8_t *ring = program->snap->ring;
+    for (size_t at = 0; !atomic_load(&program->is_over); at += 40961)
+        ring[at % program->snap->ring_bytes] ^= 8;
+    return NULL;
+}
+
+/* Each that became durable is good, or is refused: never other bytes. */
+static void ring__bits_that_turn_over_are_found(void **state)
+{
+    struct program program;
+    struct sw_snap_error error;
+    struct sw_snap_info info = {0};
+    uint32_t found = 0;
+    pthread_t thread;
+    (void)state;
+    program_open(&program, 1);
+    program_start(&program);
+    program_fill(&program, 1);
+    program_save(&program, 1);
+    program_compare(&program, NULL, 1);
+    assert_int_equal(pthread_create(&thread, NULL, spoil_ring, &program), 0);
+    for (uint64_t step = 2; step < 100 && !found; step++) {
+        program_fill(&program, step);
+        enum sw_snap_status status =
+            sw_snap_begin(program.snap, &(struct sw_snap_point){.step = step}, &error);
+        if (!status)
+            status = sw_snap_gate(program.snap, SW_SNAP_HELP, 0);
+        if (!status)
+            status = sw_snap_wait(program.snap, SW_SNAP_DURABLE, 0, &error);
+        found += status == SW_SNAP_CORRUPT;
+        sw_snap_info_of(program.snap, &info);
+        assert_int_equal(sw_snap_wait(program.snap, SW_SNAP_IDLE, 0, NULL), SW_SNAP_OK);
+    }
+    atomic_store(&program.is_over, true);
+    pthread_join(thread, NULL);
+    assert_int_equal(found, 1);
+    assert_non_null(strstr(info.error.text, "0.snap"));
+    program_fill(&program, 500);
+    program_save(&program, 500); /* the sink is as good as before */
+    program_stop(&program);
+    program_compare(&program, NULL, 500);
     program_close(&program);
 }
 
@@ -377,6 +426,7 @@ int main(void)
         cmocka_unit_test(sinks__each_has_all),
         cmocka_unit_test(gate__skips),
         cmocka_unit_test(gate__torn_is_named_and_never_there),
+        cmocka_unit_test(ring__bits_that_turn_over_are_found),
         cmocka_unit_test(begin__refusals),
         cmocka_unit_test(begin__no_room_is_told_first),
         cmocka_unit_test(describe__anew),
