@@ -10,8 +10,8 @@
  * be read; -ENOMEM; or why the medium is of no use any more. */
 int snap_load_blob(struct snap_tasks *tasks, const struct snap_blob *blob, uint8_t **bytes);
 
-/* Damaged leaves are is_damaged, and a damaged index or small state is not `has`. -EBADMSG and why:
- * the root is damaged. */
+/* Damaged leaves are is_damaged; has_index and has_small say whether these are whole. -EBADMSG and
+ * why: the root is damaged. */
 int snap_load_table(struct snap_tasks *tasks, const struct snap_entry *entry,
                     uint64_t volume_blocks, struct snap_table *table, const char **why);
 
