@@ -64,6 +64,8 @@ Group::Group(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
     }
     if (meeting.failure().empty())
         meeting.fail(error.text);
+    if (meeting.interruption())
+        std::rethrow_exception(meeting.interruption());
     throw std::runtime_error(
         "sidewire: rank " + std::to_string(rank) + " of " + std::to_string(size) +
         " cannot open its process group: " +

@@ -3,13 +3,18 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
+#include <pybind11/pybind11.h>
 #include <thread>
+
+#include "torch/group/work.hpp"
 
 namespace sidewire_torch
 {
 
 static const std::chrono::milliseconds FIRST_PAUSE(1), LONGEST_PAUSE(20);
+static const std::chrono::milliseconds FIRST_LINE(10000);
 
 Meeting::Meeting(const c10::intrusive_ptr<c10d::Store> &store, uint32_t rank, uint32_t size,
                  int64_t timeout_ms, Watch watch)
@@ -35,24 +40,34 @@ std::string Meeting::name_absent()
     return absent.empty() ? "" : "; these ranks have not come: " + absent;
 }
 
-/* Stores of torch 1 are of no use after a wait that has ended by its timeout, so one that watches
- * looks again and again. */
+/* Stores of torch 1 are of no use after a wait that has ended by its timeout, and Ctrl-C does not
+ * end a wait in a store. So this one looks again and again. */
 void Meeting::wait(const std::string &key)
 {
-    using Clock = std::chrono::steady_clock;
-    const auto until = Clock::now() + timeout_;
-    auto pause = FIRST_PAUSE;
-    if (!watch_)
-        return store_->wait({key}, timeout_);
+    using std::chrono::milliseconds;
+    const auto begun = std::chrono::steady_clock::now();
+    milliseconds pause = FIRST_PAUSE, next_line = FIRST_LINE, waited(0);
     while (!store_->check({key})) {
-        const std::string dead = watch_();
+        const std::string dead = watch_ ? watch_() : std::string();
         if (!dead.empty() && !store_->check({key}))
             throw std::runtime_error(dead);
-        if (Clock::now() >= until)
+        waited = std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - begun);
+        if (waited >= timeout_)
             throw std::runtime_error("timeout");
+        if (waited >= next_line) {
+            next_line *= 2;
+            tell_wait(waited);
+        }
+        run_python_handlers();
         std::this_thread::sleep_for(pause);
         pause = std::min(2 * pause, LONGEST_PAUSE);
     }
+}
+
+void Meeting::tell_wait(std::chrono::milliseconds waited)
+{
+    fprintf(stderr, "sidewire-coll: rank %u: it opens a process group, and waits for %.1f s%s\n",
+            rank_, static_cast<double>(waited.count()) / 1000, name_absent().c_str());
 }
 
 Meeting::Value Meeting::await(const std::string &key, const std::string &whose)
@@ -60,6 +75,8 @@ Meeting::Value Meeting::await(const std::string &key, const std::string &whose)
     try {
         wait(key);
         return store_->get(key);
+    } catch (const pybind11::error_already_set &) {
+        throw;
     } catch (const std::exception &error) {
         const std::string dead = watch_ ? watch_() : std::string();
         if (!dead.empty())
@@ -97,6 +114,8 @@ Meeting::Value Meeting::collect(size_t bytes)
         Value one;
         try {
             one = await(key(std::to_string(rank)), whose);
+        } catch (const pybind11::error_already_set &) {
+            throw;
         } catch (const std::exception &error) {
             return pack_text(error.what());
         }
@@ -133,6 +152,11 @@ int Meeting::exchange(void *context, const void *card, size_t bytes, void *cards
     try {
         meeting->run(card, bytes, cards);
         return 0;
+    } catch (const pybind11::error_already_set &) {
+        meeting->fail("it was interrupted");
+        meeting->failure_ = "it was interrupted";
+        meeting->interruption_ = std::current_exception();
+        return -ECANCELED;
     } catch (const std::exception &error) {
         meeting->failure_ = error.what();
         return -ECANCELED;

@@ -10,6 +10,7 @@
 #ifndef SW_BINDINGS_TORCH_STORE_HPP
 #define SW_BINDINGS_TORCH_STORE_HPP
 
+#include <exception>
 #include <functional>
 
 #include "torch/group/torch.hpp"
@@ -35,6 +36,11 @@ class Meeting
     {
         return failure_;
     }
+    /* What a handler of Python has raised, Ctrl-C for one; null: nothing. */
+    const std::exception_ptr &interruption() const
+    {
+        return interruption_;
+    }
 
   private:
     using Value = std::vector<uint8_t>;
@@ -44,6 +50,7 @@ class Meeting
     Value collect(size_t bytes);
     Value await(const std::string &key, const std::string &whose);
     void wait(const std::string &key);
+    void tell_wait(std::chrono::milliseconds waited);
     std::string name_absent();
 
     const c10::intrusive_ptr<c10d::Store> store_;
@@ -53,6 +60,7 @@ class Meeting
     std::string opening_;
     uint32_t exchange_ = 0;
     std::string failure_;
+    std::exception_ptr interruption_;
 };
 
 } // namespace sidewire_torch

@@ -247,8 +247,7 @@ std::exception_ptr Work::exception() const
     return is_over() ? exception_ : std::exception_ptr();
 }
 
-/* Handlers of Python, that of Ctrl-C for one, run in the main thread when they are asked for. */
-static void run_python_handlers()
+void run_python_handlers()
 {
     if (syscall(SYS_gettid) != getpid() || !Py_IsInitialized())
         return;
@@ -303,8 +302,11 @@ bool Work::wait(std::chrono::milliseconds timeout)
     }
     if (!is_over())
         await_over();
-    if (exception_)
+    if (exception_) {
+        /* Ctrl-C reaches all ranks: one that ends by it at once is not what the others tell. */
+        run_python_handlers();
         std::rethrow_exception(exception_);
+    }
     return true;
 }
 

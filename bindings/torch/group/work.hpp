@@ -20,6 +20,10 @@
 namespace sidewire_torch
 {
 
+/* Handlers of Python, that of Ctrl-C for one, run in the main thread when they are asked for. What
+ * they raise is thrown as pybind11::error_already_set. */
+void run_python_handlers();
+
 using Counts = std::vector<uint64_t>;
 
 /* What an operation results in: tensors, or, for some, several lists of them. */

@@ -226,6 +226,50 @@ def interrupted__a_wait_for_another_rank():
         in_ranks(2, run)
 
 
+def interrupted__together_with_a_rank_that_ends_by_it():
+    """Ctrl-C reaches all ranks: none tells of the end of another one in its place."""
+    with tempfile.TemporaryDirectory() as folder:
+
+        def interrupt():
+            os.kill(os.getpid(), signal.SIGINT)
+            os.mkdir(f'{folder}/interrupted')
+
+        def run(rank):
+            dist.all_reduce(ones())
+            if rank == 1:
+                while not os.path.exists(f'{folder}/interrupted'):
+                    time.sleep(0.001)
+                os._exit(0)
+            threading.Timer(0.2, interrupt).start()
+            try:
+                dist.all_reduce(ones())
+            except KeyboardInterrupt:
+                return 0
+            raise AssertionError('no interrupt')
+
+        in_ranks(2, run)
+
+
+def interrupted__an_opening():
+    with tempfile.TemporaryDirectory() as folder:
+
+        def run(rank):
+            if rank == 0:
+                threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+                try:
+                    dist.new_group([0, 1])
+                except KeyboardInterrupt:
+                    os.mkdir(f'{folder}/interrupted')
+                    return
+                raise AssertionError('no interrupt')
+            while not os.path.exists(f'{folder}/interrupted'):
+                time.sleep(0.01)
+            words = error_of(dist.new_group, [0, 1])
+            expect('rank 0: it was interrupted' in words, words)
+
+        in_ranks(2, run)
+
+
 def unlike_calls__are_told_apart():
     def run(rank):
         words = error_of(dist.all_reduce, ones(4 + rank))
