@@ -78,6 +78,25 @@ static enum sw_snap_status check_begin(const struct sw_snap *snap,
     return SW_SNAP_OK;
 }
 
+/* A clock may be put back, and a program may go on from an older step: what is begun later is newer
+ * all the same, by the time and then by the step. */
+static uint64_t time_after(const struct sw_snap *snap, uint64_t step)
+{
+    uint64_t at = (uint64_t)time(NULL);
+    for (uint32_t i = 0; i < snap->options.sinks_count; i++) {
+        struct snap_store_info info;
+        if (!snap_sink_is_live(&snap->sinks[i]))
+            continue;
+        snap_store_info_of(snap->sinks[i].store, &info);
+        if (!info.entries_count)
+            continue;
+        const struct snap_entry *last = &info.entries[info.entries_count - 1];
+        if (at <= last->taken_at)
+            at = last->taken_at + (step <= last->step && last->taken_at < UINT64_MAX);
+    }
+    return at;
+}
+
 /* Room on all sinks that are there. A sink without it has no part in this snapshot. */
 static enum sw_snap_status reserve_on_sinks(struct sw_snap *snap, const struct sw_snap_point *point,
                                             struct sw_snap_error *error)
@@ -85,7 +104,7 @@ static enum sw_snap_status reserve_on_sinks(struct sw_snap *snap, const struct s
     struct sw_snap_error first = {0};
     uint32_t reserved = 0;
     struct snap_plan plan = {.step = point->step,
-                             .taken_at = (uint64_t)time(NULL),
+                             .taken_at = time_after(snap, point->step),
                              .cut = &snap->state->cut,
                              .index = &snap->state->index,
                              .small = point->small,
@@ -107,7 +126,7 @@ static enum sw_snap_status reserve_on_sinks(struct sw_snap *snap, const struct s
             reserved++;
             continue;
         }
-        snap_error_set(&sink->error, status, "%.128s: %.360s", sink->text, why.text);
+        snap_error_at(&sink->error, status, sink->text, why.text);
         if (!first.status)
             first = sink->error;
     }

@@ -29,8 +29,7 @@ static enum sw_snap_status open_images(struct sw_snap_reader *reader, const stru
         for (uint32_t i = 0; i < reader->volumes_count; i++)
             if (reader->volumes[i].rank == rank && reader->volumes[i].error.status)
                 return snap_error_set(error, reader->volumes[i].error.status,
-                                      "step %" PRIu64 " cannot be read: %.128s: %.300s",
-                                      set->entry.step, reader->volumes[i].text,
+                                      "step %" PRIu64 " cannot be read: %.440s", set->entry.step,
                                       reader->volumes[i].error.text);
         return snap_error_set(error, SW_SNAP_NOT_FOUND,
                               "step %" PRIu64 ": nothing is there of rank %u", set->entry.step,

@@ -106,7 +106,7 @@ static void read_copy(struct reading *reading, struct snap_volume *volume)
         if (reading->spans[i].status)
             reading->spans[left++] = reading->spans[i];
     reading->count = left;
-    snap_error_set(&reading->error, status, "%.128s: %.360s", volume->text, why.text);
+    snap_error_at(&reading->error, status, volume->text, why.text);
 }
 
 static enum sw_snap_status read_rank(struct reading *reading, struct sw_snap_error *error)

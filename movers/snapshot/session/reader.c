@@ -41,13 +41,13 @@ static enum sw_snap_status open_store(const struct sw_snap_options *given,
     struct sw_snap_error open_error = {0};
     const int result = snap_medium_open(volume->text, &how, why, sizeof(why), &medium);
     if (result)
-        return snap_error_set(error, result == -ENOENT ? SW_SNAP_NOT_FOUND : snap_status_of(result),
-                              "%.200s: %s", volume->text, *why ? why : strerror(-result));
+        return snap_error_at(error, result == -ENOENT ? SW_SNAP_NOT_FOUND : snap_status_of(result),
+                             volume->text, *why ? why : strerror(-result));
     const enum sw_snap_status status =
         snap_store_open(medium, &options, &open_error, &volume->store);
     if (!status)
         return SW_SNAP_OK;
-    return snap_error_set(error, status, "%.128s: %.360s", volume->text, open_error.text);
+    return snap_error_at(error, status, volume->text, open_error.text);
 }
 
 /* Opens the volume of a rank on a sink, behind those that are open. */

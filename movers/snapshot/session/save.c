@@ -151,8 +151,8 @@ static void fail_sink(struct snap_sink *sink, enum sw_snap_status status, const 
     if (sink->is_failing)
         return;
     sink->is_failing = true;
-    snap_error_set(&sink->error, status, "%.128s: %.360s", sink->text,
-                   why && *why ? why : sw_snap_status_text(status));
+    snap_error_at(&sink->error, status, sink->text,
+                  why && *why ? why : sw_snap_status_text(status));
 }
 
 static void sink_is_prepared(void *context, enum sw_snap_status status,

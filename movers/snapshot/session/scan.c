@@ -151,8 +151,7 @@ static enum sw_snap_status forget_step(struct snap_volume *volume, uint64_t step
         wait_medium(snap_store_medium(volume->store));
     snap_store_info_of(volume->store, &volume->info);
     if (forgetting.error.status)
-        return snap_error_set(error, forgetting.error.status, "%.128s: %.360s", volume->text,
-                              forgetting.error.text);
+        return snap_error_at(error, forgetting.error.status, volume->text, forgetting.error.text);
     ++*forgotten;
     return SW_SNAP_OK;
 }

@@ -52,8 +52,8 @@ enum sw_snap_status snap_sink_open(struct snap_sink *sink, uint64_t bytes, bool 
     int result = snap_medium_open(sink->text, &how, why, sizeof(why), &medium);
     sink->is_missing = result == -ENOENT;
     if (result)
-        return snap_error_set(error, snap_status_of(result), "%.200s: %s", sink->text,
-                              *why ? why : strerror(-result));
+        return snap_error_at(error, snap_status_of(result), sink->text,
+                             *why ? why : strerror(-result));
     if (snap->ring && (result = medium->ops->use(medium, snap->ring, snap->ring_bytes))) {
         medium->ops->close(medium);
         return snap_error_set(error, snap_status_of(result), "%.200s cannot use the ring: %s",
@@ -62,7 +62,7 @@ enum sw_snap_status snap_sink_open(struct snap_sink *sink, uint64_t bytes, bool 
     const enum sw_snap_status status = snap_store_open(medium, &options, &open_error, store);
     if (!status)
         return SW_SNAP_OK;
-    return snap_error_set(error, status, "%.128s: %.360s", sink->text, open_error.text);
+    return snap_error_at(error, status, sink->text, open_error.text);
 }
 
 void snap_sink_opened(struct snap_sink *sink, struct snap_store *store,

@@ -57,6 +57,15 @@ enum sw_snap_status snap_error_set(struct sw_snap_error *error, enum sw_snap_sta
     return status;
 }
 
+enum sw_snap_status snap_error_at(struct sw_snap_error *error, enum sw_snap_status status,
+                                  const char *where, const char *why)
+{
+    const size_t length = strlen(where);
+    if (strncmp(why, where, length) == 0 && why[length] == ':')
+        return snap_error_set(error, status, "%.510s", why);
+    return snap_error_set(error, status, "%.128s: %.360s", where, why);
+}
+
 enum sw_snap_status snap_error_plain(struct sw_snap_error *error, enum sw_snap_status status)
 {
     return snap_error_set(error, status, "%s", sw_snap_status_text(status));

@@ -23,8 +23,8 @@ static void unit_ended(struct snap_store_unit *unit, enum sw_snap_status status)
     if (status && !sink->is_failing && sink->stage == SNAP_SINK_WRITING) {
         sink->is_failing = true;
         const struct snap_medium *medium = snap_store_medium(sink->store);
-        snap_error_set(&sink->error, status, "%.128s: %.256s", sink->text,
-                       medium->error && medium->why[0] ? medium->why : sw_snap_status_text(status));
+        snap_error_at(&sink->error, status, sink->text,
+                      medium->error && medium->why[0] ? medium->why : sw_snap_status_text(status));
     }
     if (!--held->under_way)
         give_back(sink->snap, held);

@@ -57,6 +57,41 @@ static void round_trip__goes_on_in_another_handle(void **state)
     program_close(&program);
 }
 
+/* What the library takes for the time. */
+static time_t clock_is_back;
+
+time_t time(time_t *at)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    now.tv_sec -= clock_is_back;
+    if (at)
+        *at = now.tv_sec;
+    return now.tv_sec;
+}
+
+static void newest__is_what_was_begun_last(void **state)
+{
+    struct program program;
+    (void)state;
+    program_open(&program, 1);
+    program_start(&program);
+    program_fill(&program, 1);
+    program_save(&program, 1);
+    clock_is_back = 3600;
+    program_fill(&program, 2);
+    program_save(&program, 2);
+    program_compare(&program, NULL, 2);
+    program_stop(&program);
+    program_start(&program); /* it goes on from an older one */
+    program_fill(&program, 3);
+    program_save(&program, 1);
+    program_compare(&program, NULL, 3);
+    clock_is_back = 0;
+    program_stop(&program);
+    program_close(&program);
+}
+
 static void sinks__each_has_all(void **state)
 {
     struct program program;
@@ -423,6 +458,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(round_trip__comes_back),
         cmocka_unit_test(round_trip__goes_on_in_another_handle),
+        cmocka_unit_test(newest__is_what_was_begun_last),
         cmocka_unit_test(sinks__each_has_all),
         cmocka_unit_test(gate__skips),
         cmocka_unit_test(gate__torn_is_named_and_never_there),
