@@ -5,6 +5,8 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -62,14 +64,26 @@ int mover_front_main(const struct mover_front *front, int argc, char **argv)
     return MOVER_USAGE;
 }
 
+void mover_make_printable(char *text)
+{
+    for (uint8_t *at = (uint8_t *)text; *at; at++) {
+        const bool is_c1 = at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0; /* U+0080 to U+009F */
+        if (*at < ' ' || *at == 0x7f)
+            *at = '?';
+        else if (is_c1)
+            at[0] = at[1] = '?';
+    }
+}
+
 int mover_fail(const char *format, ...)
 {
+    char text[4096];
     va_list args;
     va_start(args, format);
-    fprintf(stderr, "%s: ", front_words);
-    vfprintf(stderr, format, args);
-    fputc('\n', stderr);
+    vsnprintf(text, sizeof(text), format, args);
     va_end(args);
+    mover_make_printable(text);
+    fprintf(stderr, "%s: %s\n", front_words, text);
     return MOVER_FAILED;
 }
 

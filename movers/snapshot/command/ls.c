@@ -20,11 +20,12 @@ static struct sw_snap_entry *list_entries(const struct snap_remote *remote, uint
 
 static json_t *row_of(const struct sw_snap_entry *entry)
 {
-    char token[33], taken[32];
+    char token[33], taken[32] = "?";
     const time_t at = (time_t)entry->taken_at;
     struct tm parts;
     mover_hex(entry->token, token);
-    strftime(taken, sizeof(taken), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&at, &parts));
+    if (gmtime_r(&at, &parts)) /* a stranger's volume may have any year */
+        strftime(taken, sizeof(taken), "%Y-%m-%dT%H:%M:%SZ", &parts);
     return json_pack("{sI ss si sI ss si si sb}", "step", (json_int_t)entry->step, "token", token,
                      "ranks", (int)entry->world, "bytes", (json_int_t)entry->bytes, "taken_at",
                      taken, "copies", (int)entry->copies, "partial", (int)entry->damaged,

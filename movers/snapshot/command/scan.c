@@ -30,9 +30,13 @@ static void show_finding(void *context, const struct sw_snap_finding *finding)
                                         (int)finding->rank, "step", (json_int_t)finding->step,
                                         "block", (json_int_t)finding->block, "where",
                                         finding->where, "is_repaired", finding->is_repaired));
-    else
+    else {
+        char where[sizeof(finding->where)]; /* it has names that a stranger gave */
+        snprintf(where, sizeof(where), "%s", finding->where);
+        mover_make_printable(where);
         printf("%s: step %" PRIu64 ", block %" PRIu64 ": %s: %s\n", finding->sink, finding->step,
-               finding->block, finding->where, finding->is_repaired ? "repaired" : "damaged");
+               finding->block, where, finding->is_repaired ? "repaired" : "damaged");
+    }
 }
 
 static int show_scanned(struct scanned *scanned, const struct sw_snap_scan_result *result,

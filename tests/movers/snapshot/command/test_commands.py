@@ -5,6 +5,7 @@ damaged is found, placed and repaired, and what makes no sense is refused with i
 
 usage: test_commands.py SIDEWIRE [CASE...]
 """
+import hashlib
 import json
 import os
 import struct
@@ -233,6 +234,34 @@ class Damage(Commands):
         said = self.restore([file], code=1)
         self.assertIn(f'bytes from {1000 * 4096} of bytes', said)
         self.assertFalse(os.path.exists(self.at('back')))
+
+    def test_stranger__names_and_years_do_no_harm(self):
+        name = 'a\n\x1b[31mred\x9b'
+        write_tensors(self.at('in.safetensors'), {name: ('U8', [8], b'12345678')})
+        self.run_command('save', ['file:' + self.at('run')], self.at('in.safetensors'))
+        with open(self.at('run'), 'rb') as file:
+            whole = file.read()
+        damaged = bytearray(whole)
+        damaged[whole.index(b'12345678')] ^= 1
+        with open(self.at('run'), 'wb') as file:
+            file.write(damaged)
+        for command in ['verify'], ['restore', self.at('out.safetensors')]:
+            said = subprocess.run(
+                [SIDEWIRE, 'snapshot', *command, '--sink', 'file:' + self.at('run')],
+                capture_output=True,
+                check=False,
+            )
+            self.assertEqual(said.returncode, 1)
+            text = (said.stdout + said.stderr).decode()
+            self.assertIn('a??[31mred??', text)
+            self.assertNotIn('\x1b', text)
+        for block in 0, 4096:  # taken in a year that no calendar has
+            one = bytearray(whole[block : block + 4064])
+            struct.pack_into('<Q', one, 128 + 48, 1 << 62)
+            damaged[block : block + 4096] = one + hashlib.sha256(one).digest()
+        with open(self.at('run'), 'wb') as file:
+            file.write(damaged)
+        self.assertIn(' ? ', self.run_command('ls', ['file:' + self.at('run')]))
 
     def test_other_copy__is_read(self):
         file, peer = self.sink(FileSink), self.sink(PeerSink)
