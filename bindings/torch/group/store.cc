@@ -14,7 +14,7 @@ namespace sidewire_torch
 {
 
 static const std::chrono::milliseconds FIRST_PAUSE(1), LONGEST_PAUSE(20);
-static const std::chrono::milliseconds FIRST_LINE(10000);
+static const std::chrono::milliseconds FIRST_LINE(10000), LONGEST_STAY(500);
 
 Meeting::Meeting(const c10::intrusive_ptr<c10d::Store> &store, uint32_t rank, uint32_t size,
                  int64_t timeout_ms, Watch watch)
@@ -38,6 +38,16 @@ std::string Meeting::name_absent()
             absent += (absent.empty() ? "" : ", ") + std::to_string(rank);
     }
     return absent.empty() ? "" : "; these ranks have not come: " + absent;
+}
+
+bool Meeting::is_there()
+{
+    try {
+        store_->add(key("heard"), 0);
+        return true;
+    } catch (const std::exception &) {
+        return false;
+    }
 }
 
 /* Stores of torch 1 are of no use after a wait that has ended by its timeout, and Ctrl-C does not
@@ -81,6 +91,9 @@ Meeting::Value Meeting::await(const std::string &key, const std::string &whose)
         const std::string dead = watch_ ? watch_() : std::string();
         if (!dead.empty())
             throw std::runtime_error(dead);
+        if (!is_there())
+            throw std::runtime_error("torch's store, which mostly is in rank 0, is gone (" +
+                                     std::string(error.what()).substr(0, 200) + ")");
         throw std::runtime_error("the store has nothing of " + whose + " after " +
                                  std::to_string(timeout_.count()) + " ms" + name_absent() + " (" +
                                  std::string(error.what()).substr(0, 200) + ")");
@@ -128,6 +141,16 @@ Meeting::Value Meeting::collect(size_t bytes)
     return all;
 }
 
+/* The store ends with rank 0, mostly. So that stays until the others have read why nothing comes of
+ * this, or have failed themselves. */
+void Meeting::stay_a_moment()
+{
+    using Clock = std::chrono::steady_clock;
+    const auto until = Clock::now() + LONGEST_STAY;
+    while (store_->add(key("heard"), 0) + 1 < size_ && Clock::now() < until)
+        std::this_thread::sleep_for(FIRST_PAUSE);
+}
+
 void Meeting::run(const void *card, size_t bytes, void *cards)
 {
     Value all;
@@ -135,8 +158,12 @@ void Meeting::run(const void *card, size_t bytes, void *cards)
     if (rank_ == 0) {
         all = collect(bytes);
         store_->set(key("all"), all);
+        if (all[0] == 1)
+            stay_a_moment();
     } else {
         all = await(key("all"), "rank 0");
+        if (!all.empty() && all[0] == 1)
+            store_->add(key("heard"), 1);
     }
     exchange_++;
     if (!all.empty() && all[0] == 1)
@@ -169,6 +196,10 @@ void Meeting::fail(const std::string &why)
     try {
         store_->set(key(rank_ ? std::to_string(rank_) : "all"),
                     pack_text(rank_ ? why : "rank 0: " + why));
+        if (rank_)
+            store_->add(key("heard"), 1);
+        else
+            stay_a_moment();
     } catch (const std::exception &) {
         /* The store is gone: so are the others, or they find out by themselves. */
     }

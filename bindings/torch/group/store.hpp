@@ -5,7 +5,8 @@
  *
  * Keys: "opens", which counts ranks, so that a group that is opened again by the same store has
  * keys of its own; and for each exchange "OPENING/EXCHANGE/RANK" and "OPENING/EXCHANGE/all". The
- * first byte of a value is 0, before a card or all of them, or 1, before a text.
+ * first byte of a value is 0, before a card or all of them, or 1, before a text. "heard" there
+ * counts ranks that know of a failure.
  */
 #ifndef SW_BINDINGS_TORCH_STORE_HPP
 #define SW_BINDINGS_TORCH_STORE_HPP
@@ -52,6 +53,8 @@ class Meeting
     void wait(const std::string &key);
     void tell_wait(std::chrono::milliseconds waited);
     std::string name_absent();
+    bool is_there();
+    void stay_a_moment();
 
     const c10::intrusive_ptr<c10d::Store> store_;
     const uint32_t rank_, size_;

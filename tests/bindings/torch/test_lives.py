@@ -9,6 +9,7 @@ import gc
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -397,6 +398,27 @@ def train(rank, world, leaves, folder):
     weights = torch.cat([parameter.detach().reshape(-1) for parameter in model.parameters()])
     if rank == 0:
         torch.save(weights, f'{folder}/weights-{world}')
+
+
+def opening__tells_why_it_fails_before_the_store_ends():
+    """Which it does with rank 0, that has it."""
+    with socket.socket() as free:
+        free.bind(('127.0.0.1', 0))
+        port = free.getsockname()[1]
+
+    def run(rank):
+        words = error_of(
+            dist.init_process_group,
+            'sidewire',
+            init_method=f'tcp://127.0.0.1:{port}',
+            rank=rank,
+            world_size=3,
+            pg_options=sidewire_torch.Options(eager_bytes=8192 if rank == 1 else None),
+        )
+        expect('8192 eager bytes' in words, words)
+
+    for rank in rank_processes.run_ranks(3, run, LIMIT_S):
+        expect(rank.status == 0, rank.report())
 
 
 def leaves__give_the_same_bits_for_any_division():
