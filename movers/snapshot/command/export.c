@@ -89,8 +89,12 @@ static int lay_file(struct exporting *exporting, struct snap_output *output, con
     if (!tensors->list)
         return mover_fail("no memory");
     tensors->count = exporting->parts.count;
-    for (uint32_t i = 0; i < tensors->count; i++)
+    for (uint32_t i = 0; i < tensors->count; i++) {
         name_tensor(&tensors->list[i], &exporting->parts.list[i], i);
+        if (!strcmp(tensors->list[i].name, "__metadata__"))
+            return mover_fail("safetensors has no tensor __metadata__: 'sidewire snapshot restore "
+                              "--raw __metadata__=FILE' writes its bytes");
+    }
     snap_tensors_lay(tensors);
     json_t *metadata = make_metadata(exporting);
     uint8_t *header = snap_tensors_header(tensors, metadata);

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -233,6 +234,16 @@ static int tell_saved(const struct save *save, const struct sw_snap_info *info)
     return mover_finish_output();
 }
 
+/* Bytes of a mapped file that is not so long any more. */
+static void end_at_bus_error(int signal)
+{
+    static const char text[] = "sidewire snapshot save: a file got shorter, or could not be read, "
+                               "while it was saved; nothing counts of it: save it again\n";
+    (void)signal;
+    (void)!write(STDERR_FILENO, text, sizeof(text) - 1);
+    _exit(MOVER_FAILED);
+}
+
 int snap_save(int argc, char **argv)
 {
     static const struct mover_usage usage = {
@@ -245,6 +256,7 @@ int snap_save(int argc, char **argv)
         .step = MOVER_NOT_GIVEN, .ring_bytes = 256 << 20, .unit_bytes = 2 << 20};
     struct sw_snap_info info;
     snap_remote_parse(&usage, argc, argv, &save);
+    signal(SIGBUS, end_at_bus_error);
     save.remote.options.ring_bytes = save.ring_bytes;
     save.remote.options.unit_bytes = (uint32_t)save.unit_bytes;
     save.remote.options.volume_bytes = save.volume_bytes;

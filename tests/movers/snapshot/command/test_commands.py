@@ -315,6 +315,25 @@ class Refusals(Commands):
                 self.assertIn(name, self.run_command('save', [file], self.at(name), code=1))
         self.assertFalse(os.path.exists(file.path))
 
+    def test_save__a_file_that_gets_shorter(self):
+        code = 0
+        while code == 0:  # it was done before
+            with open(self.at('raw'), 'wb') as out:
+                out.truncate(128 * MIB)
+            words = ['--sink', 'file:' + self.at('run'), '--raw', 'w=' + self.at('raw')]
+            with subprocess.Popen(
+                [SIDEWIRE, 'snapshot', 'save', *words], stderr=subprocess.PIPE, text=True
+            ) as save:
+                maps = ''
+                while save.poll() is None and self.at('raw') not in maps:
+                    with open(f'/proc/{save.pid}/maps', encoding='ascii') as file:
+                        maps = file.read()
+                os.truncate(self.at('raw'), 0)
+                said = save.communicate(timeout=60)[1]
+            code = save.returncode
+        self.assertEqual(code, 1, said)
+        self.assertIn('got shorter', said)
+
     @staticmethod
     def header(tensors, data_bytes):
         text = json.dumps(
@@ -343,6 +362,18 @@ class Refusals(Commands):
         words = '--raw', 'bytes=' + self.at('raw')
         said = self.run_command('save', [file], *words, '--size', '2M', code=1)
         self.assertIn(file.path, said)
+
+    def test_export__a_name_that_safetensors_has_taken(self):
+        file = self.sink(FileSink)
+        data = self.make_file('raw', 100)
+        name = '__metadata__='
+        self.run_command('save', [file], '--raw', name + self.at('raw'))
+        for command in 'restore', 'export':
+            self.assertIn(name, self.run_command(command, [file], self.at('x'), code=1))
+            self.assertFalse(os.path.exists(self.at('x')))
+        self.run_command('restore', [file], '--raw', name + self.at('x'))
+        with open(self.at('x'), 'rb') as back:
+            self.assertEqual(back.read(), data)
 
     def test_restore__what_is_not_there(self):
         file = self.sink(FileSink)
