@@ -23,14 +23,15 @@ static inline size_t mover_utf8_bytes(const uint8_t *at)
     return is_odd ? 0 : bytes;
 }
 
-/* UTF-8 without control characters of ASCII: nothing that a terminal obeys. */
+/* UTF-8 without control characters, U+0080 to U+009F either: nothing that a terminal obeys. */
 static inline bool mover_text_is_fit(const char *text)
 {
     const uint8_t *at = (const uint8_t *)text;
     size_t bytes;
     for (; *at; at += bytes) {
         bytes = mover_utf8_bytes(at);
-        if (!bytes || *at < 0x20 || *at == 0x7f)
+        const bool is_c1 = bytes == 2 && at[0] == 0xc2 && at[1] < 0xa0;
+        if (!bytes || *at < 0x20 || *at == 0x7f || is_c1)
             return false;
     }
     return true;

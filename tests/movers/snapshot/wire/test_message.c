@@ -158,8 +158,8 @@ static void name__is_that_of_a_file(void **state)
 {
     char longest[SNAP_WIRE_NAME_BYTES + 1];
     static const char *const fit[] = {"run", "run.0", "a..b", "\xc3\xbc", "with space", "-x"};
-    static const char *const unfit[] = {"",  ".",   "..",   ".run", "a/b",
-                                        "/", "a\n", "\xc3", "\x7f", "\xed\xa0\x80"};
+    static const char *const unfit[] = {"",    ".",    "..",   ".run",         "a/b",     "/",
+                                        "a\n", "\xc3", "\x7f", "\xed\xa0\x80", "\xc2\x9b"};
     (void)state;
     for (size_t i = 0; i < sizeof(fit) / sizeof(*fit); i++)
         assert_true(snap_wire_name_is_fit(fit[i]));
