@@ -285,7 +285,7 @@ def cases():
         (
             'movers__no_mover',
             movers('other/a.c', 'common/b.h'),
-            '(common, nvme, pmem, collectives, transfer)',
+            '(common, nvme, pmem, collectives, snapshot, transfer)',
         ),
         (
             'bindings__own',
