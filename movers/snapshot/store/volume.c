@@ -313,11 +313,11 @@ static int open_volume(struct snap_store *store, const struct snap_store_options
         snap_slots_decode(store->scratch, store->medium->bytes / SNAP_BLOCK_BYTES, store->slots);
     if (options->is_writable && options->make_anew)
         return make_volume(store, options);
-    if (store->slots[0].is_valid || store->slots[1].is_valid)
-        return open_old(store, options);
-    if (has_version)
+    if (has_version) /* one superblock is enough: it may be the newer one */
         return refuse_volume(store, SW_SNAP_VERSION,
                              "the volume is of another version of the format");
+    if (store->slots[0].is_valid || store->slots[1].is_valid)
+        return open_old(store, options);
     if (!is_new_volume(store))
         return refuse_volume(
             store, SW_SNAP_FORMAT,

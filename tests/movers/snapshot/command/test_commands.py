@@ -263,6 +263,25 @@ class Damage(Commands):
             file.write(damaged)
         self.assertIn(' ? ', self.run_command('ls', ['file:' + self.at('run')]))
 
+    def test_another_version__is_refused_and_not_touched(self):
+        self.make_file('raw', 100)
+        words = '--raw', 'w=' + self.at('raw')
+        self.run_command('save', ['file:' + self.at('run')], *words)
+        with open(self.at('run'), 'rb') as file:
+            volume = bytearray(file.read())
+        for block in 0, 4096:  # in one of the two superblocks, whichever is newer
+            other = bytearray(volume)
+            struct.pack_into('<I', other, block + 8, 2)
+            digest = hashlib.sha256(other[block : block + 4064]).digest()
+            other[block + 4064 : block + 4096] = digest
+            with open(self.at('run'), 'wb') as file:
+                file.write(other)
+            for command in ['ls'], ['save', *words], ['restore', '--raw', 'w=' + self.at('x')]:
+                said = self.run_command(command[0], ['file:' + self.at('run')], *command[1:], code=1)
+                self.assertIn('another version', said)
+            with open(self.at('run'), 'rb') as file:
+                self.assertEqual(file.read(), other)
+
     def test_other_copy__is_read(self):
         file, peer = self.sink(FileSink), self.sink(PeerSink)
         self.save_twice([file, peer])
