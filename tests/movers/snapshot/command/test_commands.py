@@ -276,8 +276,9 @@ class Damage(Commands):
             other[block + 4064 : block + 4096] = digest
             with open(self.at('run'), 'wb') as file:
                 file.write(other)
+            sinks = ['file:' + self.at('run')]
             for command in ['ls'], ['save', *words], ['restore', '--raw', 'w=' + self.at('x')]:
-                said = self.run_command(command[0], ['file:' + self.at('run')], *command[1:], code=1)
+                said = self.run_command(command[0], sinks, *command[1:], code=1)
                 self.assertIn('another version', said)
             with open(self.at('run'), 'rb') as file:
                 self.assertEqual(file.read(), other)
