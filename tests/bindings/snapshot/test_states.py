@@ -357,7 +357,7 @@ class Taken(Files):
         self.assertTrue(alike(dict(two.network.state_dict()), wanted))
 
     def test_busy__the_one_under_way_goes_on(self):
-        state = {'a': torch.zeros(MIB)}
+        state = {'a': torch.zeros(32 * MIB)}  # so much that helpers have not copied it at once
         snapshots = self.open(state)
         snapshots.begin(1)
         with self.assertWarnsRegex(snapshot.SnapshotWarning, 'nothing has passed the gate'):
@@ -368,6 +368,15 @@ class Taken(Files):
         snapshots.gate()
         snapshots.durable.wait(LIMIT_S)
         self.assertEqual(snapshots.info().durable_step, 1)
+
+    def test_step__that_is_none_is_refused(self):
+        snapshots = self.open({'a': torch.zeros(MIB)})
+        for good, step in (1, -1), (2, 1 << 64):
+            with self.assertWarnsRegex(snapshot.SnapshotWarning, str(step)):
+                self.assertEqual(snapshots.begin(step).failure().status, 'INVALID')
+            self.assertIsNone(snapshots.begin(good).failure())
+            snapshots.gate()
+            snapshots.durable.wait(LIMIT_S)
 
     def test_one_after_another__is_never_busy(self):
         """Once the last one is durable; the sinks may still forget those that are not kept."""

@@ -64,6 +64,8 @@ class Writer:
             raise lib.NotSupported(
                 f'the small state has {len(small)} bytes, {lib.SMALL_BYTES_MAX} at most'
             )
+        if not 0 <= step < 1 << 64:  # ctypes would take what is left of it
+            raise lib.error_of(lib.CODES['INVALID'], f'step {step} is not of 0 to 2^64 - 1')
         lib.call('begin', self._handle, ctypes.byref(lib.Point(step, small, len(small))))
 
     def gate(self, how, deadline_ns=0):
