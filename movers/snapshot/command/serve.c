@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -89,9 +90,15 @@ static bool serve_carry_out_remove(struct mover_order *order)
 /* The user's own: what lies in it is the state of programs. */
 static int make_folder(const char *folder)
 {
-    return folder && mkdir(folder, 0700) && errno != EEXIST
-               ? mover_fail("%s: %s", folder, strerror(errno))
-               : MOVER_DONE;
+    if (!folder)
+        return MOVER_DONE;
+    if (mkdir(folder, 0700) && errno != EEXIST)
+        return mover_fail("%s: %s", folder, strerror(errno));
+    const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || faccessat(AT_FDCWD, folder, W_OK, AT_EACCESS))
+        return mover_fail("%s: %s", folder, strerror(errno));
+    close(fd);
+    return MOVER_DONE;
 }
 
 /* Memory is promised to clients: the kernel would end some program for want of it. */

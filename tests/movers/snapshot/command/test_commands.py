@@ -376,6 +376,19 @@ class Refusals(Commands):
         self.run_command('save', ['file:x'], code=2)
         self.assertIn('no such volume', self.run_command('ls', ['file:' + self.at('none')], code=1))
 
+    def test_serve__a_folder_that_is_none(self):
+        self.make_file('raw', 100)
+        words = '-l', '127.0.0.1', '-s', '1', '-m', '1M', '--folder', self.at('raw')
+        done = subprocess.run(
+            [SIDEWIRE, 'snapshot', 'serve', *words],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(self.at('raw') + ': Not a directory', done.stderr)
+
     def test_room__is_told_before(self):
         file = self.sink(FileSink)
         self.make_file('raw', 8 * MIB)
