@@ -9,9 +9,10 @@
 #include <unistd.h>
 
 #include "common/serve/thread.h"
+#include "snapshot/core/medium.h"
 #include "snapshot/server/keeper.h"
 
-enum { SUPERBLOCKS_BYTES = 8192 };
+enum { SUPERBLOCKS_BYTES = 2 * SNAP_BLOCK_BYTES };
 
 struct snap_volume *snap_volume_make(const char *name, uint64_t bytes, const char *path,
                                      bool is_new)
@@ -102,13 +103,16 @@ uint64_t snap_volume_flush(struct snap_volume *volume)
 bool snap_volume_is_blank(const struct snap_volume *volume)
 {
     static const uint8_t zeroes[SUPERBLOCKS_BYTES];
-    uint8_t copy[SUPERBLOCKS_BYTES];
+    uint8_t block[SNAP_BLOCK_BYTES];
     if (volume->bytes < SUPERBLOCKS_BYTES)
         return true;
     if (volume->fd < 0)
         return !memcmp(volume->base, zeroes, sizeof(zeroes));
-    return pread(volume->fd, copy, sizeof(copy), 0) == (ssize_t)sizeof(copy) &&
-           !memcmp(copy, zeroes, sizeof(zeroes));
+    for (off_t at = 0; at < SUPERBLOCKS_BYTES; at += SNAP_BLOCK_BYTES)
+        if (pread(volume->fd, block, sizeof(block), at) != (ssize_t)sizeof(block) ||
+            memcmp(block, zeroes, sizeof(block)) != 0)
+            return false;
+    return true;
 }
 
 void snap_volume_end(struct snap_volume *volume, bool is_to_unlink)
