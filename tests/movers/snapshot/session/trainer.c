@@ -53,6 +53,8 @@ static void train_step(struct program *program, uint64_t step)
     }
     say_step(program, step, status, &error);
     sw_snap_wait(program->snap, SW_SNAP_IDLE, 0, NULL);
+    if (!status && program->options.quorum)
+        say_step(program, step, status, &error); /* sinks beyond the quorum may have it now */
     usleep(PAUSE_US);
 }
 
