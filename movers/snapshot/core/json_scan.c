@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "common/base/utf8.h"
 #include "snapshot/core/index_builder.h"
 
 bool snap_json_fail(struct snap_json *json, const char *fault)
@@ -52,29 +53,10 @@ bool snap_json_is_at_end(struct snap_json *json)
     return json->at == json->end;
 }
 
-/* How many bytes the character at `at` has in UTF-8; 0: it is none (RFC 3629). */
-static size_t json_utf8_bytes(const unsigned char *at, size_t left)
-{
-    size_t bytes = at[0] < 0x80                    ? 1
-                   : at[0] >= 0xc2 && at[0] < 0xe0 ? 2
-                   : at[0] >= 0xe0 && at[0] < 0xf0 ? 3
-                   : at[0] >= 0xf0 && at[0] < 0xf5 ? 4
-                                                   : 0;
-    if (bytes == 0 || bytes > left)
-        return 0;
-    for (size_t i = 1; i < bytes; i++)
-        if (at[i] < 0x80 || at[i] >= 0xc0)
-            return 0;
-    if ((at[0] == 0xe0 && at[1] < 0xa0) || (at[0] == 0xed && at[1] >= 0xa0) ||
-        (at[0] == 0xf0 && at[1] < 0x90) || (at[0] == 0xf4 && at[1] >= 0x90))
-        return 0;
-    return bytes;
-}
-
 bool snap_utf8(const char *text, size_t bytes)
 {
     for (size_t at = 0, one; at < bytes; at += one) {
-        one = json_utf8_bytes((const unsigned char *)text + at, bytes - at);
+        one = mover_utf8_bytes((const uint8_t *)text + at, bytes - at);
         if (one == 0)
             return false;
     }

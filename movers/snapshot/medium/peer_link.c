@@ -79,7 +79,7 @@ void snap_peer_connect(struct snap_peer *peer)
     snap_peer_drop(peer, said);
 }
 
-/* Those that the device had wait again, before the others, in any order. */
+/* Ios that the device had wait again, before the others, in any order. */
 static void take_slots_back(struct snap_peer *peer)
 {
     struct snap_line all = {0};

@@ -185,7 +185,7 @@ static int take_claim(struct snap_pmem *p, const char *writer, char *error, size
             code = -EIO;
         if (!code)
             code = write_claim(p, take_patience_ns(p));
-        /* Those that have come since the first time, and may have read the older claim, end. */
+        /* Sessions that have come since the first time, and may have read the older claim, end. */
         if (!code)
             code = pmem_open_handle(p, true, error, error_bytes);
         if (!code)

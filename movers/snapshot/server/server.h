@@ -50,14 +50,14 @@ void snap_server_end(struct snap_server *server);
 
 /* ---- volumes.c ---- */
 
-/* Those that are GONE are freed, and their places. */
+/* Frees the volumes that are GONE, and their places. */
 void snap_volumes_sweep(struct snap_server *server);
 struct snap_volume *snap_volumes_find(const struct snap_server *server, const char *name);
 /* Begins to make one for this guest. NULL: there is no room, and why. */
 struct snap_volume *snap_volumes_add(struct snap_server *server, const struct snap_guest *guest,
                                      const char *name, uint64_t bytes,
                                      char why[SNAP_WIRE_TEXT_BYTES]);
-/* Those that lie in the folder. 0, or a negative errno and what is wrong. */
+/* Opens the volumes that lie in the folder. 0, or a negative errno and what is wrong. */
 int snap_volumes_load(struct snap_server *server, char *error, size_t error_bytes);
 uint64_t snap_volumes_bytes(const struct snap_server *server);
 
