@@ -105,6 +105,8 @@ class Served(Conformance):
         self.assertEqual(medium.close()[3], 0)
 
     def test_writer_stopped__is_fenced_when_it_goes_on(self):
+        if LINK != 'roce':
+            self.skipTest('on one host a store that a writer was stopped amid ends: docs/limits.md')
         first = self.another()
         self.assert_fine(first.do('w', 0, MOST, 1))
         first.begin('w', 0, MOST, 2)
