@@ -8,11 +8,13 @@
  */
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "verbs/context.h"
 #include "verbs/object.h"
 #include "verbs/stock.h"
@@ -82,6 +84,21 @@ static int append_stock(struct ibv_device **devices, int len, struct ibv_device 
     return len;
 }
 
+/* A program says at most that it has found none; the reason is told here, once. */
+static void tell_none(void)
+{
+    static atomic_flag has_told = ATOMIC_FLAG_INIT;
+    const char *wanted = getenv("SIDEWIRE_DEVICES");
+    if (atomic_flag_test_and_set(&has_told))
+        return;
+    if (wanted && *wanted)
+        sw_warn("no device: none of the interfaces in SIDEWIRE_DEVICES=%.200s is up; "
+                "mend: unset SIDEWIRE_DEVICES",
+                wanted);
+    else
+        sw_warn("no device: no network interface is up; mend: ip link set lo up (as root)");
+}
+
 #undef ibv_get_device_list
 SW_EXPORT struct ibv_device **ibv_get_device_list(int *num_devices)
 {
@@ -118,6 +135,8 @@ SW_EXPORT struct ibv_device **ibv_get_device_list(int *num_devices)
     lists = header;
     pthread_mutex_unlock(&lock);
 
+    if (len + ours_len == 0)
+        tell_none();
     if (num_devices)
         *num_devices = len + ours_len;
     return header->devices;

@@ -110,6 +110,17 @@ def run__leaves_the_environment_alone_otherwise():
     expect(lines == ['SIDEWIRE_DIRECT=ring'], lines)
 
 
+def run__a_program_that_sees_no_device_is_told_why():
+    done = run(CLI, 'run', '--devices', 'none0', '--', 'ibv_devinfo')
+    expect('no device: none of the interfaces in SIDEWIRE_DEVICES=none0' in done.stderr, done)
+    done = run('unshare', '-rn', CLI, 'run', '--', 'ibv_devinfo')
+    if 'unshare' in done.stderr:
+        print(f'no namespace: {done.stderr}')
+        return
+    expect('no device: no network interface is up; mend: ip link set lo up' in done.stderr, done)
+    expect('no device' not in run(CLI, 'run', '--', 'ibv_devinfo').stderr)
+
+
 def run__refuses_wrong_options():
     for words in (
         ['--direct', 'fast'],
