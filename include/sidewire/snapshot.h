@@ -244,7 +244,9 @@ SW_SNAP_PUBLIC void sw_snap_reader_close(struct sw_snap_reader *reader);
 /* Newest first; returns how many there are. */
 SW_SNAP_PUBLIC uint32_t sw_snap_list(struct sw_snap_reader *reader, struct sw_snap_entry *entries,
                                      uint32_t entries_max);
-/* Chooses one to be read: of that step, or the newest that is whole where `step` is NULL. */
+/* Chooses one to be read: of that step, or the newest that is whole where `step` is NULL.
+ * NOT_FOUND: there is none. If there is none on the sinks that could be read, and others could not,
+ * it is the error of these. */
 SW_SNAP_PUBLIC enum sw_snap_status sw_snap_choose(struct sw_snap_reader *reader,
                                                   const uint64_t *step, struct sw_snap_entry *entry,
                                                   struct sw_snap_error *error);

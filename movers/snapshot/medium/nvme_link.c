@@ -42,7 +42,7 @@ int snap_nvme_errno(const struct sw_nvme_result *result)
     case SW_NVME_AGAIN:
         return -EAGAIN;
     case SW_NVME_ADDRESS:
-        return -ENOENT;
+        return -EHOSTUNREACH;
     case SW_NVME_REFUSED:
     case SW_NVME_AUTHENTICATION:
         return -ECONNREFUSED;

@@ -31,8 +31,9 @@ int snap_pmem_errno(enum sw_pmem_status status)
     case SW_PMEM_REFUSED:
         return -ECONNREFUSED;
     case SW_PMEM_NO_REGION:
-    case SW_PMEM_ADDRESS:
         return -ENOENT;
+    case SW_PMEM_ADDRESS:
+        return -EHOSTUNREACH;
     case SW_PMEM_OTHER_REGION:
         return -ENODEV;
     case SW_PMEM_DISK_FAILED:

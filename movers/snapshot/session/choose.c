@@ -66,6 +66,10 @@ enum sw_snap_status sw_snap_choose(struct sw_snap_reader *reader, const uint64_t
     if (!set && step)
         return snap_error_set(error, SW_SNAP_NOT_FOUND, "there is no snapshot of step %" PRIu64,
                               *step);
+    if (!set && reader->left_out.status)
+        return snap_error_set(error, reader->left_out.status,
+                              "there is no whole snapshot in what can be read: %.440s",
+                              reader->left_out.text);
     if (!set)
         return snap_error_set(error, SW_SNAP_NOT_FOUND, "there is no whole snapshot");
     if (!set->entry.is_whole)

@@ -91,9 +91,14 @@ static enum sw_snap_status open_volumes(struct sw_snap_reader *reader, struct sw
             const enum sw_snap_status status = add_volume(reader, sink, rank, &why);
             if (status == SW_SNAP_NO_MEMORY)
                 return snap_error_plain(error, SW_SNAP_NO_MEMORY);
-            if (status && !error->status)
+            if (!status)
+                continue;
+            if (!error->status || error->status == SW_SNAP_NOT_FOUND)
                 *error = why;
         }
+    /* What could not be read may have what others have not. */
+    if (error->status != SW_SNAP_NOT_FOUND)
+        reader->left_out = *error;
     return reader->volumes_count ? SW_SNAP_OK : error->status;
 }
 

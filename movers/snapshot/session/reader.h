@@ -31,7 +31,8 @@ struct sw_snap_reader {
     struct sw_snap_options options;
     struct snap_volume *volumes; /* by rank, then the nearest first */
     uint32_t volumes_count, world;
-    struct snap_set *sets; /* newest first */
+    struct sw_snap_error left_out; /* why the first of the others could not be read */
+    struct snap_set *sets;         /* newest first */
     uint32_t sets_count;
     bool is_chosen;
     struct snap_set chosen;

@@ -201,6 +201,13 @@ static bool is_fatal(const struct snap_sink *sink)
     return sink->stage != SNAP_SINK_WRITING && sink->stage != SNAP_SINK_PREPARING;
 }
 
+/* Its address was right when it was opened: what leads there is gone. */
+static enum sw_snap_status status_of_lost(const struct snap_medium *medium)
+{
+    const enum sw_snap_status status = snap_status_of(medium->error);
+    return status == SW_SNAP_ADDRESS ? SW_SNAP_LOST : status;
+}
+
 static void poll_sink(struct snap_sink *sink)
 {
     if (!snap_sink_is_live(sink))
@@ -208,7 +215,7 @@ static void poll_sink(struct snap_sink *sink)
     snap_store_poll(sink->store);
     const struct snap_medium *medium = snap_store_medium(sink->store);
     if (medium->error)
-        fail_sink(sink, snap_status_of(medium->error), medium->why);
+        fail_sink(sink, status_of_lost(medium), medium->why);
     if (!sink->is_failing)
         return;
     if (medium->error || is_fatal(sink)) {

@@ -23,8 +23,8 @@ static void unit_ended(struct snap_store_unit *unit, enum sw_snap_status status)
     if (status && !sink->is_failing && sink->stage == SNAP_SINK_WRITING) {
         sink->is_failing = true;
         const struct snap_medium *medium = snap_store_medium(sink->store);
-        snap_error_at(&sink->error, status, sink->text,
-                      medium->error && medium->why[0] ? medium->why : sw_snap_status_text(status));
+        const char *why = medium->error ? medium->why : snap_store_failure(sink->store);
+        snap_error_at(&sink->error, status, sink->text, *why ? why : sw_snap_status_text(status));
     }
     if (!--held->under_way)
         give_back(sink->snap, held);

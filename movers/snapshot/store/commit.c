@@ -144,8 +144,11 @@ static bool write_blobs(struct snap_store *store)
 
 static void end_check(struct snap_task *task, int result)
 {
-    if (result != 0)
-        snap_store_fail(snap_store_of(task), result, "the medium cannot compare its blocks");
+    struct snap_store *store = snap_store_of(task);
+    if (result == -EBADMSG)
+        snap_store_fail_block(store, result, task->io.bad_block, "is not what was written");
+    else if (result != 0)
+        snap_store_fail(store, result, "the medium cannot compare its blocks");
 }
 
 static bool is_any_fresh(const struct snap_table *table, uint64_t unit)

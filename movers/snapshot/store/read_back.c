@@ -15,19 +15,20 @@ static void end_read_back(struct snap_task *task, int result)
     struct snap_store_unit *unit = task->owner;
     struct snap_write *write = &store->write;
     const uint8_t *data = task->slot;
-    uint64_t at = task->first;
+    uint64_t at = task->first, place = write->table.places[at];
     for (uint64_t i = 0; i < task->count && result == 0; at++) {
         if (!snap_table_is_fresh(&write->table, at))
             continue;
         if (!snap_sum_equal(snap_sum_block(data, write->seed), write->table.sums[at]))
             result = -EBADMSG;
+        place = write->table.places[at];
         data += SNAP_BLOCK_BYTES;
         i++;
     }
     unit->ios--;
     if (result == 0)
         return;
-    snap_store_fail(store, result, "a block of data does not come back");
+    snap_store_fail_block(store, result, place, "does not come back");
     unit->status = write->status = store->error.status;
 }
 

@@ -130,6 +130,7 @@ static inline struct snap_store *snap_store_of(struct snap_task *task)
 
 /* Keeps the first failure of the script or snapshot, with a text. */
 void snap_store_fail(struct snap_store *store, int result, const char *what);
+void snap_store_fail_block(struct snap_store *store, int result, uint64_t block, const char *what);
 enum sw_snap_status snap_store_status_of(int result);
 
 /* Takes both superblocks out of their bytes. True: one is of another version. */

@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,13 +48,26 @@ void snap_store_fail(struct snap_store *store, int result, const char *what)
     const struct snap_medium *medium = store->medium;
     store->error.status = snap_store_status_of(result);
     if (medium->error != 0 && medium->why[0] != 0)
-        snprintf(store->error.text, sizeof(store->error.text), "%s: %s: %s", medium->name, what,
-                 medium->why);
+        snprintf(store->error.text, sizeof(store->error.text), "%.160s: %.80s: %.250s",
+                 medium->name, what, medium->why);
     else
-        snprintf(store->error.text, sizeof(store->error.text), "%s: %s: %s", medium->name, what,
+        snprintf(store->error.text, sizeof(store->error.text), "%.160s: %.80s: %.250s",
+                 medium->name, what,
                  result == -ESTALE    ? "another writer has taken over"
                  : result == -EBADMSG ? "it has another sum"
                                       : strerror(-result));
+}
+
+void snap_store_fail_block(struct snap_store *store, int result, uint64_t block, const char *what)
+{
+    char text[80];
+    snprintf(text, sizeof(text), "block %" PRIu64 " %s", block, what);
+    snap_store_fail(store, result, text);
+}
+
+const char *snap_store_failure(const struct snap_store *store)
+{
+    return store->error.status != SW_SNAP_OK ? store->error.text : "";
 }
 
 void snap_store_close(struct snap_store *store)

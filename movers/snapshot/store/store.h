@@ -133,6 +133,8 @@ void snap_store_abort(struct snap_store *store, snap_store_done done, void *cont
 /* Leaves out snapshots, bit i: entries[i] of info. When it is done their room is free. */
 void snap_store_forget(struct snap_store *store, uint32_t which, snap_store_done done,
                        void *context);
+/* How the snapshot that was begun has failed here, and at which block; "": it has not. */
+const char *snap_store_failure(const struct snap_store *store);
 /* Nothing is begun or under way. */
 bool snap_store_is_idle(const struct snap_store *store);
 

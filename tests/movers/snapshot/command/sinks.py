@@ -14,7 +14,9 @@ VOLUME_BYTES = 64 << 20
 class FileSink:
     """A file; there is no server."""
 
-    def __init__(self, _sidewire, folder, name='run'):
+    open_flags = os.O_DIRECT
+
+    def __init__(self, _sidewire, folder, name='run', **_):
         self.path = os.path.join(folder, name + '.snap')
         self.text = 'file:' + self.path
 
@@ -23,10 +25,12 @@ class FileSink:
 
 
 class ServedSink:
-    """One with a server, which says that it is ready by a line with Ctrl-C in it."""
+    """One with a server, which says that it is ready by a line with Ctrl-C in it. `wrap` stands
+    before its command, `variables` are added to its environment."""
 
-    def __init__(self, sidewire, folder, name='run'):
+    def __init__(self, sidewire, folder, name='run', host='127.0.0.1', wrap=(), variables=()):
         self.sidewire, self.folder, self.name = sidewire, folder, name
+        self.host, self.wrap, self.variables = host, wrap, dict(variables)
         self.port, self.server = ports.claim(), None
         self.serve()
 
@@ -35,7 +39,8 @@ class ServedSink:
 
     def serve(self):
         self.server = subprocess.Popen(
-            [self.sidewire, *self.words()],
+            [*self.wrap, self.sidewire, *self.words()],
+            env={**os.environ, **self.variables},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -63,32 +68,48 @@ class PeerSink(ServedSink):
 
     def words(self):
         control = os.path.join(self.folder, self.name + '.control')
-        self.text = f'peer:127.0.0.1:{self.port}/{self.name}'
-        listen = ['-l', f'127.0.0.1:{self.port}']
-        return ['snapshot', 'serve', *listen, '--memory', self.memory, '--control', control]
+        self.text = f'peer:{self.host}:{self.port}/{self.name}'
+        listen = ['-l', f'{self.host}:{self.port}']
+        return [
+            'snapshot',
+            'serve',
+            *listen,
+            '--memory',
+            self.memory,
+            '--control',
+            control,
+        ]
 
 
 class FolderSink(PeerSink):
     """A peer that keeps volumes as files: what it has outlives it."""
 
     def words(self):
-        return [*super().words(), '--folder', os.path.join(self.folder, self.name + '.volumes')]
+        return [
+            *super().words(),
+            '--folder',
+            os.path.join(self.folder, self.name + '.volumes'),
+        ]
 
 
 class PmemSink(ServedSink):
+    open_flags = 0
+
     def words(self):
         self.path = os.path.join(self.folder, self.name)
-        self.text = f'pmem:127.0.0.1:{self.port}/{self.name}'
-        listen = ['--listen', f'127.0.0.1:{self.port}']
+        self.text = f'pmem:{self.host}:{self.port}/{self.name}'
+        listen = ['--listen', f'{self.host}:{self.port}']
         return ['pmem', 'serve', self.path, '--size', str(VOLUME_BYTES), *listen]
 
 
 class NvmeSink(ServedSink):
+    open_flags = os.O_DIRECT
+
     def words(self):
         self.path = os.path.join(self.folder, self.name + '.disk')
         if not os.path.exists(self.path):
             with open(self.path, 'wb') as file:
                 os.posix_fallocate(file.fileno(), 0, VOLUME_BYTES)
-        self.text = f'nvme:127.0.0.1:{self.port}/nqn.2026-01.io.sidewire:default'
-        listen = ['-l', f'127.0.0.1:{self.port}']
+        self.text = f'nvme:{self.host}:{self.port}/nqn.2026-01.io.sidewire:default'
+        listen = ['-l', f'{self.host}:{self.port}']
         return ['nvme', 'target', *listen, '--namespace', f'file:{self.path},bs=4096']

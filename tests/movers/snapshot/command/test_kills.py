@@ -8,77 +8,16 @@ usage: test_kills.py SIDEWIRE TRAINER ROUNDS SEED [CASE...]
 import os
 import random
 import signal
-import subprocess
 import sys
 import tempfile
 import time
 import unittest
 
 from sinks import FileSink, FolderSink, NvmeSink, PeerSink, PmemSink
+from trainers import FENCED, LOST, Trainer, check, failed, has
 
 SIDEWIRE, TRAINER, ROUNDS, SEED, *CASES = sys.argv[1:]
-FENCED, LOST = 12, 13  # of sw_snap_status
-
-
-def has(*sinks):
-    """Whether a line says that a snapshot is durable, and those sinks have it."""
-    return lambda words: words[0] == 'durable' and words[2:] == [str(one) for one in sinks]
-
-
-class Trainer:
-    """One that saves until it is killed."""
-
-    def __init__(self, sinks, quorum=0, steps=100000, stall_ms=10000, take_over=0):
-        words = [quorum, steps, stall_ms, take_over, *(sink.text for sink in sinks)]
-        self.process = subprocess.Popen(
-            [SIDEWIRE, 'run', TRAINER, 'save', *map(str, words)], stdout=subprocess.PIPE, text=True
-        )
-        self.durable, self.lines = 0, []
-        self.newest = [0] * len(sinks)  # that each sink was told to have
-
-    def hear(self):
-        """The words of the next line; none: it has ended."""
-        words = self.process.stdout.readline().split()
-        if words and words[0] == 'durable':
-            self.durable = int(words[1])
-            for i, it_has in enumerate(words[2:]):
-                self.newest[i] = self.durable if it_has == '1' else self.newest[i]
-        self.lines.append(words)
-        return words
-
-    def hear_until(self, wanted, lines=2000):
-        for _ in range(lines):
-            words = self.hear()
-            if not words or wanted(words):
-                return words
-        raise AssertionError(f'it never came: {self.lines[-3:]}')
-
-    def hear_durable(self, count=1):
-        for _ in range(count):
-            words = self.hear_until(lambda one: one[0] == 'durable')
-            assert words, self.lines[-3:]
-
-    def end(self, how=signal.SIGKILL):
-        self.process.send_signal(signal.SIGCONT)
-        self.process.send_signal(how)
-        while self.hear():
-            pass
-        self.process.stdout.close()
-        self.process.wait()
-
-
-def check(sinks):
-    """The step of what is there, which is compared; None: there is nothing."""
-    done = subprocess.run(
-        [SIDEWIRE, 'run', TRAINER, 'check', *(sink.text for sink in sinks)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    said = done.stdout.split()
-    assert done.returncode == 0 and said, done.stdout + done.stderr
-    return int(said[1]) if said[0] == 'whole' else None
+PROGRAM = SIDEWIRE, TRAINER
 
 
 class Kills(unittest.TestCase):
@@ -93,13 +32,13 @@ class Kills(unittest.TestCase):
         return made
 
     def trainer(self, sinks, **options):
-        made = Trainer(sinks, **options)
+        made = Trainer(PROGRAM, sinks, **options)
         self.addCleanup(lambda: made.process.poll() is None and made.end())
         return made
 
     def assert_there(self, sinks, durable):
         """That one, or a newer one, which was prepared here and not told durable by then."""
-        self.assertGreaterEqual(check(sinks) or 0, durable, [sink.text for sink in sinks])
+        self.assertGreaterEqual(check(PROGRAM, sinks) or 0, durable, [sink.text for sink in sinks])
 
     def test_trainer_killed__anywhere(self):
         sinks = [self.sink(FileSink), self.sink(PeerSink)]
@@ -125,7 +64,7 @@ class Kills(unittest.TestCase):
             other.serve()
         trainer.hear_until(has(1, 1))
         trainer.end()
-        self.assertFalse([line for line in trainer.lines if line and line[0] == 'failed'])
+        self.assertEqual(trainer.failures(), [])
         self.assert_there([file], trainer.durable)
         if is_lasting:
             self.assert_there([other], trainer.newest[1])
@@ -147,7 +86,7 @@ class Kills(unittest.TestCase):
         trainer = self.trainer([peer], stall_ms=1000)
         trainer.hear_durable(3)
         peer.end()
-        words = trainer.hear_until(lambda one: one[0] == 'failed')
+        words = trainer.hear_until(failed)
         self.assertEqual(int(words[2]), LOST, words)
         peer.serve()
         trainer.hear_durable(2)
@@ -180,7 +119,7 @@ class Kills(unittest.TestCase):
                     continue  # a lock that a living process holds
                 second.hear_durable(2)
                 first.process.send_signal(signal.SIGCONT)
-                words = first.hear_until(lambda one: one[0] == 'failed')
+                words = first.hear_until(failed)
                 self.assertEqual(int(words[2]), FENCED, words)
                 second.hear_durable(2)
                 first.end()

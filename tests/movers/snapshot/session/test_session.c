@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Handles and readers on files: what is saved comes back, and what must not is refused. */
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -117,6 +118,36 @@ static void sinks__each_has_all(void **state)
         alone.options.sinks_count = 1;
         program_compare(&alone, NULL, 7);
     }
+    program_close(&program);
+}
+
+/* A sink that cannot be read may have what the others have not: nobody begins anew for that. */
+static void sinks__unreadable_one_is_not_an_empty_one(void **state)
+{
+    struct program program;
+    struct sw_snap_reader *reader;
+    struct sw_snap_error error;
+    struct sw_snap_entry entry;
+    (void)state;
+    program_open(&program, 2);
+    program_fill(&program, 1);
+    const int fd = open(program_path(&program, 1), O_CREAT | O_WRONLY, 0600);
+    for (int i = 0; i < 32; i++)
+        assert_int_equal(write(fd, program.memory[0], 1 << 16), 1 << 16);
+    close(fd);
+    /* The first one is not there. */
+    assert_int_equal(sw_snap_reader_open(&program.options, &error, &reader), SW_SNAP_FORMAT);
+    program.options.sinks_count = 1;
+    program_start(&program);
+    program_stop(&program);
+    reader = program_reader(&program, false);
+    assert_int_equal(sw_snap_choose(reader, NULL, &entry, &error), SW_SNAP_NOT_FOUND);
+    sw_snap_reader_close(reader);
+    program.options.sinks_count = 2;
+    reader = program_reader(&program, false);
+    assert_int_equal(sw_snap_choose(reader, NULL, &entry, &error), SW_SNAP_FORMAT);
+    assert_non_null(strstr(error.text, program_path(&program, 1)));
+    sw_snap_reader_close(reader);
     program_close(&program);
 }
 
@@ -460,6 +491,7 @@ int main(void)
         cmocka_unit_test(round_trip__goes_on_in_another_handle),
         cmocka_unit_test(newest__is_what_was_begun_last),
         cmocka_unit_test(sinks__each_has_all),
+        cmocka_unit_test(sinks__unreadable_one_is_not_an_empty_one),
         cmocka_unit_test(gate__skips),
         cmocka_unit_test(gate__torn_is_named_and_never_there),
         cmocka_unit_test(ring__bits_that_turn_over_are_found),
