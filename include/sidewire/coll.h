@@ -333,6 +333,15 @@ SW_COLL_PUBLIC enum sw_coll_status sw_coll_probe(struct sw_coll *coll, uint32_t 
 /* Whether sw_coll_wait_any() returns where sw_coll_probe() of that rank would not say AGAIN. So
  * listen no longer to one whose message is left where it is, or that is gone. */
 SW_COLL_PUBLIC void sw_coll_listen(struct sw_coll *coll, uint32_t peer, bool is_listening);
+/* The program waits for that request, and cannot go on without it. So ranks that wait for each
+ * other are told from those that compute while something of theirs is under way
+ * (docs/coll-dump.md). sw_coll_wait() says it by itself; a program that waits in another way may
+ * say it here, by the thread that uses the communicator. */
+SW_COLL_PUBLIC void sw_coll_hold(struct sw_coll_request *request, bool is_held);
+/* The same of the next message of a rank that no receive is posted for yet, of that count and type:
+ * it is shown as a receive. NULL: no longer. It may come from one of several ranks. */
+SW_COLL_PUBLIC void sw_coll_await(struct sw_coll *coll, uint32_t peer,
+                                  const struct sw_coll_message *message);
 /* In a group nothing begins, and calls that would wait return at once. Its end begins all of them
  * together and waits for those calls, so any exchange goes well. Errors of theirs come from the end
  * of the group. Groups may lie in each other: the outermost one counts. */

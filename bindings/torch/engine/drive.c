@@ -165,6 +165,8 @@ bool pge_has_room(struct pge_engine *engine)
 void pge_add_active(struct pge_engine *engine, struct pge_active active,
                     struct sw_coll_request *request)
 {
+    if (active.operation && __atomic_load_n(&active.operation->holders, __ATOMIC_SEQ_CST))
+        __atomic_store_n(&engine->has_holds, 1, __ATOMIC_SEQ_CST);
     engine->active[engine->active_count] = active;
     engine->requests[engine->active_count++] = request;
 }
@@ -252,6 +254,22 @@ static void begin_submitted(struct pge_engine *engine)
     }
 }
 
+// A parked message has no holder: its receive was not posted when it came.
+static void tell_holds(struct pge_engine *engine)
+{
+    if (!__atomic_load_n(&engine->has_holds, __ATOMIC_SEQ_CST))
+        return;
+    __atomic_store_n(&engine->has_holds, 0, __ATOMIC_SEQ_CST);
+    for (uint32_t i = 0; i < engine->active_count; i++) {
+        struct pge_active *active = &engine->active[i];
+        const bool is_held =
+            active->operation && __atomic_load_n(&active->operation->holders, __ATOMIC_SEQ_CST);
+        if (is_held != active->is_held)
+            sw_coll_hold(engine->requests[i], is_held);
+        active->is_held = is_held;
+    }
+}
+
 void pge_drive_shortly(struct pge_engine *engine, struct pge_operation *operation)
 {
     do {
@@ -279,6 +297,7 @@ void pge_drive(struct pge_engine *engine, const struct pge_operation *until, uin
         uint32_t which;
         begin_submitted(engine);
         uint64_t sleep_until_ns = pge_messages_go(engine);
+        tell_holds(engine);
         if (may_stop_driving(engine, until))
             return;
         if (!sleep_until_ns || (deadline_ns && deadline_ns < sleep_until_ns))

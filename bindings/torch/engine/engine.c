@@ -65,6 +65,7 @@ static void free_engine(struct pge_engine *engine)
     free(engine->active);
     free(engine->requests);
     free(engine->is_listened);
+    free(engine->awaited);
     free(engine->gone);
     free(engine);
 }
@@ -98,10 +99,11 @@ static enum sw_coll_status make_engine(const struct pge_options *options, struct
     pge_queue_init(&engine->receives);
     engine->parked_last = &engine->parked;
     engine->is_listened = calloc(engine->size, sizeof(bool));
+    engine->awaited = calloc(engine->size, sizeof(struct pge_operation *));
     engine->gone = calloc(engine->size, sizeof(bool));
     engine->later = pge_later_open();
     pge_process_add(engine);
-    if (!engine->is_listened || !engine->gone || !engine->later ||
+    if (!engine->is_listened || !engine->awaited || !engine->gone || !engine->later ||
         !pge_start_thread(&engine->thread, pge_thread_main, engine)) {
         pge_process_remove(engine);
         sw_coll_close(coll);

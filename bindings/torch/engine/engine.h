@@ -67,6 +67,7 @@ struct pge_operation {
     /* The engine's. */
     struct pge_operation *next;
     uint32_t is_over;
+    uint32_t holders; /* threads that wait for it: pge_hold() */
 };
 
 struct pge_options {
@@ -128,6 +129,10 @@ void pge_submit(struct pge_engine *engine, struct pge_operation **operations, ui
  * Else its status and text. Not with a lock that a `done` takes, nor with Python's. */
 enum sw_coll_status pge_wait(struct pge_engine *engine, struct pge_operation *operation,
                              uint64_t deadline_ns, struct sw_coll_error *error);
+/* A thread of the program waits for it from here on, by pge_wait()s, until it says false: status
+ * and dumps tell so. Other operations may go on while the program computes. Each true wants a
+ * false, before the operation is freed. */
+void pge_hold(struct pge_engine *engine, struct pge_operation *operation, bool is_held);
 /* Whether it is over: `done` has returned. Does not drive. Also in a child of fork(). */
 static inline bool pge_is_over(const struct pge_operation *operation)
 {

@@ -40,6 +40,7 @@ struct pge_parked {
 struct pge_active {
     struct pge_operation *operation;
     struct pge_parked *parked;
+    bool is_held;
 };
 
 enum {
@@ -71,6 +72,7 @@ struct pge_engine {
     uint64_t sequence;
     uint64_t turns; /* of drivers: whether something happens */
     uint32_t has_submitted, pending, waiters;
+    uint32_t has_holds;   /* other operations are waited for than the communicator knows of */
     uint32_t is_agreeing; /* ranks agree on who is gone, which goes on only while somebody drives */
 
     /* The driver's. */
@@ -83,6 +85,8 @@ struct pge_engine {
     uint64_t parked_bytes;
     bool *is_listened;
     int32_t listened_count;
+    const struct pge_operation **awaited; /* of each rank: the receive that is waited for */
+    uint32_t awaited_count;
 
     bool has_thread;
     pthread_t thread;

@@ -247,11 +247,30 @@ static void listen_to(struct pge_engine *engine, uint32_t peer, bool is_listenin
     sw_coll_listen(engine->coll, peer, is_listening);
 }
 
+// Status and dumps are told what the program waits for, but for a receive that only is there.
+static void tell_awaited(struct pge_engine *engine, uint32_t peer)
+{
+    const struct pge_operation *receive = engine->receives.first;
+    while (receive &&
+           (!may_come_from(receive, peer) || !__atomic_load_n(&receive->holders, __ATOMIC_SEQ_CST)))
+        receive = receive->next;
+    if (receive == engine->awaited[peer])
+        return;
+    if (!receive)
+        sw_coll_await(engine->coll, peer, NULL);
+    else
+        sw_coll_await(engine->coll, peer,
+                      &(struct sw_coll_message){
+                          .tag = receive->tag, .count = receive->call.count, .type = SW_COLL_U8});
+    engine->awaited_count += (uint32_t)(receive != NULL) - (engine->awaited[peer] != NULL);
+    engine->awaited[peer] = receive;
+}
+
 uint64_t pge_messages_go(struct pge_engine *engine)
 {
     struct sw_coll_error gone;
     uint32_t gone_count = 0;
-    if (!engine->receives.first && !engine->listened_count)
+    if (!engine->receives.first && !engine->listened_count && !engine->awaited_count)
         return 0;
     for (uint32_t peer = 0; peer < engine->size; peer++) {
         gone.status = SW_COLL_OK;
@@ -268,6 +287,9 @@ uint64_t pge_messages_go(struct pge_engine *engine)
         fail_receives(engine, &gone, is_from_any, 0);
     if (engine->receives.first)
         end_overdue(engine, pge_now_ns());
+    if (engine->awaited_count || __atomic_load_n(&engine->has_holds, __ATOMIC_SEQ_CST))
+        for (uint32_t peer = 0; peer < engine->size; peer++)
+            tell_awaited(engine, peer);
     return first_deadline(engine);
 }
 
@@ -295,6 +317,8 @@ void pge_message_begin(struct pge_engine *engine, struct pge_operation *operatio
         claim_parked(engine, parked, operation);
     else
         pge_queue_append(&engine->receives, operation);
+    if (!parked && __atomic_load_n(&operation->holders, __ATOMIC_SEQ_CST))
+        __atomic_store_n(&engine->has_holds, 1, __ATOMIC_SEQ_CST);
 }
 
 void pge_messages_fail(struct pge_engine *engine, const struct sw_coll_error *error)

@@ -182,17 +182,41 @@ enum sw_coll_status pge_wait(struct pge_engine *engine, struct pge_operation *op
     return operation->error.status;
 }
 
+// With the lock: looks once, if nobody drives.
+static bool submit_look_once(struct pge_engine *engine, const struct pge_operation *operation)
+{
+    if (!pge_drive_begin(engine))
+        return false;
+    pthread_mutex_unlock(&engine->lock);
+    pge_drive(engine, operation, 1); /* a deadline that has passed */
+    pthread_mutex_lock(&engine->lock);
+    pge_drive_end(engine);
+    return true;
+}
+
+// A thread that begins to wait drives itself, unless another one does: that one has to be told.
+void pge_hold(struct pge_engine *engine, struct pge_operation *operation, bool is_held)
+{
+    struct sw_coll_error error;
+    const uint32_t before = is_held ? __atomic_fetch_add(&operation->holders, 1, __ATOMIC_SEQ_CST)
+                                    : __atomic_fetch_sub(&operation->holders, 1, __ATOMIC_SEQ_CST);
+    if (before != !is_held || pge_is_over(operation) || pge_is_forked(engine))
+        return;
+    __atomic_store_n(&engine->has_holds, 1, __ATOMIC_SEQ_CST);
+    const bool is_driven = __atomic_load_n(&engine->turn, __ATOMIC_SEQ_CST) & PGE_DRIVEN;
+    if ((is_held && !is_driven) || !pge_enter(engine, &error))
+        return;
+    if (is_held || !submit_look_once(engine, operation))
+        sw_coll_wake(engine->coll);
+    pge_leave(engine);
+}
+
 bool pge_test(struct pge_engine *engine, struct pge_operation *operation)
 {
     struct sw_coll_error error;
     if (pge_is_over(operation) || !pge_enter(engine, &error))
         return pge_is_over(operation);
-    if (pge_drive_begin(engine)) {
-        pthread_mutex_unlock(&engine->lock);
-        pge_drive(engine, operation, 1); /* a deadline that has passed: it looks once */
-        pthread_mutex_lock(&engine->lock);
-        pge_drive_end(engine);
-    }
+    submit_look_once(engine, operation);
     pge_leave(engine);
     return pge_is_over(operation);
 }

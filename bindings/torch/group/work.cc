@@ -265,6 +265,26 @@ static uint64_t next_look_ns()
            SIGNALS_EVERY_MS * 1000000;
 }
 
+/* Status and dumps tell that this thread waits for it. */
+class Hold
+{
+  public:
+    Hold(pge_engine *engine, pge_operation *operation) : engine_(engine), operation_(operation)
+    {
+        pge_hold(engine_, operation_, true);
+    }
+    ~Hold()
+    {
+        pge_hold(engine_, operation_, false);
+    }
+    Hold(const Hold &) = delete;
+    Hold &operator=(const Hold &) = delete;
+
+  private:
+    pge_engine *const engine_;
+    pge_operation *const operation_;
+};
+
 static sw_coll_status wait_interruptibly(pge_engine *engine, pge_operation *operation,
                                          uint64_t deadline_ns, struct sw_coll_error *error)
 {
@@ -292,6 +312,7 @@ bool Work::wait(std::chrono::milliseconds timeout)
             if (!entry.get() || pge_is_over(&operation(i)))
                 continue;
             error.text[0] = '\0';
+            const Hold hold(entry.get(), &operation(i));
             const sw_coll_status status =
                 wait_interruptibly(entry.get(), &operation(i), deadline_ns, &error);
             TORCH_CHECK(status != SW_COLL_AGAIN, title_, ": it has not ended within ",

@@ -98,6 +98,8 @@ struct coll_peer {
     uint64_t bells;   /* that came */
     uint64_t rung;    /* the sleep of the peer that was ended */
     bool is_listened; /* messages of it wake sw_coll_wait_any() */
+    bool is_awaited;  /* the program waits for one */
+    struct sw_coll_message awaited;
 };
 
 struct coll_failure {
@@ -125,6 +127,7 @@ struct sw_coll_request {
     bool is_recorded;        /* as one that has begun */
     bool is_timed;           /* with a real look at the clock */
     bool is_transfer;        /* from rank to rank: no `call` */
+    bool is_held;            /* the program waits for it */
     struct coll_transfer transfer;
     uint64_t number;             /* of an operation */
     uint64_t serial;             /* of its record; 0: none yet */
@@ -170,7 +173,8 @@ struct sw_coll {
     struct list transfers; /* that are not over, in the order of their posts */
     struct list grouped;
     uint32_t group_depth;
-    uint32_t listened_count;
+    uint32_t held_count[2]; /* requests that the program waits for: operations, transfers */
+    uint32_t listened_count, awaited_count;
     uint64_t bells;                         /* that came */
     uint32_t watched;                       /* the peer whose doorbell ends a sleep */
     uint64_t completions, completions_seen; /* that were taken; before operations last went on */

@@ -203,10 +203,16 @@ static void add_awaited(struct coll_page_state *state, const bool *is_awaited, u
         }
 }
 
-static const struct coll_transfer *first_waiting(const struct sw_coll *coll)
+/* One that the program waits for, or else the first that waits. */
+static const struct coll_transfer *page_find_shown(const struct sw_coll *coll)
 {
-    struct list_node *at = list_first(&coll->pairs.busy);
-    for (; at; at = list_after(&coll->pairs.busy, at)) {
+    struct list_node *at = coll->held_count[true] ? list_first(&coll->transfers) : NULL;
+    for (; at; at = list_after(&coll->transfers, at)) {
+        const struct sw_coll_request *request = LIST_MEMBER(at, struct sw_coll_request, node);
+        if (request->is_held && !request->transfer.is_written)
+            return &request->transfer;
+    }
+    for (at = list_first(&coll->pairs.busy); at; at = list_after(&coll->pairs.busy, at)) {
         const struct coll_pair *pair = LIST_MEMBER(at, struct coll_pair, node);
         if (coll_pair_waits(pair))
             return coll_pair_first(pair);
@@ -228,25 +234,81 @@ static void say_failure(const struct sw_coll *coll, struct coll_page_state *stat
     add_awaited(state, is_awaited, coll->site.size);
 }
 
-/* An operation goes before messages. */
+static void add_listened(const struct sw_coll *coll, struct coll_page_state *state)
+{
+    bool is_awaited[SW_COLL_RANKS_MAX];
+    for (uint32_t rank = 0; rank < coll->site.size; rank++)
+        is_awaited[rank] = coll->peers[rank].is_awaited;
+    add_awaited(state, is_awaited, coll->site.size);
+}
+
+/* A message that no receive is posted for. */
+static void say_awaited(const struct sw_coll *coll, struct coll_page_state *state)
+{
+    uint32_t rank = 0;
+    while (!coll->peers[rank].is_awaited)
+        rank++;
+    state->activity = COLL_IN_RECV;
+    state->message = coll->pairs.pairs[rank].awaited + 1;
+    state->count = coll->peers[rank].awaited.count;
+    state->type = (uint8_t)coll->peers[rank].awaited.type;
+}
+
+static void say_transfer(const struct coll_transfer *transfer, struct coll_page_state *state)
+{
+    state->activity = transfer->is_send ? COLL_IN_SEND : COLL_IN_RECV;
+    state->message = transfer->number;
+    state->count = transfer->count;
+    state->type = (uint8_t)transfer->type;
+}
+
+/* What the program waits for. One message is enough of those that are awaited from several ranks,
+ * so none of these is in its way for sure. */
+static void say_blocking(const struct sw_coll *coll, struct coll_page_state *state)
+{
+    if (!coll->held_count[false] && !coll->held_count[true] && !coll->awaited_count)
+        return;
+    bool is_blocking[SW_COLL_RANKS_MAX] = {false};
+    if (coll->current && coll->held_count[false])
+        coll_machine_absent(&coll->machine, is_blocking);
+    struct list_node *at = coll->held_count[true] ? list_first(&coll->transfers) : NULL;
+    for (; at; at = list_after(&coll->transfers, at)) {
+        const struct sw_coll_request *request = LIST_MEMBER(at, struct sw_coll_request, node);
+        if (request->is_held && !request->transfer.is_written)
+            is_blocking[request->transfer.peer] = true;
+    }
+    for (uint32_t rank = 0; rank < coll->site.size; rank++)
+        if ((is_blocking[rank] && rank != coll->site.rank) ||
+            (coll->awaited_count == 1 && coll->peers[rank].is_awaited))
+            state->blocking[rank / 8] |= (uint8_t)(1u << rank % 8);
+}
+
+/* What the program waits for goes before the rest, and an operation before messages. */
 static void say_operation(const struct sw_coll *coll, struct coll_page_state *state)
 {
     bool is_awaited[SW_COLL_RANKS_MAX];
-    const struct coll_transfer *transfer = coll->current ? NULL : first_waiting(coll);
+    const bool is_for_message = coll->awaited_count || coll->held_count[true];
+    const bool is_operation = coll->current && (!is_for_message || coll->held_count[false]);
+    const struct coll_transfer *transfer =
+        is_operation || coll->awaited_count ? NULL : page_find_shown(coll);
     state->activity = COLL_IN_OPERATION;
     if (coll->current) {
+        state->count = coll->current->call.count;
+        state->type = (uint8_t)coll->current->call.type;
         state->step = coll->machine.step;
         state->steps = coll->machine.table.count;
         if (coll_machine_absent(&coll->machine, is_awaited))
             add_awaited(state, is_awaited, coll->site.size);
-    } else if (transfer) {
-        state->activity = transfer->is_send ? COLL_IN_SEND : COLL_IN_RECV;
-        state->message = transfer->number;
-        state->count = transfer->count;
-        state->type = (uint8_t)transfer->type;
     }
+    if (transfer)
+        say_transfer(transfer, state);
+    else if (!is_operation && coll->awaited_count)
+        say_awaited(coll, state);
     if (coll_transfers_absent(coll, is_awaited))
         add_awaited(state, is_awaited, coll->site.size);
+    if (coll->awaited_count)
+        add_listened(coll, state);
+    say_blocking(coll, state);
 }
 
 void coll_page_refresh(struct sw_coll *coll, uint64_t now_ns, bool is_sure)
@@ -260,14 +322,17 @@ void coll_page_refresh(struct sw_coll *coll, uint64_t now_ns, bool is_sure)
     coll->page_ns = now_ns;
     struct coll_page_state state = page->state;
     memset(state.awaited, 0, sizeof(state.awaited));
+    memset(state.blocking, 0, sizeof(state.blocking));
     state.is_waiting = false;
     if (coll->failure.is_set)
         say_failure(coll, &state);
     else
         say_operation(coll, &state);
-    if (state.since_ns && !memcmp(&state, &page->state, sizeof(state)))
+    const size_t seen_bytes = offsetof(struct coll_page_state, blocking);
+    if (!state.since_ns || memcmp(&state, &page->state, seen_bytes) != 0)
+        state.since_ns = now_ns;
+    else if (!memcmp(&state, &page->state, sizeof(state)))
         return;
-    state.since_ns = now_ns;
     coll_page_write_begin(page);
     page->state = state;
     coll_page_write_end(page);

@@ -34,17 +34,27 @@ static void release_regions(struct sw_coll_request *request)
     request->recv = request->send = NULL;
 }
 
+void sw_coll_hold(struct sw_coll_request *request, bool is_held)
+{
+    uint32_t *held = &request->coll->held_count[request->is_transfer];
+    if (request->is_held == is_held || request->status != SW_COLL_AGAIN)
+        return;
+    request->is_held = is_held;
+    *held = is_held ? *held + 1 : *held - 1;
+}
+
 void coll_request_end(struct sw_coll_request *request, enum sw_coll_status status)
 {
     struct sw_coll *coll = request->coll;
     release_regions(request);
     coll_recorder_end(coll, request, status);
+    sw_coll_hold(request, false);
     request->status = status;
     list_remove(&request->node);
     list_append(&coll->ended_requests, &request->node);
     if (coll->current == request)
         coll->current = NULL;
-    if (request->is_transfer && list_is_empty(&coll->transfers))
+    if (request->is_transfer && list_is_empty(&coll->transfers) && !coll->awaited_count)
         coll_page_rest(coll);
 }
 
@@ -221,7 +231,7 @@ struct sw_coll_request *coll_request_take(struct sw_coll *coll, uint64_t deadlin
     request->coll = coll;
     request->started_ns = 0; /* a look at the clock takes a tenth of a short operation */
     request->deadline_ns = deadline_ns;
-    request->has_begun = request->is_over = request->is_transfer = false;
+    request->has_begun = request->is_over = request->is_transfer = request->is_held = false;
     request->tell_ns = 0;
     request->is_recorded = false;
     request->serial = 0;
@@ -340,6 +350,7 @@ enum sw_coll_status sw_coll_wait(struct sw_coll_request *request, struct sw_coll
     struct sw_coll *coll = request->coll;
     if (mover_is_forked(&coll->guard))
         return coll_say(error, SW_COLL_FORKED, "%s", sw_coll_status_text(SW_COLL_FORKED));
+    sw_coll_hold(request, true);
     while (request->status == SW_COLL_AGAIN) {
         coll_go_on(coll);
         if (request->status == SW_COLL_AGAIN)

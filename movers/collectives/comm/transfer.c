@@ -7,10 +7,12 @@
 
 #include "collectives/comm/agreement.h"
 #include "collectives/comm/failure.h"
+#include "collectives/comm/page.h"
 #include "collectives/comm/peer.h"
 #include "collectives/comm/recorder.h"
 #include "collectives/comm/request.h"
 #include "collectives/comm/send.h"
+#include "common/time/clock.h"
 
 static const uint64_t PIECE_MAX = 1 << 30; /* bytes: devices take up to 2 GiB in a request */
 
@@ -292,6 +294,21 @@ enum sw_coll_status sw_coll_probe(struct sw_coll *coll, uint32_t peer,
         return coll_say(error, status, "%s", coll->pairs.error.text);
     }
     return status;
+}
+
+void sw_coll_await(struct sw_coll *coll, uint32_t peer, const struct sw_coll_message *message)
+{
+    if (mover_is_forked(&coll->guard) || !coll_is_other(coll, peer))
+        return;
+    struct coll_peer *from = &coll->peers[peer];
+    coll->awaited_count += (uint32_t)(message != NULL) - (uint32_t)from->is_awaited;
+    from->is_awaited = message;
+    if (message)
+        from->awaited = *message;
+    else if (!coll->awaited_count && list_is_empty(&coll->transfers))
+        coll_page_rest(coll);
+    else
+        coll_page_refresh(coll, mover_now_ns(), true);
 }
 
 void sw_coll_listen(struct sw_coll *coll, uint32_t peer, bool is_listening)

@@ -4,17 +4,19 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "collectives/comm/failure.h"
 #include "collectives/comm/late.h"
 #include "collectives/comm/page.h"
+#include "collectives/dump/cycle.h"
 #include "collectives/dump/page_file.h"
 #include "common/base/minmax.h"
 #include "common/time/clock.h"
 
-enum { PAGE_PATH = 256, HINT_TEXT = 100, LINE_TEXT = 512 };
+enum { PAGE_PATH = 256, HINT_TEXT = 200, CHAIN_MAX = 16, LINE_TEXT = 512 };
 
 /* A wait of so long is told, or of three quarters of the time that there is; then one of twice as
  * long each. One that may take less than a second ends with its error soon enough. */
@@ -58,11 +60,51 @@ static void say_what_it_does(const struct coll_seen *seen, char *text, size_t ro
         snprintf(text, room, "; its process %u is in operation %" PRIu64, page->pid, number);
 }
 
+static uint32_t find_blocking(const struct coll_page *page)
+{
+    uint32_t rank = 0;
+    while (rank < page->size && !coll_page_blocks(page, rank))
+        rank++;
+    return rank;
+}
+
+/* From this rank on, each waits for the next one. True: the last one waits for this one. */
+static bool hint_at_cycle(struct sw_coll *coll, char *text, size_t room)
+{
+    struct coll_cycle cycle = {.count = 0};
+    struct coll_seen *chain = coll->page ? calloc(CHAIN_MAX, sizeof(*chain)) : NULL;
+    if (!chain)
+        return false;
+    coll_page_refresh(coll, mover_now_ns(), true);
+    chain[0] = (struct coll_seen){.page = *coll->page, .process = COLL_PROCESS_ALIVE};
+    size_t count = 1;
+    uint32_t next = find_blocking(coll->page);
+    while (count < CHAIN_MAX && coll_is_other(coll, next) &&
+           see_page_of(coll, next, &chain[count])) {
+        struct coll_page *page = &chain[count++].page;
+        if (page->failure.failed_ns) /* its deadline came first: what it waited for before */
+            page->state = page->failure.state;
+        next = find_blocking(page);
+    }
+    if (next == coll->site.rank)
+        coll_cycle_find(chain, count, &cycle);
+    if (cycle.count) {
+        const int used = snprintf(text, room, "; ");
+        coll_cycle_text(chain, count, &cycle, text + used, room - (size_t)used);
+    }
+    while (count > 1)
+        coll_page_file_forget(&chain[--count]);
+    free(chain);
+    return cycle.count;
+}
+
 /* "": nothing is known. Only the first of several is told. */
-static void hint_at_late(const struct sw_coll *coll, const bool *is_late, char *text, size_t room)
+static void hint_at_late(struct sw_coll *coll, const bool *is_late, char *text, size_t room)
 {
     struct coll_seen seen;
     text[0] = '\0';
+    if (hint_at_cycle(coll, text, room))
+        return;
     for (uint32_t rank = 0; rank < coll->site.size; rank++) {
         if (!is_late[rank] || !coll_is_other(coll, rank))
             continue;

@@ -7,13 +7,14 @@
 
 #include "collectives/command/command.h"
 #include "collectives/command/pages.h"
+#include "collectives/dump/cycle.h"
 #include "collectives/dump/write.h"
 #include "common/base/minmax.h"
 #include "common/command/option.h"
 #include "common/command/table.h"
 #include "common/time/clock.h"
 
-enum { NAMED_MAX = 8, RANKS_TEXT = 160 };
+enum { NAMED_MAX = 8, RANKS_TEXT = 160, AWAITED_TEXT = 800 };
 
 struct status {
     uint32_t last; /* operations of each rank */
@@ -184,19 +185,38 @@ static void print_last(const struct json_t *rows)
     json_decref(table.rows);
 }
 
+/* NULL: ranks of it do not wait for each other. */
+static json_t *json_of_cycle(const struct coll_seen *job, size_t count, char *text, size_t room)
+{
+    struct coll_cycle cycle;
+    coll_cycle_find(job, count, &cycle);
+    if (!cycle.count)
+        return NULL;
+    json_t *ranks = json_array();
+    for (uint32_t i = 0; i < cycle.count; i++)
+        json_array_append_new(ranks, json_integer(cycle.ranks[i]));
+    coll_cycle_text(job, count, &cycle, text, room);
+    return json_pack("{so sn sn so ss}", "job", json_of_job(job->page.job), "rank", "waits_in",
+                     "cycle", ranks, "text", text);
+}
+
 /* NULL: nobody is awaited in it. */
 static json_t *json_of_culprit(const struct co_pages *pages, size_t begin, size_t end, char *text,
                                size_t room)
 {
     const struct coll_seen *job = &pages->all[begin];
+    json_t *cycle = json_of_cycle(job, end - begin, text, room);
+    if (cycle)
+        return cycle;
     const struct coll_culprit culprit =
         coll_culprit_find(job, end - begin, pages->all, pages->count);
     if (culprit.rank == job->page.size)
         return NULL;
     coll_culprit_text(&culprit, text, room);
-    return json_pack("{so sI so ss}", "job", json_of_job(job->page.job), "rank",
+    return json_pack("{so sI so so ss}", "job", json_of_job(job->page.job), "rank",
                      (json_int_t)culprit.rank, "waits_in",
-                     json_of_job(culprit.waits_in ? culprit.waits_in->page.job : 0), "text", text);
+                     json_of_job(culprit.waits_in ? culprit.waits_in->page.job : 0), "cycle",
+                     json_array(), "text", text);
 }
 
 static int print_all(const struct co_pages *pages, const struct status *status)
@@ -209,7 +229,7 @@ static int print_all(const struct co_pages *pages, const struct status *status)
     for (size_t i = 0; i < pages->count; i++)
         print_page(&table, &pages->all[i], status, now_ns);
     for (; begin < pages->count; begin = end) {
-        char text[RANKS_TEXT];
+        char text[AWAITED_TEXT];
         end = coll_culprit_job_end(pages->all, pages->count, begin);
         awaited = json_of_culprit(pages, begin, end, text, sizeof(text));
         if (!awaited)

@@ -16,7 +16,7 @@
 #define COLL_PAGE_OFF "SIDEWIRE_COLL_STATUS" /* "off" in the environment: there is none */
 #define COLL_PAGE_SUFFIX ".rank"
 
-enum { COLL_PAGE_VERSION = 2, COLL_PAGE_MAGIC = 0x50435753 /* "SWCP" */ };
+enum { COLL_PAGE_VERSION = 3, COLL_PAGE_MAGIC = 0x50435753 /* "SWCP" */ };
 
 enum coll_activity {
     COLL_IN_OPERATION, /* or it has ended: then `ended` says so */
@@ -38,6 +38,7 @@ struct coll_page_state {
     uint8_t is_waiting; /* for those in `awaited`, a bit for each rank */
     uint8_t reserved[4];
     uint8_t awaited[SW_COLL_RANKS_MAX / 8];
+    uint8_t blocking[SW_COLL_RANKS_MAX / 8]; /* those that the program itself waits for now */
 };
 
 /* What a dump tells of the communicator, so that its operations can be run again. */
@@ -109,6 +110,12 @@ static inline bool coll_page_read(const struct coll_page *page, struct coll_page
 static inline bool coll_page_awaits(const struct coll_page *page, uint32_t rank)
 {
     return page->state.is_waiting && page->state.awaited[rank / 8] & 1u << rank % 8;
+}
+
+/* The program itself waits for that rank, and can do nothing else meanwhile. */
+static inline bool coll_page_blocks(const struct coll_page *page, uint32_t rank)
+{
+    return page->state.is_waiting && page->state.blocking[rank / 8] & 1u << rank % 8;
 }
 
 #endif

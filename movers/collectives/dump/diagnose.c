@@ -7,16 +7,24 @@
 #include <string.h>
 
 #include "collectives/core/ranks.h"
+#include "collectives/dump/cycle.h"
 
-enum { CALL_TEXT = 120, RANKS_TEXT = 120, RANKS_NAMED = 8, SPAN_TEXT = 24, WHERE_TEXT = 200 };
+enum {
+    CALL_TEXT = 120,
+    RANKS_TEXT = 120,
+    RANKS_NAMED = 8,
+    SPAN_TEXT = 24,
+    WHERE_TEXT = 200,
+    CYCLE_TEXT = 800
+};
 
 const char *coll_finding_word(enum coll_found verdict)
 {
     static const char *const texts[COLL_FOUND_VERDICTS] = {
         [COLL_FOUND_DIFFERS] = "differs", [COLL_FOUND_AWAITED] = "awaited",
-        [COLL_FOUND_GONE] = "gone",       [COLL_FOUND_FAILED] = "failed",
-        [COLL_FOUND_NO_DUMP] = "no dump", [COLL_FOUND_LATE] = "late",
-        [COLL_FOUND_WELL] = "well"};
+        [COLL_FOUND_CYCLE] = "cycle",     [COLL_FOUND_GONE] = "gone",
+        [COLL_FOUND_FAILED] = "failed",   [COLL_FOUND_NO_DUMP] = "no dump",
+        [COLL_FOUND_LATE] = "late",       [COLL_FOUND_WELL] = "well"};
     return verdict < COLL_FOUND_VERDICTS ? texts[verdict] : "?";
 }
 
@@ -143,12 +151,29 @@ static void say_last(const struct coll_dump *dump, char *text, size_t room)
         snprintf(text, room, "its last one is operation %" PRIu64 " (%s)", last->number, call);
 }
 
+/* What the others wait in. A message that no receive is posted for is not recorded. */
+static void say_wanted(const struct coll_dump *longest, struct coll_finding *finding, char *text,
+                       size_t room)
+{
+    const struct coll_dumped *wanted = longest ? what_waits(longest) : NULL;
+    text[0] = '\0';
+    if (wanted) {
+        finding->kind = wanted->kind;
+        finding->number = wanted->number;
+        coll_dumped_text(wanted, text, room);
+    } else if (longest && longest->seen.page.state.activity == COLL_IN_RECV) {
+        finding->kind = COLL_RECORDED_RECV;
+        finding->number = longest->seen.page.state.message;
+        snprintf(text, room, "recv from rank %u", finding->rank);
+    }
+}
+
 /* What the awaited rank does. `wanted`: what the others wait in. */
 static void say_place(const struct coll_culprit *culprit, const struct coll_dump *dump,
-                      const struct coll_dumped *wanted, char *text, size_t room)
+                      const struct coll_finding *wanted, char *text, size_t room)
 {
     const struct coll_page *page = &dump->seen.page;
-    const bool is_call = wanted && wanted->kind < SW_COLL_KINDS;
+    const bool is_call = wanted->kind < SW_COLL_KINDS;
     char last[WHERE_TEXT], other[60] = "";
     say_last(dump, last, sizeof(last));
     if (culprit->waits_in)
@@ -160,7 +185,11 @@ static void say_place(const struct coll_culprit *culprit, const struct coll_dump
         snprintf(text, room, "is in it, at step %u of %u%s", page->state.step, page->state.steps,
                  other);
     else
-        snprintf(text, room, "has gone on: %s%s", last, other);
+        snprintf(text, room, "%s: %s%s",
+                 wanted->kind == COLL_RECORDED_RECV   ? "has not sent it"
+                 : wanted->kind == COLL_RECORDED_SEND ? "has not received it"
+                                                      : "has gone on",
+                 last, other);
 }
 
 static const char *process_words(enum coll_dump_process process)
@@ -170,25 +199,52 @@ static const char *process_words(enum coll_dump_process process)
                                            : "";
 }
 
+/* All of them wait since the last one does. False: out of memory. */
+static bool diagnose_cycle(const struct coll_job *job, struct coll_findings *findings, bool *is_one)
+{
+    struct coll_cycle cycle;
+    char span[SPAN_TEXT], words[CYCLE_TEXT];
+    coll_cycle_find(job->seen, job->count, &cycle);
+    *is_one = cycle.count;
+    if (!*is_one)
+        return true;
+    struct coll_finding *finding = coll_finding_add(findings, job, COLL_FOUND_CYCLE);
+    if (!finding)
+        return false;
+    finding->time_ns = UINT64_MAX;
+    for (uint32_t i = 0; i < cycle.count; i++) {
+        const uint32_t rank = cycle.ranks[i];
+        const struct coll_dump *dump = find_dump(job, rank);
+        const uint64_t now_ns = moment_of(dump), since_ns = dump->seen.page.state.since_ns;
+        const uint64_t waits_ns = since_ns && since_ns < now_ns ? now_ns - since_ns : 0;
+        finding->waiting[rank / 8] |= (uint8_t)(1u << rank % 8);
+        finding->time_ns = waits_ns < finding->time_ns ? waits_ns : finding->time_ns;
+    }
+    coll_span_text(finding->time_ns, span, sizeof(span));
+    coll_cycle_text(job->seen, job->count, &cycle, words, sizeof(words));
+    snprintf(finding->text, sizeof(finding->text), "%s; for %s", words, span);
+    return true;
+}
+
 static bool diagnose_awaited(const struct coll_job *job, const struct coll_seen *all,
                              size_t all_count, struct coll_findings *findings)
 {
+    bool is_cycle;
+    if (!diagnose_cycle(job, findings, &is_cycle))
+        return false;
+    if (is_cycle)
+        return true;
     const struct coll_culprit culprit = coll_culprit_find(job->seen, job->count, all, all_count);
-    char call[CALL_TEXT] = "", ranks[RANKS_TEXT], span[SPAN_TEXT], place[2 * WHERE_TEXT];
+    char call[CALL_TEXT], ranks[RANKS_TEXT], span[SPAN_TEXT], place[2 * WHERE_TEXT];
     if (culprit.rank >= job->size)
         return true;
     struct coll_finding *finding = coll_finding_add(findings, job, COLL_FOUND_AWAITED);
     if (!finding)
         return false;
     const struct coll_dump *longest = find_longest(job, culprit.rank, finding);
-    const struct coll_dumped *wanted = longest ? what_waits(longest) : NULL;
     const struct coll_dump *dump = find_dump(job, culprit.rank);
     finding->rank = culprit.rank;
-    if (wanted) {
-        finding->kind = wanted->kind;
-        finding->number = wanted->number;
-        coll_dumped_text(wanted, call, sizeof(call));
-    }
+    say_wanted(longest, finding, call, sizeof(call));
     if (!longest && dump) {
         say_last(dump, place, sizeof(place));
         snprintf(finding->text, sizeof(finding->text), "rank %u is stopped; %s", culprit.rank,
@@ -198,14 +254,14 @@ static bool diagnose_awaited(const struct coll_job *job, const struct coll_seen 
     ranks_of_bits(finding->waiting, job->size, ranks, sizeof(ranks));
     coll_span_text(finding->time_ns, span, sizeof(span));
     if (dump)
-        say_place(&culprit, dump, wanted, place, sizeof(place));
+        say_place(&culprit, dump, finding, place, sizeof(place));
     else
         snprintf(place, sizeof(place), "has no dump: it was killed, or its host was not asked");
-    snprintf(finding->text, sizeof(finding->text),
-             "rank %u is awaited by %s for %s, in %s %" PRIu64 " (%s); rank %u %s%s", culprit.rank,
-             ranks, span, wanted && wanted->kind >= SW_COLL_KINDS ? "message" : "operation",
-             finding->number, call, culprit.rank, place,
-             dump ? process_words(dump->seen.process) : "");
+    snprintf(
+        finding->text, sizeof(finding->text),
+        "rank %u is awaited by %s for %s, in %s %" PRIu64 " (%s); rank %u %s%s", culprit.rank,
+        ranks, span, finding->kind >= SW_COLL_KINDS && finding->number ? "message" : "operation",
+        finding->number, call, culprit.rank, place, dump ? process_words(dump->seen.process) : "");
     return true;
 }
 

@@ -8,6 +8,7 @@
 enum coll_found {
     COLL_FOUND_DIFFERS, /* a rank made another call */
     COLL_FOUND_AWAITED, /* the others wait for it */
+    COLL_FOUND_CYCLE,   /* ranks wait for each other: `waiting` has them */
     COLL_FOUND_GONE,    /* it died, or closed */
     COLL_FOUND_FAILED,  /* the communicator has failed; its words */
     COLL_FOUND_NO_DUMP,

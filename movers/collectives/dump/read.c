@@ -293,6 +293,7 @@ static void read_dumped_state(struct reading *reading, const json_t *json,
     state->steps = (uint32_t)number_member(reading, now, "steps", UINT32_MAX);
     state->since_ns = time_member(reading, now, "since_ns");
     state->is_waiting = ranks_member(reading, now, "waits_for", state->awaited);
+    ranks_member(reading, now, "blocked_by", state->blocking);
     if (state->kind >= SW_COLL_KINDS)
         refuse_dump(reading, "\"collective\" of \"state\" is no operation");
 }

@@ -188,12 +188,13 @@ static json_t *json_of_state(const struct coll_page_state *state, uint32_t size)
 {
     const bool is_message = state->activity == COLL_IN_SEND || state->activity == COLL_IN_RECV;
     return json_pack(
-        "{so sI so sI sI so so so}", "activity", json_of_word(COLL_WORDS_ACTIVITY, state->activity),
-        "number", (json_int_t)state->number, "message",
-        is_message ? json_of_u64(state->message) : json_null(), "step", (json_int_t)state->step,
-        "steps", (json_int_t)state->steps, "collective",
+        "{so sI so sI sI so so so so}", "activity",
+        json_of_word(COLL_WORDS_ACTIVITY, state->activity), "number", (json_int_t)state->number,
+        "message", is_message ? json_of_u64(state->message) : json_null(), "step",
+        (json_int_t)state->step, "steps", (json_int_t)state->steps, "collective",
         state->number ? json_of_word(COLL_WORDS_KIND, state->kind) : json_null(), "since_ns",
-        json_of_time(state->since_ns), "waits_for", json_of_waits(state, size));
+        json_of_time(state->since_ns), "waits_for", json_of_waits(state, size), "blocked_by",
+        state->is_waiting ? json_of_ranks(state->blocking, size) : json_array());
 }
 
 static json_t *json_of_failure(const struct coll_page_failure *failure, uint32_t size)

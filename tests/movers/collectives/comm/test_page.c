@@ -164,6 +164,78 @@ static void page__tells_of_a_message(void **state)
     ranks_end(&ranks, 0);
 }
 
+static bool blocks_alone(const struct coll_page *page, uint32_t rank)
+{
+    bool is_so = true;
+    for (uint32_t other = 0; other < page->size; other++)
+        is_so = is_so && coll_page_blocks(page, other) == (other == rank);
+    return is_so;
+}
+
+// Rank 0 waits for a message that it has no receive for, then by one, while an operation of its is
+// under way to which rank 2 does not come.
+static void wait_for_rank_1(struct rank *rank)
+{
+    struct sw_coll_error error = {.text = ""};
+    struct sw_coll_request *request = NULL, *message = NULL;
+    const struct sw_coll_call barrier = {.kind = SW_COLL_BARRIER};
+    const struct sw_coll_message wanted = {.count = 7, .type = SW_COLL_U16};
+    uint16_t data[7] = {0};
+    need_ok(rank, sw_coll_barrier(rank->coll, 0, &error), &error);
+    if (rank->rank == 0) {
+        need_ok(rank, sw_coll_post(rank->coll, &barrier, 0, &error, &request), &error);
+        sw_coll_poll(rank->coll);
+        flag_raise(rank->shared, READY);
+        flag_await(rank->shared, GO, 1);
+        sw_coll_await(rank->coll, 1, &wanted);
+        sw_coll_poll(rank->coll);
+        flag_raise(rank->shared, READY);
+        flag_await(rank->shared, GO, 2);
+        sw_coll_await(rank->coll, 1, NULL);
+        flag_raise(rank->shared, READY);
+        flag_await(rank->shared, GO, 3);
+        need_ok(rank, sw_coll_recv_post(rank->coll, 1, data, 7, SW_COLL_U16, 0, &error, &message),
+                &error);
+        need_ok(rank, sw_coll_wait(message, &error), &error);
+        need_ok(rank, sw_coll_wait(request, &error), &error);
+        return;
+    }
+    flag_await(rank->shared, GO, 4);
+    if (rank->rank == 1)
+        need_ok(rank, sw_coll_send(rank->coll, 0, data, 7, SW_COLL_U16, 0, &error), &error);
+    need_ok(rank, sw_coll_barrier(rank->coll, 0, &error), &error);
+}
+
+static void page__tells_what_the_program_waits_for(void **state)
+{
+    struct ranks ranks;
+    static struct coll_page page;
+    (void)state;
+    ranks_start(&ranks, 3, wait_for_rank_1, NULL);
+    flag_await(ranks.shared, READY, 1);
+    page = read_page_but(0, 0);
+    assert_int_equal(page.state.activity, COLL_IN_OPERATION);
+    assert_true(coll_page_awaits(&page, 2) && blocks_alone(&page, UINT32_MAX)); // it computes
+    flag_raise(ranks.shared, GO);
+    flag_await(ranks.shared, READY, 2);
+    page = read_page_but(0, 0);
+    assert_int_equal(page.state.activity, COLL_IN_RECV);
+    assert_true(page.state.message == 1 && page.state.count == 7 && blocks_alone(&page, 1));
+    assert_int_equal(page.state.type, SW_COLL_U16);
+    flag_raise(ranks.shared, GO);
+    flag_await(ranks.shared, READY, 3);
+    page = read_page_but(0, 0);
+    if (page.state.activity == COLL_IN_OPERATION)
+        assert_true(page.state.number == 2 && blocks_alone(&page, UINT32_MAX));
+    flag_raise(ranks.shared, GO);
+    do { // its receive is posted, and waited for
+        nap_ms(1);
+        page = read_page_but(0, 0);
+    } while (page.state.activity != COLL_IN_RECV || !blocks_alone(&page, 1));
+    flag_raise(ranks.shared, GO);
+    ranks_end(&ranks, 0);
+}
+
 static void page__is_the_users_alone(void **state)
 {
     struct ranks ranks;
@@ -484,6 +556,7 @@ int main(void)
         cmocka_unit_test(pages__of_the_dead_are_not_kept_for_ever),
         cmocka_unit_test(page__tells_of_an_operation_while_the_program_computes),
         cmocka_unit_test(page__tells_of_a_message),
+        cmocka_unit_test(page__tells_what_the_program_waits_for),
         cmocka_unit_test(page__is_the_users_alone),
         cmocka_unit_test(page__can_be_left_out),
         cmocka_unit_test(page__is_left_out_where_the_disk_is_full),

@@ -38,14 +38,27 @@ RECORDER_BYTES = 4096 + 1024 * 64 + 4096 * 8 + 16 + 1024 * 2
 OPERATION, SEND, RECV, AGREEMENT, SHRINK, FAILED = range(6)
 
 
-def page(job, rank, size, parent=0, number=5, ended=None, activity=OPERATION, awaits=()):
+def page(
+    job,
+    rank,
+    size,
+    parent=0,
+    number=5,
+    ended=None,
+    activity=OPERATION,
+    awaits=(),
+    blocked=(),
+    message=0,
+):
     """The bytes of a rank's page; `ended` is the operation before `number` unless it is given."""
-    bits = sum(1 << one for one in awaits).to_bytes(128, 'little')
+    bits, blocking = (
+        sum(1 << one for one in ranks).to_bytes(128, 'little') for ranks in (awaits, blocked)
+    )
     packed = struct.pack(
-        '<IIQQIIIIQQQQQQIIBBBB4x128s',
-        *(0x50435753, 2, job, parent, rank, size, os.getpid(), 0),
-        *(0, number - 1 if ended is None else ended, number, 0, 7, 1),
-        *(0, 1, 0, 0, activity, bool(awaits), bits),
+        '<IIQQIIIIQQQQQQIIBBBB4x128s128s',
+        *(0x50435753, 3, job, parent, rank, size, os.getpid(), 0),
+        *(0, number - 1 if ended is None else ended, number, message, 7, 1),
+        *(0, 1, 0, 0, activity, bool(awaits), bits, blocking),
     )
     return packed.ljust(RECORDER_BYTES, b'\0')
 
@@ -273,6 +286,57 @@ class Status(unittest.TestCase):
         self.assertIn('does not shrink the failed communicator yet', text)
         self.assertEqual([row['collective'] for row in self.rows()], ['shrink', 'failed', 'shrink'])
         self.assertEqual([row['elements'] for row in self.rows()], [None] * 3)
+
+    def cycle_of(self, *pages):
+        (one,) = self.write(*pages)['awaited']
+        self.assertEqual(one['rank'] is None, bool(one['cycle']), one)
+        self.assertIn(one['text'], self.ask())
+        return one['cycle'], one['text']
+
+    def test_cycle__ranks_that_wait_for_each_other_are_told(self):
+        sends = dict(activity=SEND, ended=5, message=1)
+        cycle, text = self.cycle_of(
+            page(1, 0, 4, awaits=[1, 2, 3], blocked=[1, 2, 3]),
+            page(1, 1, 4, awaits=[3], blocked=[3], **sends),
+            page(1, 2, 4, awaits=[1], blocked=[1], activity=RECV, ended=5, message=1),
+            page(1, 3, 4, awaits=[2], blocked=[2], **sends),
+        )
+        self.assertEqual(cycle, [1, 3, 2])
+        self.assertEqual(
+            text,
+            'ranks wait for each other in a cycle: rank 1 sends to rank 3, rank 3 sends to rank 2, '
+            'rank 2 awaits a message of rank 1',
+        )
+
+    def test_cycle__of_many_is_told_in_short(self):
+        size = 1024
+        pages = [
+            page(1, rank, size, awaits=[after], blocked=[after], activity=SEND, ended=5)
+            for rank, after in ((rank, (rank + 1) % size) for rank in range(0, size))
+        ]
+        cycle, text = self.cycle_of(*pages)
+        self.assertEqual(cycle, list(range(size)))
+        self.assertIn('rank 4 sends to rank 5, and so on by 1019 more', text)
+
+    def test_cycle__is_none_where_a_rank_is_served_computes_or_is_stopped(self):
+        for first, second in (
+            # The message is on its way.
+            (
+                dict(activity=SEND, message=3, blocked=[1]),
+                dict(activity=RECV, message=3, blocked=[0]),
+            ),
+            # Both are in the same operation, whose messages are under way.
+            (dict(blocked=[1]), dict(blocked=[0])),
+            # What is under way is not what the program waits for.
+            (dict(activity=SEND, message=1), dict(activity=SEND, message=1, blocked=[0])),
+        ):
+            first, second = (
+                {'ended': 5 if 'message' in one else 4, **one} for one in (first, second)
+            )
+            cycle, text = self.cycle_of(
+                page(1, 0, 2, awaits=[1], **first), page(1, 1, 2, awaits=[0], **second)
+            )
+            self.assertEqual(cycle, [], text)
 
     def test_garbage__is_not_taken_for_a_rank(self):
         os.mkdir(self.folder, 0o700)

@@ -377,10 +377,93 @@ static void message__that_nobody_sends(void **state)
     ranks_end(&ranks, 0);
     take_all();
     assert_int_equal(dump_count, THREE);
-    const struct coll_finding *awaited = find_one(COLL_FOUND_AWAITED);
-    assert_true(awaited->rank == 0 && awaited->number == 2);
-    assert_true(awaited->waiting[0] && !(awaited->waiting[0] & ~6));
+    const struct coll_finding *cycle = find_one(COLL_FOUND_CYCLE);
+    assert_int_equal(cycle->waiting[0], 3);
+    expect_words(cycle, "rank 0 awaits a message of rank 1, rank 1 waits for rank 0 in operation 2 "
+                        "(barrier); for ");
     expect_words(find_one(COLL_FOUND_FAILED), "rank 1 has not sent message 1 to rank 0");
+    forget_all();
+}
+
+// Each sends to the next one first, more than is taken before it is received.
+static void send_first(struct rank *rank)
+{
+    static uint8_t data[1 << 20];
+    struct sw_coll_error error = {.text = ""};
+    sum_now(rank);
+    need(sw_coll_send(rank->coll, (rank->rank + 1) % rank->size, data, sizeof(data), SW_COLL_U8,
+                      sw_coll_deadline_ms(DEADLINE_MS), &error) == SW_COLL_TIMEOUT);
+    snprintf(rank->result->text, sizeof(rank->result->text), "%s", error.text);
+}
+
+static void expect_cycle(uint32_t size, const char *words)
+{
+    struct ranks ranks;
+    ranks_start(&ranks, size, send_first, want_dumps);
+    await_ends(&ranks, size);
+    take_all();
+    assert_int_equal(dump_count, size);
+    const struct coll_finding *cycle = find_one(COLL_FOUND_CYCLE);
+    assert_int_equal(cycle->waiting[0], (1u << size) - 1);
+    expect_words(cycle, words);
+    for (size_t i = 0; i < findings.count; i++) // no rank has the blame
+        assert_int_not_equal(findings.all[i].verdict, COLL_FOUND_AWAITED);
+    if (!strstr(ranks.shared->results[0].text, words))
+        fail_msg("the error is: %s", ranks.shared->results[0].text);
+    forget_all();
+}
+
+static void cycle__of_ranks_that_send_first(void **state)
+{
+    (void)state;
+    expect_cycle(2, "ranks wait for each other in a cycle: rank 0 sends to rank 1, rank 1 sends to "
+                    "rank 0");
+    assert_false(empty_folder(state));
+    expect_cycle(3, "ranks wait for each other in a cycle: rank 0 sends to rank 1, rank 1 sends to "
+                    "rank 2, rank 2 sends to rank 0");
+}
+
+// Rank 0 has sent what rank 1 will take when it comes, so it is no cycle that rank 1 awaits it.
+static void send_early(struct rank *rank)
+{
+    static uint8_t data[1 << 20];
+    struct sw_coll_error error = {.text = ""};
+    struct sw_coll_request *request = NULL;
+    sum_now(rank);
+    if (rank->rank == 0)
+        need_ok(
+            rank,
+            sw_coll_send_post(rank->coll, 1, data, sizeof(data), SW_COLL_U8, 0, &error, &request),
+            &error);
+    flag_raise(rank->shared, READY);
+    if (rank->rank == 0) {
+        flag_await(rank->shared, GO, 1);
+        need_ok(rank, sw_coll_barrier(rank->coll, 0, &error), &error);
+        need_ok(rank, sw_coll_wait(request, &error), &error);
+        return;
+    }
+    need_ok(rank, sw_coll_barrier(rank->coll, 0, &error), &error);
+    need_ok(rank, sw_coll_recv(rank->coll, 0, data, sizeof(data), SW_COLL_U8, 0, &error), &error);
+}
+
+static void cycle__is_none_while_a_rank_computes(void **state)
+{
+    struct ranks ranks;
+    (void)state;
+    ranks_start(&ranks, 2, send_early, be_patient);
+    flag_await(ranks.shared, READY, 2);
+    do { // until rank 1 waits in the barrier
+        nap_ms(5);
+        forget_all();
+        take_page(0, COLL_PROCESS_ALIVE);
+        take_page(1, COLL_PROCESS_ALIVE);
+    } while (!dumps[1]->seen.page.state.is_waiting);
+    assert_true(dumps[0]->seen.page.state.is_waiting); // for its message
+    assert_int_equal(find_one(COLL_FOUND_AWAITED)->rank, 0);
+    for (size_t i = 0; i < findings.count; i++)
+        assert_int_not_equal(findings.all[i].verdict, COLL_FOUND_CYCLE);
+    flag_raise(ranks.shared, GO);
+    ranks_end(&ranks, 0);
     forget_all();
 }
 
@@ -437,6 +520,8 @@ int main(void)
         cmocka_unit_test_teardown(watchdog__says_who_is_late_and_what_it_does, empty_folder),
         cmocka_unit_test_teardown(watchdog__of_a_rank_that_has_begun_none, empty_folder),
         cmocka_unit_test_teardown(message__that_nobody_sends, empty_folder),
+        cmocka_unit_test_teardown(cycle__of_ranks_that_send_first, empty_folder),
+        cmocka_unit_test_teardown(cycle__is_none_while_a_rank_computes, empty_folder),
         cmocka_unit_test_teardown(parts__each_waits_in_another_communicator, empty_folder),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Ranks of a program that hangs, and what the commands of docs/torch.md say of them.
+
+usage: test_hangs.py SIDEWIRE [CASE...]
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+for name in ('OMP_NUM_THREADS', 'OPENBLAS_NUM_THREADS'):
+    os.environ.setdefault(name, '1')
+
+import rank_processes
+import torch
+import torch.distributed as dist
+
+import sidewire_torch  # it registers the back end
+
+SIDEWIRE = sys.argv[1]
+LIMIT_S = 60
+MUCH = 1 << 18  # numbers: more than is sent before it is received
+
+
+def expect(condition, *words):
+    if not condition:
+        raise AssertionError(words)
+
+
+def ask(command):
+    """The rows of `sidewire coll diagnose`, or the awaited ones of `status`."""
+    variables = {name: value for name, value in os.environ.items() if name != 'LD_PRELOAD'}
+    said = subprocess.run(
+        [SIDEWIRE, 'coll', command, '-o', 'json'],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=variables,
+    )
+    return json.loads(said.stdout)['rows' if command == 'diagnose' else 'awaited']
+
+
+def until(holds, command):
+    """Until they say so; the last words where they never do."""
+    limit = time.monotonic() + LIMIT_S / 2
+    while True:
+        said = ask(command)
+        if holds(said):
+            return said
+        expect(time.monotonic() < limit, said)
+        time.sleep(0.05)
+
+
+def in_ranks(world, run):
+    """Runs run(rank) in ranks that have opened the default group, and have pages of their own."""
+    with tempfile.TemporaryDirectory() as folder:
+
+        def be_rank(rank):
+            os.environ['XDG_RUNTIME_DIR'] = folder
+            dist.init_process_group(
+                'sidewire', init_method=f'file://{folder}/store', rank=rank, world_size=world
+            )
+            dist.barrier()
+            return run(rank, folder)
+
+        ranks = rank_processes.run_ranks(world, be_rank, LIMIT_S)
+        reports = [rank.report() for rank in ranks if rank.status]
+        expect(not reports, *reports)
+
+
+def recv__blames_the_rank_that_has_not_sent():
+    """Rank 0 waits for a message, others for rank 0, and rank 1 computes."""
+
+    def run(rank, _):
+        numbers = torch.zeros(4)
+        if rank == 0:
+            dist.recv(numbers, 1)
+        elif rank == 1:
+
+            def is_blamed(said):
+                waiting = {one for row in said for one in row.get('waiting', ())}
+                others = set(range(dist.get_world_size())) - {1}
+                return waiting == others and [row['rank'] for row in said] == [1]
+
+            (said,) = until(is_blamed, 'diagnose')
+            # In the words of the rank that waits longest.
+            place = 'has not begun it' if said['collective'] == 'barrier' else 'has not sent it'
+            expect(said['verdict'] == 'awaited' and place in said['text'], said)
+            (said,) = ask('status')
+            expect(said['rank'] == 1 and 'has not begun operation 2' in said['text'], said)
+            dist.send(numbers, 0)
+        dist.barrier()
+
+    in_ranks(2, run)
+    in_ranks(3, run)
+
+
+def irecv__of_a_rank_that_computes_is_no_wait():
+    def run(rank, folder):
+        numbers = torch.zeros(4)
+        if rank == 0:
+            work = dist.irecv(numbers, 1)
+            with open(f'{folder}/posted', 'w'):
+                pass
+            time.sleep(0.1)  # the engine's thread drives by now
+            rows = json.loads(
+                subprocess.run(
+                    [SIDEWIRE, 'coll', 'status', '-o', 'json'], capture_output=True, check=True
+                ).stdout
+            )['rows']
+            (own,) = [row for row in rows if row['rank'] == 0]
+            expect(own['collective'] is None and own['waits_for'] == [], own)
+            # Rank 1 waits in the barrier, and rank 0 computes: it has the blame.
+            until(lambda said: [row['rank'] for row in said] == [0], 'diagnose')
+        dist.barrier()
+        if rank == 0:
+            work.wait()
+        elif rank == 1:
+            dist.send(numbers, 0)
+
+    in_ranks(2, run)
+
+
+def send_first(world):
+    """To the next rank; this process looks, and ends them."""
+    words = ', '.join(f'rank {i} sends to rank {(i + 1) % world}' for i in range(world))
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ['XDG_RUNTIME_DIR'] = folder
+
+        def be_rank(rank):
+            dist.init_process_group(
+                'sidewire', init_method=f'file://{folder}/store', rank=rank, world_size=world
+            )
+            dist.send(torch.zeros(MUCH), (rank + 1) % world)
+
+        ranks = [rank_processes.Rank(number, be_rank, LIMIT_S) for number in range(world)]
+        try:
+            for command in ('diagnose', 'status'):
+                is_told = lambda said: any('in a cycle' in row['text'] for row in said)
+                (said,) = until(is_told, command)
+                expect(said['rank'] is None and words in said['text'], said)
+        finally:
+            for rank in ranks:
+                rank.kill()
+
+
+def send__by_all_first_is_told_as_a_cycle():
+    send_first(2)
+    send_first(3)
+
+
+CASES = {name: one for name, one in list(globals().items()) if '__' in name.strip('_')}
+
+if __name__ == '__main__':
+    for name in sys.argv[2:] or CASES:
+        print(name, flush=True)
+        CASES[name]()
