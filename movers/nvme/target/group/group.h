@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A group of targets, as one of its members sees it. What the group decides is in a replicated log
+ * (<sidewire/pmem_log.h>); docs/shared-storage.md says how. A group has threads of its own, in
+ * which log and links may wait. All functions are for one thread of the caller, and none but
+ * nvg_open() waits.
+ *
+ * Each namespace goes this way, as events of one member tell it:
+ *
+ *     STANDBY --> TAKE --> nvg_taken() --> SERVE --> RELEASE --> nvg_released() --> STANDBY
+ *                   `----> nvg_failed()                `-------> nvg_lost()
+ *
+ * The group decides only which member shall own a namespace. What keeps the data whole is the
+ * fence: between TAKE and nvg_taken() the member makes the medium refuse all formers.
+ */
+#ifndef SW_MOVERS_NVME_GROUP_H
+#define SW_MOVERS_NVME_GROUP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "nvme/target/model/reservation.h"
+
+enum {
+    NVG_SLOTS = 16, /* members of a group */
+    NVG_NAMESPACES_MAX = 128,
+    NVG_NSID_MAX = 128, /* also of its ANA group */
+    NVG_COPIES_MAX = 5,
+    NVG_FORMERS_MAX = 16, /* owners of a namespace that are not known to be fenced */
+    NVG_NAME_BYTES = 32,  /* of a member, with the NUL */
+    NVG_NQN_BYTES = 224,
+    NVG_SERIAL_BYTES = 21,
+    NVG_ADDRESSES_MAX = 8,
+    NVG_ADDRESS_BYTES = 64, /* "192.0.2.1:4420", "[fe80::1%eth0]:4420" */
+    NVG_MEDIUM_BYTES = 160, /* what identifies a medium, as text */
+    NVG_UUID_BYTES = 16,
+    NVG_TEXT_BYTES = 256,
+};
+
+/* A namespace as a member was started with it. */
+struct nvg_namespace {
+    uint32_t nsid, block_bytes;
+    uint64_t size_bytes;
+    uint8_t uuid[NVG_UUID_BYTES], nguid[NVG_UUID_BYTES]; /* all zero: the group makes them */
+    char medium[NVG_MEDIUM_BYTES];
+};
+
+struct nvg_copy {
+    const char *address, *port;
+    const char *region; /* NULL: the only one there */
+};
+
+struct nvg_settings {
+    const char *nqn;
+    const char *member; /* its name: letters, digits, ".", "_", "-"; at most 31 */
+    uint32_t copy_count;
+    struct nvg_copy copies[NVG_COPIES_MAX]; /* of the log, in an order that stays */
+    const char *group_address, *group_port; /* where it listens for other members */
+    uint32_t address_count;                 /* where hosts find it */
+    char addresses[NVG_ADDRESSES_MAX][NVG_ADDRESS_BYTES];
+    uint32_t namespace_count;
+    const struct nvg_namespace *namespaces;
+    uint32_t timeout_ms; /* after which a silent member is suspected; 0: 5000 */
+    uint32_t open_ms;    /* how long nvg_open() tries; 0: 30000 */
+};
+
+/* An owner that the medium has to refuse from now on. */
+struct nvg_former {
+    char member[NVG_NAME_BYTES];
+    uint8_t slot;
+    uint64_t incarnation, epoch;
+    uint8_t boot_id[16]; /* of its kernel: where that is another one, the process is elsewhere */
+    int32_t pid;
+    uint64_t start_ticks; /* of the process: field 22 of /proc/PID/stat */
+};
+
+enum nvg_event_kind {
+    NVG_STANDBY = 1, /* another member has the namespace, or none: `member` */
+    NVG_TAKE,        /* fence `formers`, open the medium, then nvg_taken() or nvg_failed() */
+    NVG_SERVE,       /* it is this member's, with that reservation */
+    NVG_RELEASE,     /* drain, close, then nvg_released() */
+    NVG_RESIZED,     /* the owner says that it has `size_bytes` now */
+    NVG_MEMBERS,     /* members or their addresses have changed */
+    NVG_COMMITTED,   /* what nvg_reserve() asked for under `id` is in the log (status 0), or never
+                        will be: -EAGAIN no quorum, -ESTALE another owner epoch, -EINVAL */
+    NVG_STOP,        /* this member has no part in the group any more: `text`; the last event */
+};
+
+struct nvg_event {
+    enum nvg_event_kind kind;
+    uint32_t nsid;
+    uint64_t epoch; /* of the owner */
+    uint64_t id;
+    int status; /* of STOP 0: it has left as it was asked to */
+    uint64_t size_bytes;
+    char member[NVG_NAME_BYTES];
+    char text[NVG_TEXT_BYTES];
+    uint32_t former_count;
+    struct nvg_former formers[NVG_FORMERS_MAX];
+    struct nvt_reservation reservation;
+};
+
+/* What is known once the group is open. */
+struct nvg_identity {
+    uint8_t identity[16]; /* of the group */
+    uint8_t slot;
+    uint64_t incarnation;
+    char serial[NVG_SERIAL_BYTES];
+};
+
+enum nvg_role { NVG_STARTING, NVG_SEEKING, NVG_FOLLOWER, NVG_CANDIDATE, NVG_LEADER, NVG_STOPPED };
+
+struct nvg_member {
+    char name[NVG_NAME_BYTES];
+    uint8_t slot;
+    bool is_here;   /* it has joined and not left; without a lead that may be old */
+    bool is_linked; /* to the leader, as the leader sees it: of others false elsewhere */
+    bool is_leader, is_self;
+    uint64_t silent_ms; /* since it was heard of; only at the leader */
+    char group_address[NVG_ADDRESS_BYTES];
+    uint32_t address_count;
+    char addresses[NVG_ADDRESSES_MAX][NVG_ADDRESS_BYTES];
+};
+
+enum nvg_phase { NVG_FREE, NVG_TAKING, NVG_OWNED };
+
+struct nvg_namespace_status {
+    struct nvg_namespace about;
+    enum nvg_phase phase;
+    uint64_t epoch;
+    uint8_t slot; /* of who takes or owns it */
+    char member[NVG_NAME_BYTES];
+};
+
+struct nvg_status {
+    enum nvg_role role;
+    bool has_quorum;             /* changes are taken, as far as this member knows */
+    uint64_t changes;            /* records of the log that this member has seen */
+    char leader[NVG_NAME_BYTES]; /* "" where none is known */
+    uint32_t member_count, namespace_count, copy_count;
+    struct nvg_member members[NVG_SLOTS];
+    struct nvg_namespace_status namespaces[NVG_NAMESPACES_MAX];
+    uint8_t copy_states[NVG_COPIES_MAX]; /* enum sw_pmem_log_copy_state; at the leader only */
+};
+
+struct nvg_group;
+
+/* Joins: waits until this member is in the log. 0, or a negative errno and why, as users read it:
+ * no quorum of the log, another NQN, another medium behind a namespace, 16 members. */
+int nvg_open(const struct nvg_settings *settings, struct nvg_group **group, char *error,
+             size_t error_bytes);
+const struct nvg_identity *nvg_identity_of(const struct nvg_group *group);
+/* The UUID and NGUID of a namespace of the group. False: it has none of that number. */
+bool nvg_namespace_of(struct nvg_group *group, uint32_t nsid, struct nvg_namespace *ns);
+/* Readable while there are events. */
+int nvg_fd(const struct nvg_group *group);
+/* The next event. False: none for now. */
+bool nvg_next(struct nvg_group *group, struct nvg_event *event);
+
+/* All formers are fenced and the medium is open. It has that size. */
+void nvg_taken(struct nvg_group *group, uint32_t nsid, uint64_t epoch, uint64_t size_bytes);
+/* It cannot be had: this member holds nothing of it. */
+void nvg_failed(struct nvg_group *group, uint32_t nsid, uint64_t epoch, const char *why);
+void nvg_released(struct nvg_group *group, uint32_t nsid, uint64_t epoch);
+/* The medium says that this owner was fenced: nothing of it is open any more. */
+void nvg_lost(struct nvg_group *group, uint32_t nsid, uint64_t epoch, const char *why);
+/* The medium has grown. */
+void nvg_resized(struct nvg_group *group, uint32_t nsid, uint64_t epoch, uint64_t size_bytes);
+/* The owner's next state of the reservation, to be carried out when COMMITTED comes with `id`. One
+ * at a time for a namespace. 0, or a negative errno: nothing is under way. */
+int nvg_reserve(struct nvg_group *group, uint32_t nsid, uint64_t epoch,
+                const struct nvt_reservation *reservation, uint64_t id);
+
+/* A copy, for showing. */
+void nvg_status_of(struct nvg_group *group, struct nvg_status *status);
+/* Leaves cleanly: RELEASE of what it owns, then STOP with status 0. */
+void nvg_leave(struct nvg_group *group);
+/* At once, as if it had died: others suspect it. After STOP that changes nothing any more. */
+void nvg_close(struct nvg_group *group);
+
+#endif

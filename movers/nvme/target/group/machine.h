@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A member of a group as a machine: events come in, orders go out by a port. It has no clock, no
+ * network and no memory of its own; service.c drives it, and a simulator in the tests.
+ *
+ * STARTING  reads the log to learn who is there
+ * SEEKING   asks all members who leads. If nobody does, and its turn has come: CANDIDATE
+ * CANDIDATE opens the log as its writer, which fences the writer before
+ * LEADER    appends what members propose, and tells all what is in the log
+ * FOLLOWER  proposes, and hears
+ *
+ * Clocks decide only when somebody is suspected. A wrong suspicion costs time and nothing else: the
+ * log fences leaders, and the medium fences owners.
+ */
+#ifndef SW_MOVERS_NVME_GROUP_MACHINE_H
+#define SW_MOVERS_NVME_GROUP_MACHINE_H
+
+#include "nvme/target/group/message.h"
+#include "nvme/target/group/state.h"
+
+enum {
+    NVG_LINKS = 64,           /* 0-15: to the member of that slot. Others: from whoever calls */
+    NVG_LINKS_IN = NVG_SLOTS, /* the first of these */
+    NVG_WISHES = 4 * NVG_NSID_MAX,
+    NVG_JOBS = 512, /* records that wait to be appended */
+};
+
+enum nvg_journal_kind {
+    NVG_JOURNAL_READ,   /* all was read that a reader sees; no: why it could not be */
+    NVG_JOURNAL_OPENED, /* all was read, and this member is the writer */
+    NVG_JOURNAL_FAILED, /* it could not be read, or opened: `text` */
+    NVG_JOURNAL_DONE,   /* the append is in the log */
+    NVG_JOURNAL_FENCED, /* another writer has the log: it is closed */
+    NVG_JOURNAL_QUORUM, /* whether a quorum of copies is there: `has_quorum` */
+};
+
+struct nvg_journal_event {
+    enum nvg_journal_kind kind;
+    bool has_quorum;
+    bool wants_checkpoint; /* of OPENED and DONE: much of the ring is used */
+    bool is_hopeless;      /* of FAILED: trying again changes nothing */
+    char text[NVG_TEXT_BYTES];
+};
+
+/* Orders. None may call the machine. */
+struct nvg_port {
+    void *context;
+    void (*dial)(void *context, uint32_t link, const char *address);
+    void (*send)(void *context, uint32_t link, const uint8_t *message, size_t bytes);
+    void (*hang_up)(void *context, uint32_t link); /* after what was sent; nothing comes after it */
+    void (*journal_read)(void *context);
+    void (*journal_open)(void *context);
+    void (*journal_append)(void *context, const uint8_t *record, size_t bytes);
+    /* Forgets all before the newest append whose record was BEGIN. */
+    void (*journal_trim)(void *context);
+    void (*journal_close)(void *context);
+    void (*tell)(void *context, const struct nvg_event *event);
+    uint64_t (*draw)(void *context); /* a random number */
+};
+
+struct nvg_link {
+    bool is_open;   /* dialled, or come */
+    bool is_up;     /* it can be sent to */
+    bool is_member; /* who called was in the log when it was welcomed */
+    bool is_joining, is_leaving;
+    uint8_t slot;
+    uint64_t incarnation;
+    uint64_t heard_ns, said_ns, since_ns;
+    struct nvg_join join; /* of one that joins */
+};
+
+/* What this member wants to be in the log. It asks each leader anew until it is there. */
+struct nvg_wish {
+    bool is_used, is_sent;
+    uint64_t number, retry_ns;
+    enum nvg_record_kind kind;
+    uint32_t nsid;
+    uint64_t epoch, size_bytes;
+    uint64_t id, user; /* of a reservation: its number in the log, and the target's */
+    bool was_sent;     /* to any leader: it may be in the log */
+};
+
+struct nvg_job {
+    uint8_t link;    /* NVG_LINKS: its own */
+    uint64_t number; /* of the proposal; 0: nobody waits for it */
+    uint16_t bytes;
+    uint8_t record[NVG_RECORD_MAX];
+};
+
+/* What this member's target was told of a namespace. */
+enum nvg_told {
+    NVG_TOLD_NOTHING,
+    NVG_TOLD_STANDBY,
+    NVG_TOLD_TAKE,
+    NVG_TOLD_SERVE,
+    NVG_TOLD_RELEASE
+};
+
+struct nvg_mine {
+    enum nvg_told told;
+    uint64_t epoch;                 /* of that */
+    uint64_t size_bytes;            /* that was told */
+    uint64_t owner;                 /* of STANDBY: the incarnation that was named */
+    struct nvt_reservation wanted;  /* of a wish of it */
+    uint64_t refused_ns[NVG_SLOTS]; /* at the leader: until then that member is not asked again */
+};
+
+struct nvg_peer {
+    uint64_t gone; /* the incarnation that nobody answers for any more */
+    uint64_t gone_ns;
+    uint64_t answered_ns; /* when it said last that it follows, leads, or is about to */
+    uint64_t seeking_ns;  /* when it said last that it seeks */
+    bool is_asked;        /* in this search; the answer has not come */
+};
+
+struct nvg_setup {
+    const char *nqn;
+    struct nvg_join self; /* slot: any */
+    uint32_t namespace_count;
+    const struct nvg_namespace *namespaces;
+    uint64_t timeout_ns;
+};
+
+struct nvg_machine {
+    struct nvg_port port;
+    struct nvg_setup setup;
+    enum nvg_role role;
+    uint64_t now_ns;
+    bool has_joined; /* its JOIN is in the log, and it knows its slot */
+    bool is_synced;  /* it has the whole state of the leader that it follows */
+    bool is_leaving, has_quorum;
+    uint8_t slot;
+    uint64_t seek_ns, round_ns, lead_ns, leave_ns, retry_ns;
+    uint64_t quorum_ns;   /* when a leader has lost the quorum */
+    uint32_t leader_link; /* of a follower; NVG_LINKS: none */
+    uint64_t shunned;     /* the incarnation that led and was silent */
+    bool is_replaying;    /* records of the log have come since it was to be read */
+    bool wants_checkpoint, is_dumping, is_appending;
+    uint32_t dump; /* where the checkpoint under way is */
+    uint32_t job_first, job_count;
+    uint64_t numbers;
+    char trouble[NVG_TEXT_BYTES]; /* why it has not joined so far */
+    struct nvg_job now;           /* the append under way */
+    struct nvg_link links[NVG_LINKS];
+    struct nvg_peer peers[NVG_SLOTS];
+    struct nvg_mine mine[NVG_NSID_MAX + 1];
+    struct nvg_wish wishes[NVG_WISHES];
+    struct nvg_job jobs[NVG_JOBS];
+    struct nvg_replica replica;
+    struct nvg_message in, out; /* too large for a stack */
+    struct nvg_record record, made;
+    struct nvg_event event;
+};
+
+/* The machine is all zeroes; what setup points to stays. Begins by reading the log. */
+void nvg_machine_start(struct nvg_machine *m, const struct nvg_setup *setup,
+                       const struct nvg_port *port, uint64_t now_ns);
+/* Time has passed: at least every 20 ms. */
+void nvg_machine_tick(struct nvg_machine *m, uint64_t now_ns);
+
+void nvg_machine_link_up(struct nvg_machine *m, uint32_t link); /* that it has dialled */
+void nvg_machine_link_in(struct nvg_machine *m, uint32_t link); /* somebody has called */
+void nvg_machine_link_lost(struct nvg_machine *m, uint32_t link);
+void nvg_machine_message(struct nvg_machine *m, uint32_t link, const uint8_t *message,
+                         size_t bytes);
+
+/* A record that was read from the log, in order, before READ and OPENED. */
+void nvg_machine_record(struct nvg_machine *m, const uint8_t *record, size_t bytes);
+void nvg_machine_journal(struct nvg_machine *m, const struct nvg_journal_event *event);
+
+/* What the target says: group.h. */
+void nvg_machine_taken(struct nvg_machine *m, uint32_t nsid, uint64_t epoch, uint64_t size_bytes);
+/* It has nothing of it open: after RELEASE, or where it cannot take or keep it. */
+void nvg_machine_released(struct nvg_machine *m, uint32_t nsid, uint64_t epoch);
+void nvg_machine_resized(struct nvg_machine *m, uint32_t nsid, uint64_t epoch, uint64_t size_bytes);
+int nvg_machine_reserve(struct nvg_machine *m, uint32_t nsid, uint64_t epoch,
+                        const struct nvt_reservation *reservation, uint64_t id);
+void nvg_machine_leave(struct nvg_machine *m);
+
+/* ---- between the files of the machine ---- */
+
+enum { NVG_MS = 1000000 };
+
+/* machine.c */
+void nvg_send(struct nvg_machine *m, uint32_t link, const struct nvg_message *message);
+void nvg_hang_up(struct nvg_machine *m, uint32_t link);
+void nvg_stop(struct nvg_machine *m, int status, const char *text, const char *name);
+/* Looks for a leader. One that led closes the log first. */
+void nvg_seek(struct nvg_machine *m);
+/* Ends all links, with a word to members that follow. */
+void nvg_close_links(struct nvg_machine *m);
+/* That very process is this member. */
+bool nvg_is_self(const struct nvg_machine *m, uint8_t slot, uint64_t incarnation);
+/* The replica has changed: tells the target, fulfils wishes, and ends where it is no member. */
+void nvg_state_moved(struct nvg_machine *m, uint32_t nsid);
+
+/* seek.c: how a leader is found, or becomes one. */
+void nvg_seek_tick(struct nvg_machine *m);
+void nvg_seek_answer(struct nvg_machine *m, uint32_t link, const struct nvg_message *message);
+/* It cannot be a member as it was started: true, and it has stopped. */
+bool nvg_stops_unfit(struct nvg_machine *m);
+
+/* lead.c: what a leader does. */
+void nvg_lead_begin(struct nvg_machine *m, bool wants_checkpoint);
+void nvg_lead_tick(struct nvg_machine *m);
+void nvg_lead_hello(struct nvg_machine *m, uint32_t link, const struct nvg_message *hello);
+void nvg_lead_propose(struct nvg_machine *m, uint32_t link, uint64_t number, const uint8_t *record,
+                      size_t bytes);
+void nvg_lead_done(struct nvg_machine *m, bool wants_checkpoint);
+void nvg_lead_quorum(struct nvg_machine *m, bool has_quorum);
+
+/* wish.c: what this member asks for, and what its target is told. */
+void nvg_wish_tick(struct nvg_machine *m);
+void nvg_wish_anew(struct nvg_machine *m);
+void nvg_wish_refused(struct nvg_machine *m, uint64_t number, int status);
+void nvg_wish_look(struct nvg_machine *m, uint32_t nsid);
+
+#endif

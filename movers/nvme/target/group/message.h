@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What members of a group say to each other: docs/shared-storage-group.md has the formats. */
+#ifndef SW_MOVERS_NVME_GROUP_MESSAGE_H
+#define SW_MOVERS_NVME_GROUP_MESSAGE_H
+
+#include "nvme/target/group/record.h"
+
+enum { NVG_MESSAGE_MAX = NVG_RECORD_MAX + 64, NVG_MESSAGE_VERSION = 1 };
+
+enum nvg_message_kind {
+    NVG_HELLO = 1, /* who calls: it knows the group's identity */
+    NVG_ANSWER,    /* the called one does not lead: its role, and whom it follows */
+    NVG_WELCOME,   /* it leads: the state follows as records */
+    NVG_PUSH,      /* a record that is in the log */
+    NVG_PROPOSE,   /* a record to be put there */
+    NVG_REFUSE,    /* that proposal never will be there */
+    NVG_PING,
+    NVG_HALT, /* the called one has no part in the group any more: why */
+    NVG_BYE,  /* the leader ends: look for another one */
+};
+
+struct nvg_message {
+    enum nvg_message_kind kind;
+    uint8_t identity[16];          /* of HELLO */
+    bool is_member;                /* of HELLO: it has been in the log */
+    struct nvg_join join;          /* of HELLO */
+    uint8_t role;                  /* of ANSWER: enum nvg_role */
+    uint8_t slot;                  /* of ANSWER: of who answers; of WELCOME: of who is welcome */
+    uint8_t leads_slot;            /* of ANSWER: whom it follows, where it does */
+    uint64_t number;               /* of PROPOSE and REFUSE */
+    int status;                    /* of REFUSE */
+    bool is_leaving;               /* of PING: it takes no more namespaces */
+    bool has_quorum;               /* of PING */
+    char text[NVG_TEXT_BYTES - 2]; /* of HALT */
+    uint16_t record_bytes;         /* of PUSH and PROPOSE */
+    uint8_t record[NVG_RECORD_MAX];
+};
+
+/* The bytes; never 0. */
+size_t nvg_message_put(const struct nvg_message *message, uint8_t out[NVG_MESSAGE_MAX]);
+/* False: that is no message. */
+bool nvg_message_get(const uint8_t *in, size_t bytes, struct nvg_message *out);
+
+#endif

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * How a member finds the leader, or becomes it. It asks all others that the log names. One that
+ * follows a leader says so, and then nobody opens the log: a member whose own link to the leader is
+ * broken must not fence it. The lowest slot of those that seek goes first.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "nvme/target/group/machine.h"
+
+enum {
+    ROUND_MS = 50,      /* between two questions to one member */
+    FRESH_MS = 300,     /* so long an answer is believed */
+    ANSWER_MS = 400,    /* so long an answer is waited for */
+    FIRST_MS = 1000,    /* the same of one that has just started */
+    PATIENCE_MS = 2000, /* for lower slots that seek, too */
+};
+
+static bool is_within(const struct nvg_machine *m, uint64_t since_ns, uint64_t ms)
+{
+    return since_ns && m->now_ns - since_ns < ms * NVG_MS;
+}
+
+void nvg_seek(struct nvg_machine *m)
+{
+    m->role = NVG_SEEKING;
+    m->is_synced = false;
+    m->is_appending = m->is_dumping = false;
+    m->job_count = 0;
+    m->has_quorum = false;
+    m->leader_link = NVG_LINKS;
+    m->seek_ns = m->now_ns;
+    m->round_ns = 0;
+    for (int i = 0; i < NVG_SLOTS; i++) {
+        m->peers[i].is_asked = false;
+        m->peers[i].answered_ns = m->peers[i].seeking_ns = 0;
+    }
+}
+
+bool nvg_stops_unfit(struct nvg_machine *m)
+{
+    const struct nvg_state *now = &m->replica.now;
+    char why[NVG_TEXT_BYTES] = "";
+    if (!now->has_group)
+        return false;
+    if (strcmp(now->nqn, m->setup.nqn))
+        snprintf(why, sizeof(why), "the log belongs to a group of %.200s", now->nqn);
+    if (nvg_state_slot_for(now, m->setup.self.who.member) < 0)
+        snprintf(why, sizeof(why), "the group has %d members already", NVG_SLOTS);
+    bool has[NVG_NSID_MAX + 1] = {false};
+    for (uint32_t i = 0; i < m->setup.namespace_count; i++) {
+        const struct nvg_namespace *ns = &m->setup.namespaces[i];
+        const char *differs = nvg_state_differs(now, ns);
+        has[ns->nsid] = true;
+        if (differs)
+            snprintf(why, sizeof(why), "namespace %u has %s here than in the group", ns->nsid,
+                     differs);
+    }
+    for (uint32_t i = 1; i <= NVG_NSID_MAX; i++)
+        if (nvg_state_place(now, i) && !has[i])
+            snprintf(why, sizeof(why), "namespace %u of the group is missing here", i);
+    if (why[0])
+        nvg_stop(m, -EINVAL, "%s", why);
+    return why[0];
+}
+
+/* Another process; perhaps one that had this member's name before. */
+static bool is_other(const struct nvg_machine *m, int slot)
+{
+    const struct nvg_state *now = &m->replica.now;
+    return now->has_member[slot] && now->members[slot].is_here &&
+           now->members[slot].who.incarnation != m->setup.self.who.incarnation;
+}
+
+static void ask_members(struct nvg_machine *m)
+{
+    if (is_within(m, m->round_ns, ROUND_MS))
+        return;
+    m->round_ns = m->now_ns;
+    for (uint32_t i = 0; i < NVG_SLOTS; i++) {
+        struct nvg_link *link = &m->links[i];
+        const struct nvg_join *member = &m->replica.now.members[i];
+        if (link->is_open && !is_within(m, link->since_ns, FIRST_MS))
+            nvg_hang_up(m, i); /* it does not answer */
+        if (link->is_open || !is_other(m, (int)i))
+            continue;
+        *link = (struct nvg_link){.is_open = true,
+                                  .slot = (uint8_t)i,
+                                  .incarnation = member->who.incarnation,
+                                  .heard_ns = m->now_ns,
+                                  .since_ns = m->now_ns};
+        m->peers[i].is_asked = true;
+        m->port.dial(m->port.context, i, member->group_address);
+    }
+}
+
+void nvg_seek_answer(struct nvg_machine *m, uint32_t link, const struct nvg_message *message)
+{
+    struct nvg_peer *peer = &m->peers[link];
+    peer->is_asked = false;
+    peer->gone = 0;
+    if (message->role == NVG_FOLLOWER || message->role == NVG_LEADER ||
+        message->role == NVG_CANDIDATE)
+        peer->answered_ns = m->now_ns;
+    if (message->role == NVG_SEEKING)
+        peer->seeking_ns = m->now_ns;
+    if (message->role == NVG_FOLLOWER)
+        snprintf(m->trouble, sizeof(m->trouble), "%s follows a leader that does not answer here",
+                 m->replica.now.members[link].who.member);
+    nvg_hang_up(m, link);
+}
+
+static bool is_kept_back_by(const struct nvg_machine *m, int slot)
+{
+    const struct nvg_peer *peer = &m->peers[slot];
+    const bool is_shunned = m->shunned == m->replica.now.members[slot].who.incarnation;
+    const int own = m->has_joined ? m->slot : NVG_SLOTS;
+    if (is_within(m, peer->answered_ns, FRESH_MS))
+        return true;
+    if (peer->is_asked && !is_shunned &&
+        is_within(m, m->seek_ns, m->has_joined ? ANSWER_MS : FIRST_MS))
+        return true;
+    return slot < own && is_within(m, peer->seeking_ns, FRESH_MS) &&
+           is_within(m, m->seek_ns, PATIENCE_MS);
+}
+
+void nvg_seek_tick(struct nvg_machine *m)
+{
+    ask_members(m);
+    if (m->retry_ns > m->now_ns || m->is_leaving)
+        return;
+    for (int i = 0; i < NVG_SLOTS; i++)
+        if (is_other(m, i) && is_kept_back_by(m, i))
+            return;
+    for (uint32_t i = 0; i < NVG_LINKS_IN; i++)
+        nvg_hang_up(m, i);
+    m->retry_ns = 0;
+    m->role = NVG_CANDIDATE;
+    m->is_replaying = false;
+    m->port.journal_open(m->port.context);
+}
