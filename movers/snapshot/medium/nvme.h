@@ -55,9 +55,10 @@ struct snap_nvme {
     bool is_asking;  /* a command of the phase is under way */
     bool has_answer; /* and has ended */
     struct sw_nvme_result answer;
-    bool takes;     /* the claim is to be written: this is an open */
-    bool may_steal; /* and whoever holds the namespace is preempted */
-    bool was_free;  /* nobody held it, where this writer had */
+    bool takes;      /* the claim is to be written: this is an open */
+    bool may_steal;  /* and whoever holds the namespace is preempted */
+    bool was_free;   /* nobody held it, where this writer had */
+    uint64_t orphan; /* key of a writer that died before its claim was there, and holds it; or 0 */
     uint64_t down_ns, retry_ns;
 
     struct snap_claim claim, found; /* the own; of the last writer */
@@ -88,6 +89,10 @@ void snap_nvme_let_go(struct snap_nvme *n);
 /* A command that moves own memory, or none. */
 struct sw_nvme_io snap_nvme_own_io(struct snap_nvme *n, uint32_t block, uint64_t offset,
                                    uint32_t bytes, sw_nvme_done *done);
+/* The command that reports who holds the namespace; and, from its answer, the key of a writer of
+ * snapshots that holds it, and whose claim is not the one that was found; 0: there is none. */
+struct sw_nvme_io snap_nvme_report_io(struct snap_nvme *n, sw_nvme_done *done);
+uint64_t snap_nvme_unclaimed(const struct snap_nvme *n);
 int snap_nvme_errno(const struct sw_nvme_result *result);
 
 #endif

@@ -17,6 +17,7 @@
 enum { RETRY_MS = 200, STATUS_BITS = 0x7ff, HOLDS = 1, ABORTED_BY_PREEMPTION = 0x1b };
 
 enum { CLAIM_OUT, CLAIM_IN, FIRST, KEYS = 4, REPORT };
+static const uint64_t KEY_MARK = 0x534e000000000000, KEY_ID_BITS = 0x0000ffffffffffff; /* "SN" */
 
 static uint16_t status_code_of(const struct sw_nvme_result *result)
 {
@@ -162,11 +163,11 @@ static void link_answered(void *argument, const struct sw_nvme_result *result)
     n->is_asking = false;
 }
 
-/* Its keys lie in the claim's ID: they stay the same over connections. */
+/* A key is the beginning of the claim's ID, so that it stays the same over connections, and a mark:
+ * who finds it knows that a writer of snapshots holds the namespace. */
 static uint64_t claim_key_of(const struct snap_claim *claim)
 {
-    const uint64_t key = get_le64(claim->id);
-    return key ? key : 1;
+    return (get_le64(claim->id) & KEY_ID_BITS) | KEY_MARK;
 }
 
 /* The key of the one that holds the namespace; 0: nobody, or `*is_unseen`: somebody that the report
@@ -186,6 +187,21 @@ static uint64_t holder_of(const struct snap_nvme *n, bool *is_unseen)
             return le64toh(report->regctl_eds[i].rkey);
     *is_unseen = true;
     return 0;
+}
+
+uint64_t snap_nvme_unclaimed(const struct snap_nvme *n)
+{
+    bool is_unseen;
+    const uint64_t holder = holder_of(n, &is_unseen);
+    const bool is_writer = (holder & ~KEY_ID_BITS) == KEY_MARK;
+    return is_writer && holder != claim_key_of(&n->found) ? holder : 0;
+}
+
+struct sw_nvme_io snap_nvme_report_io(struct snap_nvme *n, sw_nvme_done *done)
+{
+    struct sw_nvme_io io = snap_nvme_own_io(n, REPORT, 0, SNAP_BLOCK_BYTES, done);
+    io.bytes = SNAP_NVME_REPORT_BYTES;
+    return io;
 }
 
 static enum sw_nvme_status ask_to_reserve(struct snap_nvme *n)
@@ -209,8 +225,7 @@ static enum sw_nvme_status link_ask(struct snap_nvme *n)
     case SNAP_NVME_REGISTERING:
         return sw_nvme_resv_register(n->queue, &io, &resv);
     case SNAP_NVME_REPORTING:
-        io.data = n->own + REPORT * (size_t)SNAP_BLOCK_BYTES;
-        io.bytes = SNAP_NVME_REPORT_BYTES;
+        io = snap_nvme_report_io(n, link_answered);
         return sw_nvme_resv_report(n->queue, &io);
     case SNAP_NVME_RESERVING:
         return ask_to_reserve(n);
@@ -246,7 +261,8 @@ static enum snap_nvme_phase after_report(struct snap_nvme *n)
     n->was_free = !holder && !is_unseen;
     if (n->was_free || holder == claim_key_of(&n->claim))
         return SNAP_NVME_RESERVING;
-    if (n->takes && holder && (n->may_steal || holder == claim_key_of(&n->found)))
+    const bool is_dead = holder == claim_key_of(&n->found) || holder == n->orphan;
+    if (n->takes && holder && (n->may_steal || is_dead))
         return SNAP_NVME_RESERVING;
     if (n->takes)
         snap_medium_fail(&n->medium, -EBUSY,

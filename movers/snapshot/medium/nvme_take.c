@@ -109,25 +109,24 @@ int snap_nvme_look(struct snap_nvme *n, char *error, size_t error_bytes)
 
 /* ---- who writes ---- */
 
-/* Own memory to or from the namespace; waits. */
-static int await_own(struct snap_nvme *n, const struct sw_nvme_io *io, bool writes,
-                     uint32_t within_ms)
+/* A command that was sent with that status, alone; waits. */
+static int await_own(struct snap_nvme *n, enum sw_nvme_status sent, uint32_t within_ms)
 {
-    struct sw_nvme_result result = {.status = writes ? sw_nvme_write(n->queue, io)
-                                                     : sw_nvme_read(n->queue, io)};
+    struct sw_nvme_result result = {.status = sent};
     const uint64_t deadline_ns = sw_nvme_deadline_ms(within_ms);
     while (!result.status) {
         result.status = sw_nvme_queue_wait(n->queue, deadline_ns);
         if (!result.status && sw_nvme_queue_take(n->queue, &result, 1))
             break;
     }
-    return snap_nvme_errno(&result);
+    const int code = snap_nvme_errno(&result);
+    return code == -EAGAIN ? -ENOTCONN : code;
 }
 
 static int read_found(struct snap_nvme *n)
 {
     const struct sw_nvme_io io = snap_nvme_own_io(n, CLAIM_IN, n->claim_at, SNAP_BLOCK_BYTES, NULL);
-    const int code = await_own(n, &io, false, n->options.connect_timeout_ms);
+    const int code = await_own(n, sw_nvme_read(n->queue, &io), n->options.connect_timeout_ms);
     if (code)
         return code;
     return snap_claim_decode(n->own + SNAP_BLOCK_BYTES, &n->found) ? 0 : -EINVAL;
@@ -152,11 +151,37 @@ static int nvme_refuse_living(struct snap_nvme *n, char *error, size_t error_byt
                      n->found.writer);
 }
 
+/* A writer that was killed between its reservation and its claim holds it with a key that
+ * no claim has. One that lives writes its claim in less than SILENCE_MS. */
+static int nvme_find_orphan(struct snap_nvme *n, char *error, size_t error_bytes)
+{
+    const struct snap_claim before = n->found;
+    uint64_t first = 0;
+    for (uint32_t waited_ms = 0; waited_ms < SILENCE_MS; waited_ms += LOOK_MS) {
+        const struct sw_nvme_io io = snap_nvme_report_io(n, NULL);
+        int code = await_own(n, sw_nvme_resv_report(n->queue, &io), n->options.connect_timeout_ms);
+        if (!code)
+            code = read_found(n);
+        if (code)
+            return fail_nvme(n, code, error, error_bytes, "it does not answer");
+        const uint64_t holder = snap_nvme_unclaimed(n);
+        if (memcmp(before.id, n->found.id, sizeof(before.id)) != 0 || (first && holder != first))
+            return fail_nvme(n, -EBUSY, error, error_bytes, "another writer has just taken it");
+        if (!holder)
+            return 0;
+        first = holder;
+        poll(NULL, 0, LOOK_MS);
+        sw_nvme_poll(n->controller);
+    }
+    n->orphan = first;
+    return 0;
+}
+
 static int find_zeroes_there(struct snap_nvme *n)
 {
     static const uint8_t zeroes[2 * SNAP_BLOCK_BYTES];
     const struct sw_nvme_io io = snap_nvme_own_io(n, FIRST, 0, sizeof(zeroes), NULL);
-    const int code = await_own(n, &io, false, n->options.connect_timeout_ms);
+    const int code = await_own(n, sw_nvme_read(n->queue, &io), n->options.connect_timeout_ms);
     n->medium.is_new =
         !code && !memcmp(n->own + FIRST * (size_t)SNAP_BLOCK_BYTES, zeroes, sizeof(zeroes));
     return code;
@@ -193,6 +218,8 @@ static int take_to_write(struct snap_nvme *n, const struct snap_medium_options *
         return fail_nvme(n, code, error, error_bytes, "it does not answer");
     if (n->found.is_held && !options->take_over)
         code = nvme_refuse_living(n, error, error_bytes);
+    if (!code && n->has_reservations && !options->take_over)
+        code = nvme_find_orphan(n, error, error_bytes);
     if (code)
         return code;
     if (!snap_claim_follow(&n->found, options->writer, &n->claim))
@@ -221,12 +248,15 @@ int snap_nvme_take(struct snap_nvme *n, const struct snap_medium_options *option
 
 void snap_nvme_let_go(struct snap_nvme *n)
 {
+    const uint64_t deadline_ns = sw_nvme_deadline_ms(LET_GO_MS);
+    while ((n->is_beating || n->is_looking) && !sw_nvme_queue_wait(n->queue, deadline_ns))
+        sw_nvme_queue_poll(n->queue);
     if (!n->medium.is_writable || n->parts || n->is_beating || n->is_looking)
         return;
     n->claim.is_held = false;
     snap_claim_encode(&n->claim, n->own);
     struct sw_nvme_io io = snap_nvme_own_io(n, 0, n->claim_at, SNAP_BLOCK_BYTES, NULL);
-    if (await_own(n, &io, true, LET_GO_MS) || !n->has_reservations)
+    if (await_own(n, sw_nvme_write(n->queue, &io), LET_GO_MS) || !n->has_reservations)
         return;
     io = snap_nvme_own_io(n, KEYS, 0, SNAP_BLOCK_BYTES, NULL);
     const struct sw_nvme_resv resv = {.action = SW_NVME_RESV_UNREGISTER, .ignores_key = true};

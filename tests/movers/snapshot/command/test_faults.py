@@ -100,7 +100,7 @@ class Faults(unittest.TestCase):
             self.skipTest(str(why))
         self.addCleanup(hosts.close)
         file, far = self.sink(FileSink), self.far_sink(hosts, kind)
-        trainer = self.trainer([file, far], quorum=1, stall_ms=400, wrap=hosts.wrap[1])
+        trainer = self.trainer([file, far], quorum=1, stall_ms=1000, wrap=hosts.wrap[1])
         for _ in range(ROUNDS):
             trainer.hear_until(has(1, 1))
             time.sleep(self.random.random() * 0.02)
@@ -124,7 +124,7 @@ class Faults(unittest.TestCase):
             self.skipTest(str(why))
         self.addCleanup(hosts.close)
         far = self.far_sink(hosts, kind)
-        trainer = self.trainer([far], stall_ms=400, wrap=hosts.wrap[1])
+        trainer = self.trainer([far], stall_ms=1000, wrap=hosts.wrap[1])
         for _ in range(ROUNDS):
             trainer.hear_durable(2)
             hosts.set_link(1, hosts.names[1], 'down')
@@ -268,7 +268,7 @@ class Faults(unittest.TestCase):
         where = () if kind is DiskSink else (SIDEWIRE, self.folder, 'disk')
         made = kind(disk, *where)
         self.addCleanup(made.end)
-        trainer = self.trainer([made], stall_ms=1000)
+        trainer = self.trainer([made])
         words = trainer.hear_until(failed)
         self.assertEqual(int(words[2]), NO_ROOM, words)
         self.assertIn(made.text, ' '.join(words))
@@ -292,7 +292,7 @@ class Faults(unittest.TestCase):
 
     def stopped(self, kind):
         file, other = self.sink(FileSink), self.sink(kind, 'other')
-        trainer = self.trainer([file, other], quorum=1, stall_ms=400)
+        trainer = self.trainer([file, other], quorum=1, stall_ms=1000)
         for _ in range(ROUNDS):
             trainer.hear_until(has(1, 1))
             time.sleep(self.random.random() * 0.02)

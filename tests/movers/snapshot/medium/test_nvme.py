@@ -100,6 +100,18 @@ class Target(Conformance, unittest.TestCase):
         self.assert_refused(driven.EBUSY, 'reserved', 'resv-report')
         self.assert_fine(self.another('t').do('w'))
 
+    def test_writer_killed__between_its_reservation_and_its_claim(self):
+        """A key of a writer of snapshots ("SN") that no claim has: nobody lives by it."""
+        self.another().close()
+        there = f'-a 127.0.0.1 -s {PORT} -n {NQN}'
+        for words in (
+            f'nvme resv-register {there} --nrkey 0x534e00000000007b',
+            f'nvme resv-acquire {there} --crkey 0x534e00000000007b --rtype 1',
+        ):
+            subprocess.run([SIDEWIRE, *words.split()], check=True, timeout=60)
+        self.assert_fine(self.another().do('w'))
+        self.assertEqual(self.report()['regctl'], 1)
+
     def test_target_killed__and_does_not_come_back(self):
         medium = self.another(timeout_ms=1000)
         self.end_target()
@@ -195,7 +207,7 @@ class Sectors(Target):
 
     block = 512
     for name in dir(Target):
-        if name.startswith(('test_target', 'test_writer_stopped', 'test_place', 'test_reserv')):
+        if name.startswith(('test_target', 'test_writer', 'test_place', 'test_reserv')):
             locals()[name] = None
 
 
