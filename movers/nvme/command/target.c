@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/command/background.h"
 #include "common/command/option.h"
@@ -109,8 +110,8 @@ static const struct mover_option options[] = {
      "Address to listen at (all), port 4420 by default; may be repeated", 0, target_take_listen,
      TARGET(listen)},
     {"namespace", 'n', "BACKEND", 0,
-     "Serve ram:SIZE, null:SIZE, file:PATH, block:PATH, nvme:PATH or nvram:PATH; may be "
-     "repeated",
+     "Serve ram:SIZE, null:SIZE, file:PATH, block:PATH, nvme:PATH, nvram:PATH or "
+     "rbd:POOL/IMAGE; may be repeated",
      0, take_word, TARGET(namespaces)},
     {"subsysnqn", 'N', "NQN", 0, "The subsystem's name", 0, MOVER_TO(struct target_args, nqn)},
     {"allow", 'A', "HOSTNQN", 0, "Only these hosts; may be repeated (any)", 0, take_word,
@@ -320,7 +321,11 @@ int nv_target_main(int argc, char **argv)
         return MOVER_FAILED;
     }
     rc = serve_config(&program, config);
-    nvr_server_close(&program.server);
+    const bool is_closed = nvr_server_close(&program.server);
     nvr_serving_close(&program.serving);
-    return rc;
+    if (is_closed)
+        return rc;
+    mover_fail("a disk does not answer: what was under way there is left");
+    fflush(NULL);
+    _exit(rc ? rc : MOVER_FAILED); /* threads of libraries still use what exit() would free */
 }

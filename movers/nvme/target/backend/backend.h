@@ -34,6 +34,8 @@ enum nvt_io_kind {
     NVT_VERIFY, /* reads, and tells whether that went well */
 };
 
+enum { NVT_MEDIUM_BYTES = 160 };
+
 enum nvt_slice_rank { NVT_SLICE_BEHIND, NVT_SLICE_OF_HOST, NVT_SLICE_OF_ADDRESS };
 
 /* One operation. Its memory is the caller's until done() has been called, by the thread that has
@@ -74,8 +76,17 @@ struct nvt_backend_setup {
     uint32_t block_bytes; /* 0: as the backend finds best */
     bool is_read_only;
     bool is_shared;          /* other servers that say so, too, may serve it */
+    bool fences;             /* whoever else has it is shut out first */
+    const char *conf, *id;   /* of a cluster: its configuration, and who asks; NULL: as usual */
+    uint32_t wait_ms;        /* how long opening it may take where it is far; 0: as the kind says */
     uint32_t short_ppm;      /* of a million requests: the system is asked for a part alone */
     struct nvt_uring *uring; /* of the first thread */
+};
+
+struct nvt_backend_look {
+    uint64_t size_bytes;
+    uint32_t block_bytes;
+    char medium[NVT_MEDIUM_BYTES];
 };
 
 struct nvt_backend_ops {
@@ -91,6 +102,16 @@ struct nvt_backend_ops {
     uint16_t (*reach)(struct nvt_backend *backend, const struct nvt_io *io);
     /* The size as it is now: files grow. NULL: it never changes. */
     uint64_t (*size_bytes)(struct nvt_backend *backend);
+    /* How long it is, its blocks, and `medium`, without serving it: another target may. As open()
+     * otherwise. NULL: this kind has nothing to look at. */
+    int (*look)(const struct nvt_backend_setup *setup, struct nvt_backend_look *out, char *error,
+                size_t error_size);
+    /* Shuts out whoever serves it: nothing that they have sent is written from then on. 0 also
+     * where nobody does. It may take as long as `wait_ms` says. NULL: this kind cannot. */
+    int (*fence)(const struct nvt_backend_setup *setup, char *error, size_t error_size);
+    /* close() goes on behind its return: waits until all is closed. False: something is not. NULL:
+     * close() returns when it is done. */
+    bool (*settle)(uint32_t wait_ms);
     bool is_size_far; /* it has to be asked for, which may take long: not while hosts are served */
 };
 
@@ -104,8 +125,10 @@ struct nvt_backend {
     bool can_deallocate, frees_to_zeroes; /* deallocated blocks read as zeroes */
     /* Data in memory is moved from and to there, without another buffer. NULL: it does not. */
     uint8_t *memory;
-    struct nvt_claim *claim; /* of what has a path */
-    dev_t disk;              /* if that hangs, it hangs; 0: none */
+    struct nvt_claim *claim;       /* of what has a path */
+    char medium[NVT_MEDIUM_BYTES]; /* what it is, for targets that share it; "": not told */
+    const _Atomic int *lost;       /* an errno once others have shut us out; NULL: nobody can */
+    dev_t disk;                    /* if that hangs, it hangs; 0: none */
     struct nvt_disk
         *watched; /* the same, if a flush that fails loses something; NULL: it does not */
 };
@@ -114,6 +137,11 @@ struct nvt_backend {
  * happened and what mends it. */
 int nvt_backend_open(const struct nvt_backend_spec *spec, struct nvt_uring *uring,
                      struct nvt_backend **out, char *error, size_t error_size);
+
+/* Others have shut this target out: an errno, or 0. */
+int nvt_backend_lost(const struct nvt_backend *backend);
+/* Backends that are being closed have that much time. False: some are not closed. */
+bool nvt_backends_settle(uint32_t wait_ms);
 
 /* NULL: there is no such kind. */
 const struct nvt_backend_ops *nvt_backend_find(const char *kind);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The kinds of backends: a new one adds a line here. */
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -9,8 +10,8 @@
 #include "nvme/target/config/spec.h"
 #include "nvme/wire/fabrics.h"
 
-static const struct nvt_backend_ops *const kinds[] = {&nvt_ram,   &nvt_null,  &nvt_file,
-                                                      &nvt_block, &nvt_nvram, &nvt_nvme};
+static const struct nvt_backend_ops *const kinds[] = {&nvt_ram,   &nvt_null, &nvt_file, &nvt_block,
+                                                      &nvt_nvram, &nvt_nvme, &nvt_rbd};
 
 const struct nvt_backend_ops *nvt_backend_find(const char *kind)
 {
@@ -27,6 +28,35 @@ static void list_backend_kinds(char *out, size_t size)
     *out = 0;
     for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds) && at < size; i++)
         at += (size_t)snprintf(out + at, size - at, "%s%s", i ? ", " : "", kinds[i]->kind);
+}
+
+static struct nvt_backend_setup backend_setup_of(const struct nvt_backend_spec *spec,
+                                                 struct nvt_uring *uring)
+{
+    return (struct nvt_backend_setup){.path = spec->path,
+                                      .size_bytes = spec->size_bytes,
+                                      .block_bytes = spec->block_bytes,
+                                      .is_read_only = spec->read_only,
+                                      .is_shared = spec->shared,
+                                      .fences = spec->fence,
+                                      .conf = *spec->conf ? spec->conf : NULL,
+                                      .id = *spec->id ? spec->id : NULL,
+                                      .wait_ms = spec->wait_ms,
+                                      .short_ppm = spec->short_ppm,
+                                      .uring = uring};
+}
+
+bool nvt_backends_settle(uint32_t wait_ms)
+{
+    bool are_settled = true;
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++)
+        are_settled = (!kinds[i]->settle || kinds[i]->settle(wait_ms)) && are_settled;
+    return are_settled;
+}
+
+int nvt_backend_lost(const struct nvt_backend *backend)
+{
+    return backend->lost ? atomic_load(backend->lost) : 0;
 }
 
 int nvt_backend_open(const struct nvt_backend_spec *spec, struct nvt_uring *uring,
@@ -50,13 +80,7 @@ int nvt_backend_open(const struct nvt_backend_spec *spec, struct nvt_uring *urin
         snprintf(error, error_size, "%s: is memory of this target alone: leave shared away", kind);
         return -EINVAL;
     }
-    const struct nvt_backend_setup setup = {.path = spec->path,
-                                            .size_bytes = spec->size_bytes,
-                                            .block_bytes = spec->block_bytes,
-                                            .is_read_only = spec->read_only,
-                                            .is_shared = spec->shared,
-                                            .short_ppm = spec->short_ppm,
-                                            .uring = uring};
+    const struct nvt_backend_setup setup = backend_setup_of(spec, uring);
     struct nvt_backend *inner;
     *error = 0;
     int rc = ops->open(&setup, &inner, error, error_size);

@@ -115,7 +115,7 @@ void nvt_uring_end_unwanted(struct nvt_uring *uring)
 
 uint32_t nvt_uring_under_way(const struct nvt_uring *uring)
 {
-    return uring->calls.under_way + uring->commands.under_way;
+    return uring->calls.under_way + uring->commands.under_way + (uring->awaited > 0);
 }
 
 bool nvt_uring_is_prompt(const struct nvt_uring *uring)
@@ -123,8 +123,53 @@ bool nvt_uring_is_prompt(const struct nvt_uring *uring)
     return uring->calls.is_prompt;
 }
 
+/* The thread is woken by the first one alone: it takes all that are there. */
+void nvt_uring_post(struct nvt_uring *uring, struct mover_ring_op *op, int result)
+{
+    struct mover_ring_op *before = atomic_load_explicit(&uring->posted, memory_order_relaxed);
+    op->result = result;
+    do
+        op->next = before;
+    while (!atomic_compare_exchange_weak_explicit(&uring->posted, &before, op, memory_order_release,
+                                                  memory_order_relaxed));
+    if (!before)
+        (void)eventfd_write(uring->event_fd, 1);
+}
+
+/* They are completed in the order in which they have ended. */
+static struct mover_ring_op *take_posted(struct nvt_uring *uring)
+{
+    struct mover_ring_op *oldest = NULL;
+    if (!atomic_load_explicit(&uring->posted, memory_order_relaxed))
+        return NULL;
+    struct mover_ring_op *op = atomic_exchange_explicit(&uring->posted, NULL, memory_order_acquire);
+    while (op) {
+        struct mover_ring_op *older = op->next;
+        op->next = oldest;
+        oldest = op;
+        op = older;
+    }
+    return oldest;
+}
+
+static bool complete_posted(struct nvt_uring *uring, uint64_t *moved_bytes)
+{
+    uint32_t count = 0;
+    for (; count < REAP_MAX && uring->awaited; count++) {
+        struct mover_ring_op *op = uring->taken ? uring->taken : take_posted(uring);
+        if (!op)
+            break;
+        uring->taken = op->next;
+        uring->awaited--;
+        *moved_bytes += op->result > 0 ? (uint64_t)op->result : 0;
+        op->complete(op, op->result);
+    }
+    return count > 0;
+}
+
 bool nvt_uring_reap(struct nvt_uring *uring, uint64_t *moved_bytes)
 {
-    const bool any = mover_ring_reap(&uring->calls, REAP_MAX, LONG_BYTES, moved_bytes);
-    return mover_ring_reap(&uring->commands, REAP_MAX, LONG_BYTES, moved_bytes) || any;
+    bool any = mover_ring_reap(&uring->calls, REAP_MAX, LONG_BYTES, moved_bytes);
+    any = mover_ring_reap(&uring->commands, REAP_MAX, LONG_BYTES, moved_bytes) || any;
+    return complete_posted(uring, moved_bytes) || any;
 }

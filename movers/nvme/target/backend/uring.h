@@ -6,6 +6,7 @@
 #ifndef SW_MOVERS_NVME_URING_H
 #define SW_MOVERS_NVME_URING_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -26,6 +27,11 @@ struct nvt_uring {
      * reads and writes that the system cannot begin without waiting; chores are all others.
      */
     struct nvt_lines moves, chores;
+    /* Operations of libraries that have threads of their own. `posted` is what these have ended,
+     * the newest first; `taken` is what this thread has seen of it, the oldest first. */
+    uint32_t awaited;
+    _Atomic(struct mover_ring_op *) posted;
+    struct mover_ring_op *taken;
 };
 
 /* Returns 0 or a negative errno. */
@@ -45,6 +51,14 @@ int nvt_uring_open_commands(struct nvt_uring *uring);
 bool nvt_uring_command(struct nvt_uring *uring, struct mover_ring_op *op, int fd,
                        const struct nvme_uring_cmd *command);
 
+/* Another thread is going to end an operation of this one. */
+static inline void nvt_uring_await(struct nvt_uring *uring)
+{
+    uring->awaited++;
+}
+/* By that thread: it is over. Then it completes in the thread of `uring`, as those of rings do. */
+void nvt_uring_post(struct nvt_uring *uring, struct mover_ring_op *op, int result);
+
 /* Submits what waits. True: there was something. */
 bool nvt_uring_submit(struct nvt_uring *uring);
 /* System calls end while they are submitted, as reads of what lies in memory do. */
@@ -52,7 +66,8 @@ bool nvt_uring_is_prompt(const struct nvt_uring *uring);
 /* Completes a few of those that are done; true: there may be more. Hosts should have their answers
  * while the rest is looked at. Adds to `moved_bytes` what they have moved. */
 bool nvt_uring_reap(struct nvt_uring *uring, uint64_t *moved_bytes);
-/* What was submitted and is not completed yet. */
+/* What was submitted and is not completed yet. All that other threads are to end counts as one: how
+ * many they have at once says nothing of a disk here. */
 uint32_t nvt_uring_under_way(const struct nvt_uring *uring);
 
 #endif

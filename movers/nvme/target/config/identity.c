@@ -50,7 +50,8 @@ void nvt_default_uuid(const char *machine_id, const char *nqn, uint32_t nsid,
 {
     char number[16];
     /* A plain path and "file:" of it are the same thing. */
-    const char *kind = spec->path[0] ? "path" : nvt_backend_kind_name(spec->kind);
+    const bool is_path = spec->path[0] && spec->kind != NVT_BACKEND_RBD;
+    const char *kind = is_path ? "path" : nvt_backend_kind_name(spec->kind);
     snprintf(number, sizeof(number), "%u", nsid);
     const char *const parts[] = {"namespace", machine_id, nqn, number, kind, spec->path};
     digest_parts(parts, sizeof(parts) / sizeof(*parts), uuid);

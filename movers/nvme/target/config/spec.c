@@ -11,7 +11,7 @@
 
 #include "common/time/clock.h"
 
-enum { OPTION_MAX = 128, DELAY_MAX_S = 60 };
+enum { OPTION_MAX = NVT_CONF_BYTES + 8, DELAY_MAX_S = 60 };
 
 struct text_error {
     char *text;
@@ -32,7 +32,7 @@ __attribute__((format(printf, 2, 3))) static int refuse_spec(struct text_error e
 static const char *const kind_names[] = {
     [NVT_BACKEND_RAM] = "ram",     [NVT_BACKEND_NULL] = "null", [NVT_BACKEND_FILE] = "file",
     [NVT_BACKEND_BLOCK] = "block", [NVT_BACKEND_NVME] = "nvme", [NVT_BACKEND_NVRAM] = "nvram",
-    [NVT_BACKEND_PATH] = "path",
+    [NVT_BACKEND_RBD] = "rbd",     [NVT_BACKEND_PATH] = "path",
 };
 
 const char *nvt_backend_kind_name(enum nvt_backend_kind kind)
@@ -159,6 +159,22 @@ static int parse_nsid(const char *text, uint32_t *nsid)
     return 0;
 }
 
+static int parse_cluster(const char *name, const char *value, struct nvt_backend_spec *out,
+                         struct text_error error)
+{
+    const bool is_conf = name[0] == 'c';
+    char *place = is_conf ? out->conf : out->id;
+    const size_t bytes = is_conf ? sizeof(out->conf) : sizeof(out->id);
+    if (out->kind != NVT_BACKEND_RBD)
+        return refuse_spec(error, "%s= is for rbd:POOL/IMAGE alone", name);
+    if (!*value || strlen(value) >= bytes)
+        return refuse_spec(error, "%s= has 1 to %zu bytes", name, bytes - 1);
+    if (is_conf && *value != '/')
+        return refuse_spec(error, "conf=%s is no path from / on", value);
+    memcpy(place, value, strlen(value) + 1);
+    return 0;
+}
+
 static int parse_valued(const char *name, const char *value, struct nvt_backend_spec *out,
                         struct text_error error)
 {
@@ -184,11 +200,14 @@ static int parse_valued(const char *name, const char *value, struct nvt_backend_
         if (parse_delay(value, &out->delay_ns))
             return refuse_spec(error, "delay=%s is not a time of up to a minute; write delay=10us",
                                value);
+    } else if (strcmp(name, "conf") == 0 || strcmp(name, "id") == 0) {
+        return parse_cluster(name, value, out, error);
     } else {
-        return refuse_spec(error,
-                           "there is no option \"%s\"; there are bs=, ro, shared, uuid=, nguid=, "
-                           "nsid=, error=, short= and delay= (a comma in a path is \",,\")",
-                           name);
+        return refuse_spec(
+            error,
+            "there is no option \"%s\"; there are bs=, ro, shared, uuid=, nguid=, "
+            "nsid=, conf=, id=, fence, error=, short= and delay= (a comma in a path is \",,\")",
+            name);
     }
     return 0;
 }
@@ -208,6 +227,10 @@ static int spec_parse_option(const char *text, size_t len, struct nvt_backend_sp
     }
     if (strcmp(option, "shared") == 0) {
         out->shared = true;
+        return 0;
+    }
+    if (strcmp(option, "fence") == 0 && out->kind == NVT_BACKEND_RBD) {
+        out->fence = true;
         return 0;
     }
     char *value = strchr(option, '=');
@@ -243,6 +266,23 @@ static const char *take_kind(const char *text, enum nvt_backend_kind *kind)
     return text;
 }
 
+/* POOL/[NAMESPACE/]IMAGE[@SNAP] */
+static int check_image(const struct nvt_backend_spec *spec, struct text_error error)
+{
+    const char *name = strrchr(spec->path, '/'), *at = strchr(spec->path, '@');
+    const char *first = strchr(spec->path, '/');
+    const bool is_named = name && name[1] && name[1] != '@' && first != spec->path;
+    const bool is_spaced =
+        is_named && name > first + 1 && !memchr(first + 1, '/', name - first - 1);
+    const bool is_snap = !at || (name && at > name && at[1] && !strchr(at + 1, '@'));
+    if (!is_named || !is_snap || (first != name && !is_spaced))
+        return refuse_spec(error,
+                           "\"%.64s\" is no image; write rbd:POOL/IMAGE, rbd:POOL/IMAGE@SNAPSHOT "
+                           "or rbd:POOL/NAMESPACE/IMAGE",
+                           spec->path);
+    return 0;
+}
+
 static int check_rest(struct nvt_backend_spec *out, struct text_error error)
 {
     const char *kind = kind_names[out->kind];
@@ -253,13 +293,17 @@ static int check_rest(struct nvt_backend_spec *out, struct text_error error)
         return 0;
     }
     if (!out->path[0])
-        return refuse_spec(error, "the path is missing; write %s:/PATH",
-                           out->kind == NVT_BACKEND_PATH ? "file" : kind);
+        return refuse_spec(error, "the path is missing; write %s:%s",
+                           out->kind == NVT_BACKEND_PATH ? "file" : kind,
+                           out->kind == NVT_BACKEND_RBD ? "POOL/IMAGE" : "/PATH");
+    if (out->kind == NVT_BACKEND_RBD)
+        return check_image(out, error);
     if (out->kind == NVT_BACKEND_PATH && out->path[0] != '/')
-        return refuse_spec(error,
-                           "\"%.64s\" is no backend: write ram:SIZE, null:SIZE, file:PATH, "
-                           "block:PATH, nvme:/dev/ngXnY, nvram:PATH or a path from / on",
-                           out->path);
+        return refuse_spec(
+            error,
+            "\"%.64s\" is no backend: write ram:SIZE, null:SIZE, file:PATH, "
+            "block:PATH, nvme:/dev/ngXnY, nvram:PATH, rbd:POOL/IMAGE or a path from / on",
+            out->path);
     return 0;
 }
 

@@ -14,6 +14,8 @@
 enum {
     NVT_SPEC_MAX = 2 * PATH_MAX, /* bytes of a backend's text: a path may have each comma doubled */
     NVT_UUID_BYTES = 16,
+    NVT_CONF_BYTES = 256,
+    NVT_ID_BYTES = 64,
     NVT_ADDR_MAX = INET6_ADDRSTRLEN + 17, /* with %interface and the NUL */
     NVT_PPM = 1000000,
 };
@@ -25,20 +27,23 @@ enum nvt_backend_kind {
     NVT_BACKEND_BLOCK,
     NVT_BACKEND_NVME,
     NVT_BACKEND_NVRAM,
+    NVT_BACKEND_RBD,
     NVT_BACKEND_PATH, /* a path without a kind: nvt_backend_spec_resolve() finds it */
 };
 
 /*
- * KIND:REST[,OPTION...]. REST is a size for ram and null, else a path, in which a comma is written
- * twice. Options: bs=512|4096, ro, shared, uuid=, nguid=, nsid=, and for tests error=1%,
- * short=1%, delay=10us.
+ * KIND:REST[,OPTION...]. REST is a size for ram and null, POOL/[NAMESPACE/]IMAGE[@SNAP] for rbd,
+ * else a path; a comma in it is written twice. Options: bs=512|4096, ro, shared, uuid=, nguid=,
+ * nsid=, for rbd conf=, id= and fence, and for tests error=1%, short=1%, delay=10us.
  */
 struct nvt_backend_spec {
     enum nvt_backend_kind kind;
     char path[PATH_MAX];
     uint64_t size_bytes;  /* of ram and null, else 0 */
     uint32_t block_bytes; /* 512, 4096, or 0 where it is not said */
-    bool read_only, shared, has_uuid, has_nguid;
+    bool read_only, shared, fence, has_uuid, has_nguid;
+    char conf[NVT_CONF_BYTES], id[NVT_ID_BYTES]; /* of rbd; empty where they are not said */
+    uint32_t wait_ms; /* for the caller of nvt_backend_open(): how long it may take; 0: as usual */
     uint8_t uuid[NVT_UUID_BYTES], nguid[NVT_UUID_BYTES];
     uint32_t nsid;                 /* 0 where it is not said */
     uint32_t error_ppm, short_ppm; /* of a million requests: how many fail, how many end early */

@@ -192,7 +192,16 @@ int nvr_server_run(struct nvr_server *server)
     return rc;
 }
 
-void nvr_server_close(struct nvr_server *server)
+/* A library that has threads of its own may write to the pool until its operations end. */
+static bool server_is_awaited(const struct nvr_server *server)
+{
+    for (uint32_t i = 0; i < server->thread_count; i++)
+        if (server->threads[i].uring.awaited)
+            return true;
+    return false;
+}
+
+bool nvr_server_close(struct nvr_server *server)
 {
     close_listeners(server);
     for (uint32_t i = 0; i < NVR_QUEUES_MAX; i++)
@@ -202,9 +211,14 @@ void nvr_server_close(struct nvr_server *server)
     while (server->queue_count && mover_now_ns() < end_ns)
         for (uint32_t i = 0; i < server->thread_count; i++)
             nvr_thread_drain(&server->threads[i]);
+    if (server_is_awaited(server))
+        return false;
     if (server->target.worker)
         nvt_worker_close(&server->worker);
     nvt_target_free(&server->target);
+    /* Until then their threads may wake ours. */
+    if (!nvt_backends_settle(DRAIN_MS))
+        return false;
     for (uint32_t i = server->thread_count; i > 0; i--)
         close_thread(&server->threads[i - 1]);
     if (server->events)
@@ -216,4 +230,5 @@ void nvr_server_close(struct nvr_server *server)
     nvt_gate_free(&server->gate);
     pthread_mutex_destroy(&server->register_lock);
     free(server->threads);
+    return true;
 }

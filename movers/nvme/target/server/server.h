@@ -64,7 +64,9 @@ struct nvr_server {
 
 /* Returns 0 or a negative errno. */
 int nvr_server_open(struct nvr_server *server, const struct nvr_settings *settings);
-void nvr_server_close(struct nvr_server *server);
+/* False: libraries still have I/O under way that does not end, so memory is left, and the process
+ * has to end without more ado. */
+bool nvr_server_close(struct nvr_server *server);
 /* Watches by the loop of its first thread. */
 int nvr_server_watch(struct nvr_server *server, struct mover_watch *watch);
 /* Serves until a watch calls nvr_server_stop(), and drains what is under way. Returns 0, or a

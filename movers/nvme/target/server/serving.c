@@ -112,7 +112,7 @@ static int probe_disk(const struct step *step, const struct nvt_backend_spec *sp
                       size_t error_bytes)
 {
     const bool is_mapped = spec->kind == NVT_BACKEND_NVRAM;
-    if (!step->serving->server->is_running || !*spec->path)
+    if (!step->serving->server->is_running || !*spec->path || spec->kind == NVT_BACKEND_RBD)
         return 0;
     const int rc = nvt_probe(spec->path, is_mapped, is_mapped && !spec->read_only, NVT_PROBE_MS);
     if (rc == -ETIMEDOUT)
@@ -136,6 +136,8 @@ static int open_backend(const struct step *step, const struct nvt_config_namespa
     int rc = nvt_backend_spec_parse(config->backend, spec, error, error_bytes);
     if (!rc)
         rc = probe_disk(step, spec, error, error_bytes);
+    if (step->serving->server->is_running)
+        spec->wait_ms = NVT_PROBE_MS;
     if (!rc)
         rc = nvt_backend_open(spec, &step->serving->server->threads[0].uring, out, error,
                               error_bytes);

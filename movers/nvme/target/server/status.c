@@ -25,7 +25,9 @@ static json_t *namespace_status(const struct nvt_namespace *ns)
                      (json_int_t)sum.reads, "writes", (json_int_t)sum.writes, "read_bytes",
                      (json_int_t)(sum.read_blocks << ns->block_shift), "written_bytes",
                      (json_int_t)(sum.written_blocks << ns->block_shift), "disk_error",
-                     error ? strerror(error) : NULL);
+                     nvt_backend_lost(ns->backend) ? "another client has taken it"
+                     : error                       ? strerror(error)
+                                                   : NULL);
 }
 
 static json_t *ctrl_status(const struct nvt_ctrl *ctrl)

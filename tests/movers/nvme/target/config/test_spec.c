@@ -125,6 +125,31 @@ static void backend_spec_parse__options(void **state)
     assert_int_equal(parse("ram:1M,delay=60s")->delay_ns, 60000000000);
 }
 
+static void backend_spec_parse__images(void **state)
+{
+    (void)state;
+    const struct nvt_backend_spec *found =
+        parse("rbd:pool/image@snap,conf=/etc/c.conf,id=me,fence");
+    assert_int_equal(found->kind, NVT_BACKEND_RBD);
+    assert_string_equal(found->path, "pool/image@snap");
+    assert_string_equal(found->conf, "/etc/c.conf");
+    assert_string_equal(found->id, "me");
+    assert_true(found->fence);
+    found = parse("rbd:pool/space/image");
+    assert_string_equal(found->path, "pool/space/image");
+    assert_false(found->fence || *found->conf || *found->id);
+    static const char *const wrong[] = {"rbd:pool",        "rbd:pool/",     "rbd:/image",
+                                        "rbd:pool//image", "rbd:a/b/c/d",   "rbd:pool/@snap",
+                                        "rbd:pool/image@", "rbd:a@b/image", "rbd:pool/image@a@b"};
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++)
+        refuse(wrong[i], "is no image");
+    refuse("rbd:", "rbd:POOL/IMAGE");
+    refuse("rbd:pool/image,conf=c.conf", "from / on");
+    refuse("rbd:pool/image,id=", "id=");
+    refuse("file:/dev/null,id=me", "rbd:POOL/IMAGE alone");
+    refuse("file:/dev/null,fence", "no option \"fence\"");
+}
+
 static void backend_spec_parse__faults(void **state)
 {
     (void)state;
@@ -262,6 +287,7 @@ int main(void)
         cmocka_unit_test(backend_spec_parse__kinds),
         cmocka_unit_test(backend_spec_parse__plain_path),
         cmocka_unit_test(backend_spec_parse__options),
+        cmocka_unit_test(backend_spec_parse__images),
         cmocka_unit_test(backend_spec_parse__faults),
         cmocka_unit_test(listen_parse__forms),
         cmocka_unit_test(listen_parse__faults),
