@@ -7,6 +7,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "torch/group/group.hpp"
+#include "torch/group/interrupt.hpp"
 
 namespace py = pybind11;
 using sidewire_torch::Base;
@@ -48,5 +49,11 @@ PYBIND11_MODULE(SIDEWIRE_TORCH_MODULE, module)
         .def("shrink_to_rest", &Group::shrink_to_rest, py::arg("timeout_ms"), Unlocked())
         .def("allreduce_leaves", &Group::allreduce_leaves, py::arg("rows"), py::arg("op"),
              Unlocked());
-    module.def("close_all", &Engine::close_all, Unlocked());
+    module.def(
+        "close_all",
+        [] {
+            sidewire_torch::end_interrupts();
+            Engine::close_all();
+        },
+        Unlocked());
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "torch/group/work.hpp"
 
+#include "torch/group/interrupt.hpp"
+
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/record_function.h>
 #include <algorithm>
@@ -198,6 +200,8 @@ c10::intrusive_ptr<c10::ivalue::Future> Work::getFuture()
             type = c10::ListType::create(type);
         future_ = c10::make_intrusive<c10::ivalue::Future>(type);
     }
+    auto own = c10::intrusive_ptr<Work>::unsafe_reclaim_from_nonowning(this);
+    watch_future(own);
     if (state_.fetch_or(HAS_FUTURE) & OVER) {
         mark_future();
     } else {
@@ -210,10 +214,23 @@ c10::intrusive_ptr<c10::ivalue::Future> Work::getFuture()
 
 void Work::mark_future()
 {
+    forget_future(*this);
+    if (state_.fetch_or(MARKED) & MARKED)
+        return;
     if (exception_)
         future_->setError(exception_);
     else
         future_->markCompleted(outputs_.value());
+}
+
+/* As mark_future(), for callbacks. The operation goes on, and its buffers are its own until it has
+ * ended. */
+void Work::interrupt()
+{
+    if (state_.fetch_or(MARKED) & MARKED)
+        return;
+    const std::string words = title_ + std::string(": its wait was ended by SIGINT (Ctrl-C)");
+    future_->setError(std::make_exception_ptr(std::runtime_error(words)));
 }
 
 void Work::mark_later(void *context)

@@ -75,6 +75,9 @@ class Work : public c10d::Work
     void then(std::function<void()> function);
     static WorkPtr begin(c10::intrusive_ptr<Work> work);
 
+    /* Its future fails, and it goes on. */
+    void interrupt();
+
     /* ---- torch's ---- */
 
     bool isCompleted() override;
@@ -105,6 +108,7 @@ class Work : public c10d::Work
         OVER = 1,
         HAS_FUTURE = 2, /* its end marks the future */
         HAS_WAITER = 4, /* and tells cv_ */
+        MARKED = 8,     /* the future has ended */
     };
 
     const std::shared_ptr<Engine> engine_;

@@ -5,9 +5,11 @@ usage: test_hangs.py SIDEWIRE [CASE...]
 """
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 for name in ('OMP_NUM_THREADS', 'OPENBLAS_NUM_THREADS'):
@@ -149,6 +151,74 @@ def send_first(world):
 def send__by_all_first_is_told_as_a_cycle():
     send_first(2)
     send_first(3)
+
+
+# ---- Ctrl-C in a wait of torch's own ----
+
+
+def interrupted__backward_of_ddp():
+    def run(rank, folder):
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1))
+        loss = model(torch.ones(2, 4)).sum()
+        told, words = f'{folder}/told', ''
+        while rank and not os.path.exists(told):
+            time.sleep(0.01)
+        if rank:
+            return
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        try:
+            try:
+                loss.backward()
+            except RuntimeError as error:
+                words = str(error)
+                time.sleep(LIMIT_S)  # the interrupt comes as soon as Python runs
+        except KeyboardInterrupt as error:
+            words = words or str(error.__context__)
+        open(told, 'w').close()
+        expect('sidewire:all_reduce: its wait was ended by SIGINT' in words, words)
+
+    in_ranks(2, run)
+
+
+def interrupted__a_handler_that_does_not_raise_ends_no_wait():
+    def run(rank, folder):
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1))
+        loss = model(torch.ones(2, 4)).sum()
+        told, seen = f'{folder}/told', []
+        if rank == 0:
+            signal.signal(signal.SIGINT, lambda *_: seen.append(1))
+            threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+            threading.Timer(1.5, lambda: open(told, 'w').close()).start()
+        while rank and not os.path.exists(told):
+            time.sleep(0.01)
+        loss.backward()
+        expect(seen == ([] if rank else [1]), seen)
+
+    in_ranks(2, run)
+
+
+def interrupted__a_program_that_goes_on_by_itself():
+    """The main thread runs its handler at once, and nothing under way is ended."""
+
+    def run(rank, folder):
+        numbers, told = torch.ones(4), f'{folder}/told'
+        if rank == 0:
+            future = dist.all_reduce(numbers, async_op=True).get_future()
+            threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+            try:
+                time.sleep(LIMIT_S)
+            except KeyboardInterrupt:
+                for _ in range(60):
+                    time.sleep(0.01)
+            open(told, 'w').close()
+            future.wait()
+        else:
+            while not os.path.exists(told):
+                time.sleep(0.01)
+            dist.all_reduce(numbers)
+        expect(numbers[0] == 2, numbers)
+
+    in_ranks(2, run)
 
 
 CASES = {name: one for name, one in list(globals().items()) if '__' in name.strip('_')}
