@@ -68,6 +68,18 @@ struct sw_nvme_error {
     char text[256];       /* what happened, and why */
 };
 
+/* Which of several paths a request takes, among those that are equally good (ANA). */
+enum sw_nvme_iopolicy {
+    SW_NVME_ROUND_ROBIN, /* each in turn */
+    SW_NVME_QUEUE_DEPTH, /* the one with the fewest requests of this queue under way */
+    SW_NVME_NUMA,        /* the one whose device is the nearest to the thread that opens a queue */
+};
+
+/* Another way to the same subsystem; as the fields of that name of the options. */
+struct sw_nvme_address {
+    const char *traddr, *trsvcid, *host_traddr;
+};
+
 struct sw_nvme_options {
     const char *traddr;      /* IPv4, IPv6 or a name */
     const char *trsvcid;     /* port; NULL: 4420 */
@@ -89,6 +101,11 @@ struct sw_nvme_options {
     uint32_t io_timeout_ms; /* a command without answer for so long resets the controller */
     bool background;        /* a thread keeps the controller alive while nobody polls */
     bool no_in_capsule;     /* small writes go by RDMA READ too */
+    /* Several paths: below. */
+    const struct sw_nvme_address *more; /* ways beside `traddr` */
+    uint32_t more_count;                /* up to SW_NVME_PATHS_MAX - 1 */
+    enum sw_nvme_iopolicy iopolicy;
+    int32_t quiesce_tmo_s;
 };
 
 /* The defaults of nvme-cli: 4420, 1 queue of 128, 5 s keep-alive, 600 s loss, 10 s delay. */
@@ -138,6 +155,67 @@ SW_NVME_PUBLIC void sw_nvme_info_of(struct sw_nvme_controller *controller,
                                     struct sw_nvme_info *info);
 /* Shuts the controller down and frees it. INVALID while it has queues or memory. */
 SW_NVME_PUBLIC enum sw_nvme_status sw_nvme_disconnect(struct sw_nvme_controller *controller);
+
+/*
+ * Several paths. A controller with `more` addresses has a connection to each; all else of this
+ * header works on it as on one. Paths have to lead to the same namespaces (serial number, NGUID,
+ * UUID, size); one that does not is refused, and the others go on. Requests take optimized paths,
+ * else other accessible ones (ANA).
+ *
+ * When a path is lost, requests that changed nothing go to another one at once. One that may have
+ * changed something, and may still do so where the path led, waits until that is impossible:
+ * - a target whose medium fences says that another of its members has taken over, or
+ * - the target says by another path that it has reset the controller (cross-controller reset), or
+ * - the controller has had the time to see the loss, and its command quiesce time besides.
+ * It goes to another path then. Where no proof can come it ends with MAYBE_DONE.
+ * `quiesce_tmo_s`: it goes after so long without proof, too; 0: at once; -1: never (default).
+ *
+ * Without any path requests wait for `ctrl_loss_tmo_s`.
+ */
+enum { SW_NVME_PATHS_MAX = 8 };
+
+enum sw_nvme_ana {
+    SW_NVME_ANA_OPTIMIZED = 1,
+    SW_NVME_ANA_NON_OPTIMIZED,
+    SW_NVME_ANA_INACCESSIBLE,
+    SW_NVME_ANA_PERSISTENT_LOSS,
+    SW_NVME_ANA_CHANGE = 15,
+};
+
+enum sw_nvme_path_state {
+    SW_NVME_PATH_AWAY,     /* not connected: `why` */
+    SW_NVME_PATH_CHECKED,  /* connected; it is being asked where it leads to */
+    SW_NVME_PATH_USED,     /* as its ANA state allows */
+    SW_NVME_PATH_REFUSED,  /* it leads to something else: `why` */
+    SW_NVME_PATH_GIVEN_UP, /* for good: `why` */
+};
+
+struct sw_nvme_path {
+    char address[128]; /* "ADDR:PORT" */
+    enum sw_nvme_path_state state;
+    enum sw_nvme_ana ana; /* of the namespace that was asked for */
+    uint16_t cntlid;
+    uint32_t reconnects;
+    uint32_t quiesce_ms; /* what a write of it waits for at most when it is lost; 0: no such time */
+    uint64_t requests;   /* that took it */
+    uint64_t moved;      /* of them, those that went on to another path */
+    uint64_t held;       /* of those, the ones that waited for a proof first */
+    uint64_t maybe_done; /* those that ended so, for there was no proof */
+    char why[256];
+};
+
+/* All paths, in the order of their addresses; at most `paths_max`. Returns how many there are: 1 of
+ * a controller without `more`. `nsid` 0: the first namespace. */
+SW_NVME_PUBLIC uint32_t sw_nvme_paths_of(struct sw_nvme_controller *controller, uint32_t nsid,
+                                         struct sw_nvme_path *paths, uint32_t paths_max);
+/* The addresses beside `traddr` at which the discovery subsystem there says that `subsysnqn` is, of
+ * RDMA and for `more`: up to SW_NVME_PATHS_MAX - 1. Free them with free(). */
+SW_NVME_PUBLIC enum sw_nvme_status sw_nvme_find_paths(const struct sw_nvme_options *options,
+                                                      struct sw_nvme_address **addresses,
+                                                      uint32_t *count, struct sw_nvme_error *error);
+SW_NVME_PUBLIC const char *sw_nvme_path_state_text(enum sw_nvme_path_state state);
+/* "optimized", "non-optimized", "inaccessible", "persistent-loss", "change". */
+SW_NVME_PUBLIC const char *sw_nvme_ana_text(enum sw_nvme_ana ana);
 
 /* An asynchronous event of the controller, as dword 0 of its completion has it. OK, or AGAIN where
  * there is none. */

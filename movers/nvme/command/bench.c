@@ -251,10 +251,14 @@ int nv_bench(int argc, char **argv)
                    "read for a file's holes. --rw write --bs 1m --destroy-data writes them");
     if (bench.verifies && !failed && !table.is_json)
         printf("verification: all blocks are as they were written\n");
+    if (!table.is_json)
+        nv_paths_print(&bench.host);
+    json_t *paths = bench.host.options.more_count ? nv_paths_json(&bench.host) : NULL;
     nv_host_close(&bench.host);
     return mover_table_close(&table,
-                             json_pack("{s:s, s:b, s:b, s:b, s:b, s:o*}", "rw", bench.rw, "polling",
-                                       (int)bench.polls, "verify", (int)bench.verifies, "is_blank",
-                                       (int)is_blank, "failed", failed, "rows", table.rows)) ||
+                             json_pack("{s:s, s:b, s:b, s:b, s:b, s:o*, s:o*}", "rw", bench.rw,
+                                       "polling", (int)bench.polls, "verify", (int)bench.verifies,
+                                       "is_blank", (int)is_blank, "failed", failed, "rows",
+                                       table.rows, "paths", paths)) ||
            failed;
 }

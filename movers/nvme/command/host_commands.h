@@ -15,6 +15,7 @@
 #include "common/command/front.h"
 #include "common/command/json.h"
 #include "common/command/option.h"
+#include "nvme/command/paths.h"
 #include "nvme/command/secret.h"
 #include "sidewire/nvme.h"
 
@@ -40,7 +41,12 @@ struct nv_host {
     bool has_nsid;
     bool is_discovery; /* NQN may be left out */
     struct sw_nvme_controller *controller;
-    bool is_away; /* said that it is */
+    bool is_away;                                        /* said that it is */
+    struct sw_nvme_address addresses[SW_NVME_PATHS_MAX]; /* as they are given */
+    uint32_t addresses_count;
+    bool discovers;                                  /* other paths are asked for */
+    struct sw_nvme_address *found;                   /* those that were found so */
+    enum sw_nvme_path_state told[SW_NVME_PATHS_MAX]; /* what was said of each path */
     char secret[NVF_SECRET_TEXT_MAX], ctrl_secret[NVF_SECRET_TEXT_MAX];
 };
 

@@ -2,6 +2,7 @@
 /* The options of a connection, and the connection itself. */
 #include "nvme/command/host_commands.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/command/patience.h"
@@ -93,7 +94,7 @@ static void take_nsid(struct argp_state *state, void *place, char *text)
 
 static void check_host(struct argp_state *state, void *arguments)
 {
-    const struct nv_host *host = arguments;
+    struct nv_host *host = arguments;
     if (!host->options.traddr)
         argp_error(state, "no target is named: -a ADDR");
     if (!host->options.subsysnqn && !host->is_discovery)
@@ -101,14 +102,18 @@ static void check_host(struct argp_state *state, void *arguments)
                    "no subsystem is named: -n NQN (sidewire nvme discover -a %s "
                    "shows those that are there)",
                    host->options.traddr);
+    if (host->discovers && (host->is_discovery || host->addresses_count > 1))
+        argp_error(state, "--discover-paths goes with one address, and a subsystem");
+    nv_addresses_own(host);
 }
 
 #define HOST(member) offsetof(struct nv_host, member)
 
 static const struct mover_option options[] = {
     {"transport", 't', "rdma", 0, "Transport type: rdma is the only one", 1, take_transport, 0},
-    {"traddr", 'a', "ADDR", 0, "Address of the target", 1,
-     MOVER_TO(struct nv_host, options.traddr)},
+    {"traddr", 'a', "ADDR[:PORT]", 0,
+     "Address of the target; may be repeated: several paths to the same namespaces", 1,
+     nv_take_address, 0},
     {"trsvcid", 's', "PORT", 0, "Port of the target (4420)", 1,
      MOVER_TO(struct nv_host, options.trsvcid)},
     {"nqn", 'n', "NQN", 0, "Name of the subsystem", 1, MOVER_TO(struct nv_host, options.subsysnqn)},
@@ -136,6 +141,14 @@ static const struct mover_option options[] = {
      HOST(options.fast_io_fail_tmo_s)},
     {"connect-timeout", 0, "MS", 0, "Milliseconds a connection may take (10000)", 2, take_ms,
      HOST(options.connect_timeout_ms)},
+    {"iopolicy", 0, "POLICY", 0,
+     "Which of several paths a request takes: round-robin, queue-depth or numa (round-robin)", 2,
+     nv_take_policy, 0},
+    {"quiesce-tmo", 0, "S", 0,
+     "Seconds until a write of a lost path goes to another one without proof (-1: never)", 2,
+     take_patience, HOST(options.quiesce_tmo_s)},
+    {"discover-paths", 0, NULL, 0, "Takes all addresses that the target's discovery log has", 2,
+     MOVER_TO(struct nv_host, discovers)},
     {"no-in-capsule", 0, NULL, 0, "Small writes go by RDMA READ too", 2,
      MOVER_TO(struct nv_host, options.no_in_capsule)},
     {"namespace-id", 'N', "NSID", 0, "The namespace (the first)", 1, take_nsid, 0},
@@ -165,9 +178,12 @@ int nv_host_connect(struct nv_host *host)
 {
     struct sw_nvme_error error;
     struct mover_patience patience = mover_patience_begin();
+    if (host->discovers && nv_addresses_discover(host))
+        return MOVER_FAILED;
     while (sw_nvme_connect(&host->options, &error, &host->controller))
         if (error.status != SW_NVME_REFUSED || !mover_patience_lasts(&patience, error.text))
             return nv_fail_error(&error);
+    nv_paths_told(host);
     return 0;
 }
 
@@ -197,12 +213,15 @@ void nv_host_close(struct nv_host *host)
 {
     sw_nvme_disconnect(host->controller);
     host->controller = NULL;
+    free(host->found);
+    host->found = NULL;
 }
 
 void nv_host_watch(struct nv_host *host)
 {
     struct sw_nvme_error error;
     const enum sw_nvme_state state = sw_nvme_state_of(host->controller);
+    nv_paths_watch(host);
     if (host->is_away == (state != SW_NVME_LIVE))
         return;
     host->is_away = !host->is_away;

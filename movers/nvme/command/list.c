@@ -88,7 +88,9 @@ static int nvme_list_namespaces(struct nv_host *host)
         }
     } while (count == BATCH);
     if (host->format != NV_NORMAL)
-        return mover_print_json(json_pack("{s:o}", "Devices", rows));
+        return mover_print_json(json_pack("{s:o, s:o*}", "Devices", rows, "paths",
+                                          host->options.more_count ? nv_paths_json(host) : NULL));
+    nv_paths_print(host);
     json_decref(rows);
     return fflush(stdout) ? 1 : 0;
 }

@@ -9,6 +9,7 @@
 #include "common/time/clock.h"
 #include "nvme/host/completion.h"
 #include "nvme/host/controller.h"
+#include "nvme/host/group.h"
 #include "nvme/host/machine/call.h"
 #include "nvme/host/machine/reconnect.h"
 #include "nvme/host/queue.h"
@@ -147,6 +148,8 @@ enum sw_nvme_status sw_nvme_admin(struct sw_nvme_controller *controller,
         return SW_NVME_INVALID;
     if (nvh_is_forked(controller))
         return result->status = SW_NVME_FORKED;
+    if (controller->group)
+        return nvh_group_admin(controller, command, result);
     pthread_mutex_lock(&nvh_host_of(controller)->bounce_lock);
     const enum sw_nvme_status status = run_admin(controller, command, result);
     pthread_mutex_unlock(&nvh_host_of(controller)->bounce_lock);

@@ -10,6 +10,7 @@
 #include "common/base/minmax.h"
 #include "common/time/clock.h"
 #include "nvme/host/connection.h"
+#include "nvme/host/group.h"
 #include "nvme/host/machine/answer.h"
 #include "nvme/host/machine/controller.h"
 #include "nvme/host/machine/fifo.h"
@@ -130,6 +131,8 @@ uint32_t sw_nvme_queue_poll(struct sw_nvme_queue *queue)
     const uint32_t before = queue->finished;
     if (nvh_is_forked(queue->controller))
         return 0;
+    if (queue->over)
+        return nvh_group_queue_poll(queue);
     if (!needs_tending(queue)) {
         nvh_drain_completions(queue);
         if ((++nvh_link_of(queue)->polls & POLLS_MASK) && !queue->is_broken)
@@ -160,6 +163,8 @@ bool sw_nvme_queue_arm(struct sw_nvme_queue *queue)
     uint64_t expirations;
     if (nvh_is_forked(queue->controller))
         return true; /* nothing will come of it */
+    if (queue->over)
+        return nvh_group_queue_arm(queue);
     if (read(link->timer_fd, &expirations, sizeof(expirations)) < 0)
         expirations = 0;
     if (!nvh_fifo_empty(&queue->done) || !nvh_queue_arm(link))
@@ -185,9 +190,15 @@ void nvh_queue_sleep(struct nvh_link *link, uint64_t deadline_ns)
     queue->next_tend_ns = 0;
 }
 
+static uint32_t spin_of(const struct sw_nvme_queue *queue)
+{
+    return queue->over ? ((const struct nvh_group_queue *)queue)->spin_us
+                       : ((const struct nvh_link *)queue)->spin_us;
+}
+
 enum sw_nvme_status sw_nvme_queue_wait(struct sw_nvme_queue *queue, uint64_t deadline_ns)
 {
-    struct nvh_link *link = nvh_link_of(queue);
+    const uint32_t spin_us = spin_of(queue);
     if (nvh_is_forked(queue->controller))
         return SW_NVME_FORKED;
     if (!nvh_fifo_empty(&queue->done))
@@ -196,13 +207,13 @@ enum sw_nvme_status sw_nvme_queue_wait(struct sw_nvme_queue *queue, uint64_t dea
         return SW_NVME_OK;
     if (nvh_queue_is_idle(queue))
         return SW_NVME_AGAIN;
-    const bool spins_on = link->spin_us == SW_NVME_SPIN_FOREVER;
-    const uint64_t spin_until = mover_now_ns() + link->spin_us * 1000ull;
+    const bool spins_on = spin_us == SW_NVME_SPIN_FOREVER;
+    const uint64_t spin_until = mover_now_ns() + spin_us * 1000ull;
     for (;;) {
         for (uint32_t i = 0; i <= POLLS_MASK; i++) {
             if (sw_nvme_queue_poll(queue))
                 return SW_NVME_OK;
-            if (!link->spin_us)
+            if (!spin_us)
                 break;
         }
         const uint64_t now = mover_now_ns();
@@ -210,7 +221,10 @@ enum sw_nvme_status sw_nvme_queue_wait(struct sw_nvme_queue *queue, uint64_t dea
             return SW_NVME_TIMEOUT;
         if (!spins_on && now >= spin_until) {
             const uint32_t before = queue->finished;
-            nvh_queue_sleep(link, deadline_ns);
+            if (queue->over)
+                nvh_group_queue_sleep(queue, deadline_ns);
+            else
+                nvh_queue_sleep(nvh_link_of(queue), deadline_ns);
             if (queue->finished != before)
                 return SW_NVME_OK;
         }

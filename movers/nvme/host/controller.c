@@ -15,6 +15,7 @@
 #include "nvme/host/admin.h"
 #include "nvme/host/completion.h"
 #include "nvme/host/connection.h"
+#include "nvme/host/group.h"
 #include "nvme/host/identity.h"
 #include "nvme/host/machine/call.h"
 #include "nvme/host/machine/reconnect.h"
@@ -52,6 +53,7 @@ void sw_nvme_options_init(struct sw_nvme_options *options)
         .fast_io_fail_tmo_s = -1,
         .connect_timeout_ms = 10000,
         .io_timeout_ms = 30000,
+        .quiesce_tmo_s = -1,
     };
 }
 
@@ -137,8 +139,8 @@ static enum sw_nvme_status controller_check_options(const struct sw_nvme_options
     return SW_NVME_OK;
 }
 
-enum sw_nvme_status sw_nvme_start(const struct sw_nvme_options *options,
-                                  struct sw_nvme_error *error, struct sw_nvme_controller **out)
+enum sw_nvme_status nvh_start(const struct sw_nvme_options *options, bool is_path,
+                              struct sw_nvme_error *error, struct sw_nvme_controller **out)
 {
     enum sw_nvme_status status = controller_check_options(options, error);
     if (status)
@@ -149,6 +151,7 @@ enum sw_nvme_status sw_nvme_start(const struct sw_nvme_options *options,
     pthread_mutex_init(&host->lock, NULL);
     pthread_mutex_init(&host->bounce_lock, NULL);
     host->controller.options = *options;
+    host->controller.is_path = is_path;
     host->controller.admin = &host->admin.queue;
     if (!mover_fork_guard_open(&host->controller.guard))
         status = nvh_error(error, SW_NVME_NO_MEMORY, "no memory for a controller");
@@ -169,6 +172,13 @@ enum sw_nvme_status sw_nvme_start(const struct sw_nvme_options *options,
         host->has_thread = !mover_thread_start(&host->thread, keep_alive_thread, host);
     *out = &host->controller;
     return SW_NVME_OK;
+}
+
+enum sw_nvme_status sw_nvme_start(const struct sw_nvme_options *options,
+                                  struct sw_nvme_error *error, struct sw_nvme_controller **out)
+{
+    return options->more_count ? nvh_group_start(options, error, out)
+                               : nvh_start(options, false, error, out);
 }
 
 enum sw_nvme_status sw_nvme_connect(const struct sw_nvme_options *options,
@@ -196,6 +206,10 @@ enum sw_nvme_state sw_nvme_poll(struct sw_nvme_controller *controller)
 {
     if (nvh_is_forked(controller))
         return SW_NVME_DEAD;
+    if (controller->group) {
+        nvh_group_poll(controller);
+        return sw_nvme_state_of(controller);
+    }
     lock_controller(controller);
     nvh_admin_tend(controller, mover_now_ns());
     unlock_controller(controller);
@@ -204,6 +218,8 @@ enum sw_nvme_state sw_nvme_poll(struct sw_nvme_controller *controller)
 
 static void sleep_on_admin(struct sw_nvme_controller *c)
 {
+    if (c->group)
+        return nvh_group_sleep(c);
     struct nvh_link *admin = &nvh_host_of(c)->admin;
     lock_controller(c);
     const bool sleeps = nvh_queue_arm(admin);
@@ -244,6 +260,8 @@ void sw_nvme_last_error(struct sw_nvme_controller *controller, struct sw_nvme_er
         nvh_error(error, SW_NVME_FORKED, "%s", sw_nvme_status_text(SW_NVME_FORKED));
         return;
     }
+    if (controller->group)
+        return nvh_group_last_error(controller, error);
     lock_controller(controller);
     *error = controller->error;
     unlock_controller(controller);
@@ -255,6 +273,8 @@ void sw_nvme_info_of(struct sw_nvme_controller *controller, struct sw_nvme_info 
         *info = controller->info;
         return;
     }
+    if (controller->group)
+        return nvh_group_info_of(controller, info);
     lock_controller(controller);
     *info = controller->info;
     unlock_controller(controller);
@@ -279,6 +299,8 @@ enum sw_nvme_status sw_nvme_take_event(struct sw_nvme_controller *controller, ui
 {
     if (nvh_is_forked(controller))
         return SW_NVME_FORKED;
+    if (controller->group)
+        return nvh_group_take_event(controller, event) ? SW_NVME_OK : SW_NVME_AGAIN;
     lock_controller(controller);
     const bool is_there = nvh_event_take(&controller->events, event);
     unlock_controller(controller);
@@ -303,6 +325,8 @@ enum sw_nvme_status sw_nvme_disconnect(struct sw_nvme_controller *controller)
 {
     if (!controller)
         return SW_NVME_OK;
+    if (controller->group)
+        return nvh_group_disconnect(controller);
     struct nvh_host *host = nvh_host_of(controller);
     if (atomic_load(&host->queues) || atomic_load(&host->mems))
         return SW_NVME_INVALID;

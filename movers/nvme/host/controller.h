@@ -50,6 +50,10 @@ static inline struct nvh_host *nvh_host_of(struct sw_nvme_controller *controller
     return (struct nvh_host *)controller;
 }
 
+/* A controller, or a path of one over several. */
+enum sw_nvme_status nvh_start(const struct sw_nvme_options *options, bool is_path,
+                              struct sw_nvme_error *error, struct sw_nvme_controller **controller);
+
 /* The machine's port to this system. */
 extern const struct nvh_port nvh_system_port;
 

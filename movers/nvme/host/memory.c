@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include "nvme/host/controller.h"
+#include "nvme/host/group.h"
 #include "nvme/host/machine/memory.h"
 
 struct nvh_memory {
@@ -16,6 +17,8 @@ struct nvh_memory {
 static enum sw_nvme_status register_mem(struct sw_nvme_controller *controller, void *data,
                                         size_t bytes, bool is_ours, struct sw_nvme_mem **out)
 {
+    if (controller->group)
+        return nvh_group_mem_register(controller, data, bytes, is_ours, out);
     struct nvh_host *host = nvh_host_of(controller);
     struct nvh_memory *memory = malloc(sizeof(*memory));
     if (!memory)
@@ -39,10 +42,16 @@ static enum sw_nvme_status register_mem(struct sw_nvme_controller *controller, v
     return SW_NVME_OK;
 }
 
+/* It was live once. */
+static bool memory_has_device(struct sw_nvme_controller *controller)
+{
+    return controller->group ? controller->group->has_info : nvh_host_of(controller)->pd != NULL;
+}
+
 enum sw_nvme_status sw_nvme_mem_register(struct sw_nvme_controller *controller, void *data,
                                          size_t bytes, struct sw_nvme_mem **mem)
 {
-    if (!data || !bytes || !nvh_host_of(controller)->pd)
+    if (!data || !bytes || !memory_has_device(controller))
         return SW_NVME_INVALID;
     if (nvh_is_forked(controller))
         return SW_NVME_FORKED;
@@ -52,7 +61,7 @@ enum sw_nvme_status sw_nvme_mem_register(struct sw_nvme_controller *controller, 
 enum sw_nvme_status sw_nvme_mem_alloc(struct sw_nvme_controller *controller, size_t bytes,
                                       struct sw_nvme_mem **mem)
 {
-    if (!bytes || !nvh_host_of(controller)->pd)
+    if (!bytes || !memory_has_device(controller))
         return SW_NVME_INVALID;
     if (nvh_is_forked(controller))
         return SW_NVME_FORKED;
@@ -80,6 +89,8 @@ void sw_nvme_mem_release(struct sw_nvme_mem *mem)
 {
     if (!mem)
         return;
+    if (mem->controller->group)
+        return nvh_group_mem_release(mem);
     struct nvh_memory *memory = (struct nvh_memory *)mem;
     if (!nvh_is_forked(mem->controller)) {
         ibv_dereg_mr(memory->mr);

@@ -12,6 +12,7 @@
 #include "common/time/clock.h"
 #include "nvme/host/completion.h"
 #include "nvme/host/controller.h"
+#include "nvme/host/group.h"
 #include "nvme/host/machine/reconnect.h"
 #include "nvme/host/secrets.h"
 
@@ -147,6 +148,8 @@ enum sw_nvme_status sw_nvme_queue_start(struct sw_nvme_controller *controller, u
     struct nvh_host *host = nvh_host_of(controller);
     if (nvh_is_forked(controller))
         return nvh_error(error, SW_NVME_FORKED, "%s", sw_nvme_status_text(SW_NVME_FORKED));
+    if (controller->group)
+        return nvh_group_queue_start(controller, spin_us, error, out);
     const uint16_t qid = take_qid(host, &size);
     if (!qid)
         return nvh_error(error, SW_NVME_INVALID,
@@ -216,6 +219,8 @@ enum sw_nvme_status sw_nvme_queue_open(struct sw_nvme_controller *controller, ui
     const uint64_t give_up_ns = mover_now_ns() + FORGETS_MS * NS_PER_MS;
     struct sw_nvme_error why = {0};
     enum sw_nvme_status status;
+    if (controller->group && !nvh_is_forked(controller))
+        return nvh_group_queue_open(controller, spin_us, error, out);
     /* A target may still have the queue of this number that was closed just now. */
     while ((status = open_once(controller, spin_us, &why, out)) == SW_NVME_FAILED &&
            (why.nvme_status & STATUS) == NVME_SC_CMD_SEQ_ERROR && mover_now_ns() < give_up_ns)
@@ -229,6 +234,8 @@ void sw_nvme_queue_close(struct sw_nvme_queue *queue)
 {
     if (!queue)
         return;
+    if (queue->over)
+        return nvh_group_queue_close(queue);
     struct nvh_host *host = nvh_host_of(queue->controller);
     const uint16_t qid = queue->qid;
     if (!nvh_is_forked(queue->controller)) {
@@ -242,5 +249,6 @@ void sw_nvme_queue_close(struct sw_nvme_queue *queue)
 
 int sw_nvme_queue_fd(const struct sw_nvme_queue *queue)
 {
-    return ((const struct nvh_link *)queue)->epoll_fd;
+    return queue->over ? ((const struct nvh_group_queue *)queue)->epoll_fd
+                       : ((const struct nvh_link *)queue)->epoll_fd;
 }

@@ -20,7 +20,10 @@
 #include "nvme/wire/fabrics.h"
 #include "sidewire/nvme.h"
 
+struct nvh_group;
+
 struct sw_nvme_controller {
+    struct nvh_group *group; /* itself, if it is one over several paths; else NULL */
     _Atomic uint32_t epoch, state, activity;
     _Atomic uint64_t lost_ns;
     _Atomic bool was_lost;         /* and no I/O queue is up again */
@@ -39,6 +42,8 @@ struct sw_nvme_controller {
     struct nvh_event_ring events;
     uint64_t next_try_ns;
     bool was_live;
+    bool is_path; /* one of several: it is tried again also if it never was there, and requests of a
+                   * lost connection go back to who has other paths */
     bool gives_up;            /* the refusal says that it is useless to try again */
     struct sw_nvme_info info; /* but for cntlid and reconnects it stays as it first was */
     struct sw_nvme_error error;

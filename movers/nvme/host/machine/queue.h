@@ -21,6 +21,24 @@ enum { NVH_QUEUE_MAX = 1024, NVH_SCRATCH_BYTES = 4096 };
 
 struct nvh_slot;
 
+enum nvh_kind {
+    NVH_READ,
+    NVH_WRITE,
+    NVH_COMPARE,
+    NVH_ZEROES,
+    NVH_FLUSH,
+    NVH_DSM,
+    NVH_RESV_REGISTER,
+    NVH_RESV_ACQUIRE,
+    NVH_RESV_RELEASE,
+    NVH_RESV_REPORT,
+};
+
+/* Takes a request of a queue over several paths. */
+typedef enum sw_nvme_status nvh_take_over(struct sw_nvme_queue *queue, enum nvh_kind kind,
+                                          const struct sw_nvme_io *io,
+                                          const struct sw_nvme_resv *resv);
+
 enum nvh_phase {
     NVH_DOWN,
     NVH_LINKING,
@@ -32,6 +50,7 @@ enum nvh_phase {
 struct sw_nvme_queue {
     struct sw_nvme_controller *controller;
     const struct nvh_port *port;
+    nvh_take_over *over; /* NULL, but for a queue over several paths */
     uint16_t qid, cntlid;
     uint32_t size, slots_max; /* entries; slots: one less, and one more for Connect */
     enum nvh_phase phase;

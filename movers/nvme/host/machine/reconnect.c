@@ -86,7 +86,8 @@ void nvh_queue_down(struct sw_nvme_queue *queue, bool replays)
             }
             slot->send_pending = false;
             const bool waits = slot->state == NVH_PENDING;
-            if (replays && (waits || (slot->replays && !slot->answered))) {
+            if (replays && !queue->controller->is_path &&
+                (waits || (slot->replays && !slot->answered))) {
                 slot->state = NVH_PENDING;
             } else {
                 slot->state = NVH_SENT;
@@ -112,7 +113,7 @@ static void lose_locked(struct sw_nvme_controller *c, const struct sw_nvme_error
     if (is_first)
         atomic_store(&c->lost_ns, since_ns ? since_ns : now);
     c->next_try_ns = now + delay;
-    const bool ends = !c->was_live || c->gives_up || !c->options.ctrl_loss_tmo_s;
+    const bool ends = (!c->was_live && !c->is_path) || c->gives_up || !c->options.ctrl_loss_tmo_s;
     atomic_store(&c->state, ends ? SW_NVME_DEAD : SW_NVME_LOST);
     atomic_fetch_add(&c->epoch, 1);
 }

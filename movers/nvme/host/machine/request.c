@@ -135,21 +135,29 @@ static enum sw_nvme_status submit_data(struct sw_nvme_queue *queue, const struct
 
 enum sw_nvme_status sw_nvme_read(struct sw_nvme_queue *queue, const struct sw_nvme_io *io)
 {
+    if (queue->over)
+        return queue->over(queue, NVH_READ, io, NULL);
     return submit_data(queue, io, nvme_cmd_read, false);
 }
 
 enum sw_nvme_status sw_nvme_write(struct sw_nvme_queue *queue, const struct sw_nvme_io *io)
 {
+    if (queue->over)
+        return queue->over(queue, NVH_WRITE, io, NULL);
     return submit_data(queue, io, nvme_cmd_write, true);
 }
 
 enum sw_nvme_status sw_nvme_compare(struct sw_nvme_queue *queue, const struct sw_nvme_io *io)
 {
+    if (queue->over)
+        return queue->over(queue, NVH_COMPARE, io, NULL);
     return submit_data(queue, io, nvme_cmd_compare, true);
 }
 
 enum sw_nvme_status sw_nvme_write_zeroes(struct sw_nvme_queue *queue, const struct sw_nvme_io *io)
 {
+    if (queue->over)
+        return queue->over(queue, NVH_ZEROES, io, NULL);
     if (!io->blocks || io->blocks > BLOCKS_MAX ||
         io->flags & ~(uint32_t)(SW_NVME_FUA | SW_NVME_DEALLOCATE))
         return SW_NVME_INVALID;
@@ -166,6 +174,8 @@ enum sw_nvme_status sw_nvme_write_zeroes(struct sw_nvme_queue *queue, const stru
 
 enum sw_nvme_status sw_nvme_flush(struct sw_nvme_queue *queue, const struct sw_nvme_io *io)
 {
+    if (queue->over)
+        return queue->over(queue, NVH_FLUSH, io, NULL);
     uint32_t slot;
     const enum sw_nvme_status status = request_take_slot(queue, io, nvme_cmd_flush, &slot);
     if (status)
@@ -176,6 +186,8 @@ enum sw_nvme_status sw_nvme_flush(struct sw_nvme_queue *queue, const struct sw_n
 
 enum sw_nvme_status sw_nvme_dsm(struct sw_nvme_queue *queue, const struct sw_nvme_io *io)
 {
+    if (queue->over)
+        return queue->over(queue, NVH_DSM, io, NULL);
     enum { DEALLOCATE = 1 << 2 };
     if (io->bytes % RANGE_BYTES || io->bytes / RANGE_BYTES > RANGES_MAX)
         return SW_NVME_INVALID;
@@ -227,6 +239,8 @@ static bool is_type(uint32_t type)
 enum sw_nvme_status sw_nvme_resv_register(struct sw_nvme_queue *queue, const struct sw_nvme_io *io,
                                           const struct sw_nvme_resv *resv)
 {
+    if (queue->over)
+        return queue->over(queue, NVH_RESV_REGISTER, io, resv);
     enum { POWER_SHIFT = 30 };
     if (resv->action > SW_NVME_RESV_REPLACE || resv->type || resv->power == 1 ||
         resv->power > SW_NVME_RESV_KEEP)
@@ -237,6 +251,8 @@ enum sw_nvme_status sw_nvme_resv_register(struct sw_nvme_queue *queue, const str
 enum sw_nvme_status sw_nvme_resv_acquire(struct sw_nvme_queue *queue, const struct sw_nvme_io *io,
                                          const struct sw_nvme_resv *resv)
 {
+    if (queue->over)
+        return queue->over(queue, NVH_RESV_ACQUIRE, io, resv);
     if (resv->action > SW_NVME_RESV_PREEMPT_ABORT || !is_type(resv->type) || resv->power)
         return SW_NVME_INVALID;
     return submit_keys(queue, io, nvme_cmd_resv_acquire, resv->type << TYPE_SHIFT, resv);
@@ -245,6 +261,8 @@ enum sw_nvme_status sw_nvme_resv_acquire(struct sw_nvme_queue *queue, const stru
 enum sw_nvme_status sw_nvme_resv_release(struct sw_nvme_queue *queue, const struct sw_nvme_io *io,
                                          const struct sw_nvme_resv *resv)
 {
+    if (queue->over)
+        return queue->over(queue, NVH_RESV_RELEASE, io, resv);
     const bool clears = resv->action == SW_NVME_RESV_CLEAR;
     if (resv->action > SW_NVME_RESV_CLEAR || resv->other || resv->power ||
         !(is_type(resv->type) || (clears && !resv->type)))
@@ -254,6 +272,8 @@ enum sw_nvme_status sw_nvme_resv_release(struct sw_nvme_queue *queue, const stru
 
 enum sw_nvme_status sw_nvme_resv_report(struct sw_nvme_queue *queue, const struct sw_nvme_io *io)
 {
+    if (queue->over)
+        return queue->over(queue, NVH_RESV_REPORT, io, NULL);
     enum { EXTENDED = 1 }; /* over fabrics hosts have IDs of 128 bits */
     if (io->bytes % 4)
         return SW_NVME_INVALID;

@@ -49,6 +49,40 @@ const char *sw_nvme_status_text(enum sw_nvme_status status)
     return "a status that is not known";
 }
 
+const char *sw_nvme_path_state_text(enum sw_nvme_path_state state)
+{
+    switch (state) {
+    case SW_NVME_PATH_AWAY:
+        return "away";
+    case SW_NVME_PATH_CHECKED:
+        return "checked";
+    case SW_NVME_PATH_USED:
+        return "used";
+    case SW_NVME_PATH_REFUSED:
+        return "refused";
+    case SW_NVME_PATH_GIVEN_UP:
+        return "given-up";
+    }
+    return "unknown";
+}
+
+const char *sw_nvme_ana_text(enum sw_nvme_ana ana)
+{
+    switch (ana) {
+    case SW_NVME_ANA_OPTIMIZED:
+        return "optimized";
+    case SW_NVME_ANA_NON_OPTIMIZED:
+        return "non-optimized";
+    case SW_NVME_ANA_INACCESSIBLE:
+        return "inaccessible";
+    case SW_NVME_ANA_PERSISTENT_LOSS:
+        return "persistent-loss";
+    case SW_NVME_ANA_CHANGE:
+        return "change";
+    }
+    return "unknown";
+}
+
 struct code {
     uint16_t code;
     const char *text;
