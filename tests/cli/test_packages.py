@@ -38,6 +38,25 @@ def installed():
         return ['usr/' + os.path.relpath(path, prefix) for path in files]
 
 
+def packages__need_what_setup_installs():
+    """`make deb` on an empty Debian has what dpkg-buildpackage asks for, and the build itself."""
+    needed = re.search(r'^Build-Depends:(.*?)^\S', read(f'{LISTS}/control'), re.M | re.S).group(1)
+    needed = {re.sub(r'-compat.*', '', word.strip().split(' (')[0]) for word in needed.split(',')}
+    listed = [
+        line.split()[:2]
+        for line in read(os.path.join(SOURCE, 'scripts/packages')).split('\n')
+        if line and not line.startswith('#')
+    ]
+    of_deb = {name for name, group in listed if group in ('build', 'deb')}
+    expect(len(needed) > 15 and needed <= of_deb, needed - of_deb)
+    expect('build-essential' in of_deb, of_deb)
+    of_build = {name for name, group in listed if group == 'build' and name.endswith('-dev')}
+    expect(of_build <= needed | NOT_OF_PACKAGES, of_build - needed)
+
+
+# For tests alone, or of the compiler's own packages.
+NOT_OF_PACKAGES = {'libc6-dev', 'linux-libc-dev', 'libcmocka-dev', 'libseccomp-dev'}
+
 # Built where the source of fio is, which a build of packages does not have.
 IN_NO_PACKAGE = {'libsidewire-fio.so'}
 
