@@ -24,12 +24,23 @@ struct sw_mr;
 struct sw_context;
 struct sw_netdev;
 
+/* A peer that was inside an access when a connection ended, and was not waited for any longer: the
+ * numbers are its link's. */
+struct sw_inside {
+    uint64_t inbox; /* 0: there is none */
+    uint32_t block, count;
+};
+
 /* What a link does for one queue pair. All are called with the QP locked. */
 struct sw_qp_ops {
     /* RTR: find the peer, publish the binding. */
     int (*connect)(struct sw_qp *qp);
-    /* Leaves the connected states: afterwards no peer touches memory through this QP. */
+    /* Leaves the connected states: afterwards no peer touches memory through this QP. One that is
+     * stopped amid an access goes on with that later: qp->inside says so. */
     void (*disconnect)(struct sw_qp *qp);
+    /* Whether the peer may still go on with an access of a connection that has ended. May be NULL.
+     */
+    bool (*is_inside)(struct sw_qp *qp);
     /* The QP has entered RTS or SQD, or attributes of it have changed there. May be NULL. */
     void (*changed)(struct sw_qp *qp);
     /* Executes what may skip the queue (sw_sq_may_skip()) at the front of a list, at most `most`;

@@ -33,6 +33,7 @@ struct sw_qp {
     const struct sw_qp_type *rules;
     const struct sw_qp_ops *link;
     void *link_state;
+    struct sw_inside inside; /* of its last connection */
 
     /* Read without the lock by pollers, to see cheaply whether the QP wants driving. */
     _Atomic(const _Atomic uint32_t *) rx_seq; /* sequence word of the next record from the peer */

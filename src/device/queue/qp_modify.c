@@ -385,7 +385,9 @@ void sw_qp_query(struct sw_qp *qp, struct ibv_qp_attr *attr, struct ibv_qp_cap *
     *attr = qp->attr;
     attr->qp_state = attr->cur_qp_state = qp->state;
     attr->path_mig_state = IBV_MIG_MIGRATED;
-    attr->sq_draining = qp->state == IBV_QPS_SQD && !sw_sq_is_drained(&qp->sq);
+    attr->sq_draining = qp->state == IBV_QPS_ERR
+                            ? qp->link->is_inside && qp->link->is_inside(qp)
+                            : qp->state == IBV_QPS_SQD && !sw_sq_is_drained(&qp->sq);
     *cap = qp->attr.cap;
     sw_lock_release(&qp->lock);
 }

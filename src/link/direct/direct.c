@@ -200,6 +200,7 @@ static void direct_read_traffic(struct sw_qp *qp, struct sw_traffic *out)
 const struct sw_qp_ops sw_direct_qp_ops = {
     .connect = direct_connect_qp,
     .disconnect = sw_bind_disconnect,
+    .is_inside = sw_bind_is_inside,
     .execute_now = execute_now,
     .send = send_queue,
     .progress = direct_drive_qp,
@@ -211,6 +212,7 @@ const struct sw_qp_ops sw_direct_qp_ops = {
 const struct sw_qp_ops sw_direct_gated_ops = {
     .connect = direct_connect_qp,
     .disconnect = sw_bind_disconnect,
+    .is_inside = sw_bind_is_inside,
     .send = send_queue,
     .progress = direct_drive_qp,
     .traffic = direct_read_traffic,

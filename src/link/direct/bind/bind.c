@@ -100,6 +100,7 @@ int sw_bind_connect(struct sw_qp *qp)
     if (rc)
         return rc;
     d->remote.qpn = qp->dest_qpn;
+    qp->inside = (struct sw_inside){0};
     sw_bind_begin(qp, d);
     return 0;
 }
@@ -162,7 +163,7 @@ static void part_from_peer(struct sw_qp *qp, struct sw_direct_qp *d, uint32_t st
                 lost);
     sw_lane_close_all(d);
     if (d->inbox)
-        sw_inbox_give(d->inbox, d->rx_index);
+        qp->inside = sw_inbox_give(d->inbox, d->rx_index);
     d->inbox = NULL;
 }
 
@@ -194,6 +195,12 @@ void sw_bind_disconnect(struct sw_qp *qp)
         sw_receive_flush(qp, &d->serve.receive);
     qp->link_state = NULL;
     sw_bind_close(d);
+}
+
+bool sw_bind_is_inside(struct sw_qp *qp)
+{
+    sw_lock_assert_held(&qp->lock);
+    return sw_inbox_is_inside(&qp->inside);
 }
 
 /* Requests that were sent but not answered, or in part, will not be. */

@@ -26,6 +26,7 @@ bool sw_bind_is_over(const struct sw_qp *qp, const struct sw_direct_qp *d);
  * will learn is over. */
 bool sw_bind_is_awaited(const struct sw_qp *qp, const struct sw_direct_qp *d);
 void sw_bind_disconnect(struct sw_qp *qp);
+bool sw_bind_is_inside(struct sw_qp *qp);
 /* The peer's process is there and has been spoken to, but its engine has not had its turn yet (or
  * ours has not). Hardware would have answered, so this is not time without an answer. */
 bool sw_bind_is_being_attached(const struct sw_peer *peer);

@@ -77,10 +77,12 @@ static void range_give(uint8_t *base)
 
 static struct sw_inbox *create_inbox(uint32_t slot)
 {
+    static uint64_t numbers;
     sw_mutex_assert_held(&sw_direct.lock);
     struct sw_inbox *inbox = calloc(1, sizeof(*inbox));
     if (!inbox)
         return NULL;
+    inbox->number = ++numbers;
     inbox->slot = slot;
     inbox->socket = -1;
     uint64_t len_bytes = SW_INBOX_BYTES;
@@ -253,13 +255,18 @@ static uint32_t evict_block(struct sw_inbox *inbox, uint32_t index)
     return 0;
 }
 
-void sw_inbox_give(struct sw_inbox *inbox, uint32_t index)
+struct sw_inside sw_inbox_give(struct sw_inbox *inbox, uint32_t index)
 {
     const uint32_t seq = evict_block(inbox, index);
     const bool quiet = seq != 0;
+    struct sw_inside inside = {0};
     if (quiet) {
         wipe_block(inbox, index);
         atomic_store(&sw_inbox_block(inbox->base, index)->access_seq, seq);
+    } else {
+        const uint32_t count = atomic_load(&sw_inbox_block(inbox->base, index)->access_seq);
+        if (count & 1)
+            inside = (struct sw_inside){inbox->number, index, count};
     }
     pthread_mutex_lock(&sw_direct.lock);
     if (quiet) /* else the block stays out of use until its client is gone */
@@ -269,6 +276,25 @@ void sw_inbox_give(struct sw_inbox *inbox, uint32_t index)
     pthread_mutex_unlock(&sw_direct.lock);
     if (unused)
         sw_engine_kick(); /* it frees the inbox */
+    return inside;
+}
+
+/* An inbox that is gone has no client any more. */
+bool sw_inbox_is_inside(const struct sw_inside *inside)
+{
+    bool is_inside = false;
+    if (!inside->inbox)
+        return false;
+    sw_lock_acquire(&sw_direct.list_lock);
+    const struct sw_inbox *at = sw_direct.inboxes;
+    while (at && at->number != inside->inbox)
+        at = at->next;
+    if (at)
+        is_inside =
+            !inbox_is_gone(at) &&
+            atomic_load(&sw_inbox_block(at->base, inside->block)->access_seq) == inside->count;
+    sw_lock_release(&sw_direct.list_lock);
+    return is_inside;
 }
 
 static void wait_client(struct sw_inbox *inbox)

@@ -9,7 +9,10 @@
 
 #include "link/direct/process/block.h"
 
+struct sw_inside;
+
 struct sw_inbox {
+    uint64_t number; /* no other one of this process has or had it */
     uint32_t slot;
     uint32_t blocks; /* that its memory has */
     int datagrams;   /* index of its ring among those that are received from; -1: none was free */
@@ -36,7 +39,10 @@ void sw_inbox_free(struct sw_inbox *inbox);
 bool sw_inbox_has_client(uint32_t slot);
 /* A zeroed block for a QP towards that slot. */
 int sw_inbox_take(uint32_t slot, struct sw_inbox **inbox, uint32_t *index);
-void sw_inbox_give(struct sw_inbox *inbox, uint32_t index);
+/* Waits as sw_inbox_wait(). Returns who is inside still. */
+struct sw_inside sw_inbox_give(struct sw_inbox *inbox, uint32_t index);
+/* Whether that client is still in the same access. */
+bool sw_inbox_is_inside(const struct sw_inside *inside);
 /* Waits until the client's access section in a block is over; false if it went on for too long. */
 bool sw_inbox_wait(struct sw_inbox *inbox, uint32_t index);
 void sw_inbox_wait_all(void);

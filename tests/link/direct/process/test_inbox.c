@@ -249,8 +249,12 @@ static void sw_inbox_give__stopped_client(void **state)
     assert_false(sw_inbox_wait(a.inbox, a.index));
     uint64_t waited_ns = sw_clock_ns() - start_ns;
     assert_in_range(waited_ns, 900 * SW_NS_PER_MS, 10 * SW_NS_PER_S);
-    sw_inbox_give(a.inbox, a.index);
+    const struct sw_inside inside = sw_inbox_give(a.inbox, a.index);
     assert_int_equal(a.inbox->users, 0);
+    assert_true(sw_inbox_is_inside(&inside));
+    atomic_store(&a.block->access_seq, 8);
+    assert_false(sw_inbox_is_inside(&inside)); /* it has gone on */
+    atomic_store(&a.block->access_seq, 7);
     for (uint32_t i = 0; i < SW_INBOX_BLOCKS - 1; i++) {
         struct taken other = take();
         assert_int_not_equal(other.index, a.index);
