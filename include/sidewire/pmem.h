@@ -58,6 +58,8 @@ enum sw_pmem_status {
     SW_PMEM_SYSTEM,       /* the operating system or the RDMA device failed */
     SW_PMEM_DISK_FAILED,  /* the server's disk failed: what was not flushed before may be lost */
     SW_PMEM_FORKED,       /* the handle belongs to the parent of this process */
+    SW_PMEM_BUSY,         /* to be alone: a writer before is stopped amid a store, and may still
+                             finish it */
 };
 
 /* A sentence without its full stop; never NULL. */

@@ -77,6 +77,20 @@ void mover_client_probe(struct mover_client *client)
         client->is_probed = !ibv_post_send(client->id->qp, &wr, &bad);
 }
 
+/* A software device says so in place of what a drained queue says: on an adapter, nothing of a
+ * queue pair in the error state is under way. */
+bool mover_client_is_quiet(struct mover_client *client)
+{
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+    struct ibv_qp_init_attr init;
+    struct ibv_qp *qp = client->id ? client->id->qp : NULL;
+    if (!qp)
+        return true;
+    ibv_modify_qp(qp, &attr, IBV_QP_STATE);
+    return ibv_query_qp(qp, &attr, IBV_QP_STATE, &init) || attr.qp_state != IBV_QPS_ERR ||
+           !attr.sq_draining;
+}
+
 void mover_client_close(struct mover_client *client)
 {
     if (client->id->qp)

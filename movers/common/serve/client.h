@@ -44,6 +44,10 @@ void mover_client_ready(struct mover_client *client);
 /* Asks its device for a sign of life, a WRITE of no bytes. A client whose host is gone ends by the
  * error. */
 void mover_client_probe(struct mover_client *client);
+/* Once it was disconnected. False: its process runs on the same host, was stopped amid a store, and
+ * may still do the rest, since a software device has it store by itself. It is to be asked again
+ * later: until the process goes on or ends, what it could write to has no other owner. */
+bool mover_client_is_quiet(struct mover_client *client);
 /* Frees all but the id. */
 void mover_client_close(struct mover_client *client);
 /* Disconnects it, and frees all. */

@@ -191,6 +191,14 @@ static void refuse_region(struct pmc_client *c, uint8_t status)
                         "%s does not open the region: its disk has failed a flush; check that "
                         "disk, then restart the server",
                         p->where);
+    if (status == PMF_BUSY) {
+        p->is_full = true;
+        return pmc_lost(p, SW_PMEM_BUSY,
+                        "the writer before (%s), on the host of %s, is stopped amid a store and "
+                        "may still finish it: continue that process, or end it",
+                        *p->answer.regions[0].name ? p->answer.regions[0].name : "without a name",
+                        p->where);
+    }
     pmc_lost(p, SW_PMEM_REFUSED, "%s refuses the request (status %u)", p->where, status);
 }
 

@@ -28,6 +28,7 @@ const char *sw_pmem_status_text(enum sw_pmem_status status)
         [SW_PMEM_CLOSED] = "closed by this side",
         [SW_PMEM_SYSTEM] = "the operating system or the RDMA device failed",
         [SW_PMEM_DISK_FAILED] = "the server could not flush: its disk failed",
+        [SW_PMEM_BUSY] = "a writer before is stopped amid a store, and may still finish it",
         [SW_PMEM_FORKED] = "the handle belongs to the parent of this process",
     };
     const size_t count = sizeof(texts) / sizeof(*texts);

@@ -49,16 +49,23 @@ static bool may_write(const struct pms_server *server, const struct pms_client *
     return client->opened >> region & 1 && answer_rights_of(server, client, region) & SW_PMEM_WRITE;
 }
 
-/* Their queue pairs are gone when this returns: nothing of theirs is stored any more. */
-static void end_other_writers(struct pms_server *server, const struct pms_client *client,
-                              uint32_t region)
+/* Nothing of theirs is stored any more when this returns NULL. Else this one is stopped amid a
+ * store, and may finish it. */
+static const struct pms_client *end_other_writers(struct pms_server *server,
+                                                  const struct pms_client *client, uint32_t region)
 {
-    for (uint32_t i = 0; i < PMS_CLIENTS_MAX; i++)
-        if (server->clients[i] && server->clients[i] != client &&
-            may_write(server, server->clients[i], region)) {
-            server->ended++;
-            pms_client_end(server, server->clients[i]);
-        }
+    const struct pms_client *stopped = NULL;
+    pms_clients_sweep(server);
+    for (uint32_t i = 0; i < PMS_CLIENTS_MAX; i++) {
+        struct pms_client *other = server->clients[i];
+        if (!other || other == client || !may_write(server, other, region))
+            continue;
+        server->ended += !other->is_stopped;
+        pms_client_end(server, other);
+        if (server->clients[i] == other)
+            stopped = other;
+    }
+    return stopped;
 }
 
 /* An empty name is that of the only one. */
@@ -94,8 +101,12 @@ static enum pmf_status open_region(struct pms_server *server, struct pms_client 
     const struct pms_share *share = pms_share_of(server, client->grant, region);
     if (!share)
         return PMF_NO_MEMORY;
-    if (request->wishes)
-        end_other_writers(server, client, region);
+    const struct pms_client *stopped =
+        request->wishes ? end_other_writers(server, client, region) : NULL;
+    if (stopped) {
+        memcpy(answer->regions[0].name, stopped->label, sizeof(stopped->label));
+        return PMF_BUSY;
+    }
     client->opened |= 1u << region;
     server->regions[region].opens++;
     describe_region(client, &server->regions[region], share, &answer->regions[0]);

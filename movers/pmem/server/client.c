@@ -124,13 +124,59 @@ void pms_client_request(struct pms_server *server, const struct mover_arrival *r
     }
 }
 
-void pms_client_end(struct pms_server *server, struct pms_client *client)
+static void remove_client(struct pms_server *server, struct pms_client *client)
 {
     struct rdma_cm_id *id = client->base.id;
+    free_client(server, client);
+    rdma_destroy_id(id);
+}
+
+static void tell_stopped(const struct pms_client *client)
+{
+    fprintf(stderr,
+            "sidewire pmem serve: a writer of this host, %s (%s), is stopped amid a store. Nobody "
+            "is the only writer of its regions until it goes on or ends\n",
+            client->where, *client->label ? client->label : "without a name");
+}
+
+void pms_client_end(struct pms_server *server, struct pms_client *client)
+{
+    if (client->is_stopped)
+        return;
     pms_server_look_at_disks(server); /* a flush that fails ends its connection */
     if (server->is_verbose)
         fprintf(stderr, "sidewire pmem serve: %s leaves (%s)\n", client->where, client->label);
-    rdma_disconnect(id);
-    free_client(server, client);
-    rdma_destroy_id(id);
+    rdma_disconnect(client->base.id);
+    client->is_stopped =
+        client->may_write && client->opened && !mover_client_is_quiet(&client->base);
+    if (client->is_stopped)
+        tell_stopped(client);
+    else
+        remove_client(server, client);
+}
+
+bool pms_clients_sweep(struct pms_server *server)
+{
+    bool are_stopped = false;
+    for (uint32_t i = 0; i < PMS_CLIENTS_MAX; i++) {
+        struct pms_client *client = server->clients[i];
+        if (!client || !client->is_stopped)
+            continue;
+        if (mover_client_is_quiet(&client->base))
+            remove_client(server, client);
+        else
+            are_stopped = true;
+    }
+    return are_stopped;
+}
+
+void pms_clients_end(struct pms_server *server)
+{
+    for (uint32_t i = 0; i < PMS_CLIENTS_MAX; i++) {
+        struct pms_client *client = server->clients[i];
+        if (client)
+            pms_client_end(server, client);
+        if (client && server->clients[i] == client)
+            remove_client(server, client);
+    }
 }

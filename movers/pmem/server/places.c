@@ -4,6 +4,8 @@
 #include "common/time/clock.h"
 #include "pmem/server/server.h"
 
+enum { STOPPED_LOOK_NS = 200000000 };
+
 void pms_limits_init(struct pms_limits *limits)
 {
     if (!limits->of_one)
@@ -24,7 +26,7 @@ static struct mover_guest places_at(void *context, uint32_t place)
 {
     const struct pms_server *server = context;
     struct pms_client *client = server->clients[place];
-    if (!client)
+    if (!client || client->is_stopped)
         return (struct mover_guest){0};
     return (struct mover_guest){.client = client,
                                 .origin = client->origin,
@@ -88,7 +90,10 @@ static void sweep_places(struct mover_watch *watch)
 {
     struct pms_server *server = watch->context;
     const struct mover_places places = places_rules(server);
-    mover_loop_call_at(server->loop, watch, mover_places_sweep(&places, mover_now_ns()));
+    const uint64_t due_ns = mover_places_sweep(&places, mover_now_ns());
+    const uint64_t again_ns = pms_clients_sweep(server) ? mover_now_ns() + STOPPED_LOOK_NS : 0;
+    mover_loop_call_at(server->loop, watch,
+                       again_ns && (!due_ns || again_ns < due_ns) ? again_ns : due_ns);
 }
 
 void pms_places_watch(struct pms_server *server)

@@ -53,9 +53,7 @@ void pms_server_look_at_disks(struct pms_server *server)
 
 void pms_server_end(struct pms_server *server)
 {
-    for (uint32_t i = 0; i < PMS_CLIENTS_MAX; i++)
-        if (server->clients[i])
-            pms_client_end(server, server->clients[i]);
+    pms_clients_end(server);
     mover_loop_call_at(server->loop, &server->sweep, 0);
     mover_acceptor_close(&server->acceptor);
     pms_grants_free(server);

@@ -61,6 +61,9 @@ struct pms_client {
     struct in6_addr origin;
     uint64_t since_ns, probed_ns;
     bool is_proved, may_write;
+    /* Its connection is over, and its process is stopped amid a store: it stays until that has gone
+     * on or ended, since the regions that it could write to are given to nobody alone before. */
+    bool is_stopped;
     struct pms_grant *grant;
     uint32_t slot;
     uint32_t opened;     /* regions, a bit for each */
@@ -118,7 +121,12 @@ void pms_places_watch(struct pms_server *server);
 
 /* Takes or rejects a request for a connection. */
 void pms_client_request(struct pms_server *server, const struct mover_arrival *request);
+/* Ends its connection. One that is stopped amid a store stays in its place. */
 void pms_client_end(struct pms_server *server, struct pms_client *client);
+/* Those that were stopped amid a store leave once nothing of them is to come any more. True: some
+ * are stopped still. */
+bool pms_clients_sweep(struct pms_server *server);
+void pms_clients_end(struct pms_server *server);
 
 /* ---- answer.c ---- */
 

@@ -10,6 +10,7 @@
 enum {
     MAGIC = 0x314d5053,
     HEADER_BYTES = 16,
+    BUSY_BYTES = HEADER_BYTES + PMF_NAME_BYTES,
     OPEN_FIXED_BYTES = 96,
     RANGE_BYTES = 32,
     LIST_FIXED_BYTES = 24,
@@ -223,6 +224,10 @@ size_t pmf_put_answer(uint8_t out[PMF_ANSWER_MAX], const struct pmf_answer *answ
         bytes = answer->type == PMF_OPEN   ? put_open(out, answer)
                 : answer->type == PMF_LIST ? put_list(out, answer)
                                            : put_counts(out, answer);
+    if (answer->status == PMF_BUSY) {
+        put_name(out + HEADER_BYTES, answer->regions[0].name);
+        bytes = BUSY_BYTES;
+    }
     put_header(out, answer->type | PMF_IS_ANSWER, answer->status, bytes, answer->tag);
     return bytes;
 }
@@ -312,6 +317,8 @@ bool pmf_get_answer(const uint8_t *in, size_t bytes, struct pmf_answer *out)
     out->tag = get_le32(in + 8);
     if (!(in[4] & PMF_IS_ANSWER) || out->status > PMF_STATUS_MAX)
         return false;
+    if (out->status == PMF_BUSY)
+        return bytes == BUSY_BYTES && get_name(in + HEADER_BYTES, out->regions[0].name);
     if (out->status)
         return bytes == HEADER_BYTES;
     if (out->type == PMF_OPEN)

@@ -38,7 +38,8 @@ enum pmf_status {
     PMF_NO_MEMORY,   /* the server's device has no room for its ranges */
     PMF_SHARED,      /* other servers serve it, too: nobody can be alone */
     PMF_DISK_FAILED, /* the region's disk has failed a write since the server started */
-    PMF_STATUS_MAX = PMF_DISK_FAILED
+    PMF_BUSY,        /* a writer before is stopped amid a store: regions[0].name is its label */
+    PMF_STATUS_MAX = PMF_BUSY
 };
 enum pmf_flags { PMF_VISIBLE = 1, PMF_PERSISTENT = 2 };
 enum pmf_wish { PMF_ALONE = 1 }; /* of OPEN: no other client writes any more */

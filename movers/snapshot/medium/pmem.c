@@ -85,6 +85,7 @@ static void pmem_chain_done(void *argument, const struct sw_pmem_result *result)
     case SW_PMEM_SYSTEM:
     case SW_PMEM_DISK_FAILED:
     case SW_PMEM_FORKED:
+    case SW_PMEM_BUSY:
         break;
     }
     snap_medium_fail(&p->medium, snap_pmem_errno(result->status), "%.100s: %s", p->medium.name,

@@ -49,6 +49,8 @@ int snap_pmem_errno(enum sw_pmem_status status)
         return -ECANCELED;
     case SW_PMEM_FORKED:
         return -EPERM;
+    case SW_PMEM_BUSY:
+        return -EBUSY;
     case SW_PMEM_OK:
     case SW_PMEM_AGAIN:
     case SW_PMEM_TIMEOUT:

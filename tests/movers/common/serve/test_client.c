@@ -26,6 +26,7 @@ static struct ibv_wc completions[ROOM]; /* that nobody has polled */
 static int completions_count, ended, polled, turns;
 static bool is_endless; /* a message comes after each answer */
 static bool has_no_room, has_answers, is_last;
+static struct ibv_qp_attr state_of_qp; /* what a query finds */
 static char
     posted[64]; /* in this order: a receive "r0", an answer of 4 bytes "s0:4", a probe "w" */
 
@@ -135,6 +136,24 @@ int rdma_disconnect(struct rdma_cm_id *of)
 {
     assert_non_null(of->qp);
     note_post("d ", 0, 0);
+    return 0;
+}
+
+int ibv_modify_qp(struct ibv_qp *of, struct ibv_qp_attr *attr, int mask)
+{
+    assert_ptr_equal(of, &qp);
+    assert_int_equal(mask, IBV_QP_STATE);
+    assert_int_equal(attr->qp_state, IBV_QPS_ERR);
+    return 0;
+}
+
+int ibv_query_qp(struct ibv_qp *of, struct ibv_qp_attr *attr, int mask,
+                 struct ibv_qp_init_attr *init)
+{
+    assert_ptr_equal(of, &qp);
+    assert_true(mask & IBV_QP_STATE);
+    assert_non_null(init);
+    *attr = state_of_qp;
     return 0;
 }
 
@@ -311,6 +330,22 @@ static void client__closes_and_ends(void **state)
     assert_string_equal(posted, "d x ");
 }
 
+static void client__is_quiet_once_its_peer_is_out_of_its_store(void **state)
+{
+    (void)state;
+    open_client();
+    state_of_qp = (struct ibv_qp_attr){.qp_state = IBV_QPS_ERR, .sq_draining = 1};
+    assert_false(mover_client_is_quiet(&client));
+    state_of_qp.sq_draining = 0;
+    assert_true(mover_client_is_quiet(&client));
+    /* An adapter whose queue drains is none that was disconnected */
+    state_of_qp = (struct ibv_qp_attr){.qp_state = IBV_QPS_SQD, .sq_draining = 1};
+    assert_true(mover_client_is_quiet(&client));
+    mover_client_close(&client);
+    client.id = &id;
+    assert_true(mover_client_is_quiet(&client)); /* it has no queue pair any more */
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup(name, begin)
@@ -323,6 +358,7 @@ int main(void)
         CASE(client__that_fails_is_over_and_says_why),
         CASE(probe__is_one_at_a_time),
         CASE(client__closes_and_ends),
+        CASE(client__is_quiet_once_its_peer_is_out_of_its_store),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

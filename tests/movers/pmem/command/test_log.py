@@ -9,6 +9,7 @@ import json
 import os
 import queue
 import random
+import select
 import signal
 import struct
 import subprocess
@@ -113,7 +114,7 @@ class Log(unittest.TestCase):
             self.serve(i)
         self.assertEqual(log('create', '--ring', '256K', '--record', '128')[0], 0)
 
-    def serve(self, index):
+    def serve(self, index, size='1M'):
         path = os.path.join(self.folder.name, f'copy{index}')
         server = subprocess.Popen(
             [
@@ -122,7 +123,7 @@ class Log(unittest.TestCase):
                 'serve',
                 path,
                 '--size',
-                '1M',
+                size,
                 '--listen',
                 f'127.0.0.1:{PORT + index}',
             ],
@@ -206,6 +207,57 @@ class Log(unittest.TestCase):
         second.await_more(5)
         second.kill()
         self.check(first, second)
+
+    def test_writer_stopped__changes_nothing_once_it_goes_on(self):
+        """Also where it was stopped amid a store, which it finishes itself on the server's host."""
+        self.kill(0)
+        os.unlink(os.path.join(self.folder.name, 'copy0'))
+        self.serve(0, '64M')
+        self.assertEqual(log('create', '--ring', '32M', '--record', '1M', copies=1)[0], 0)
+        known = []
+        for i in range(4):
+            old, new = (''.join(random.choices('0123456789', k=1000)) * 900 for _ in range(2))
+            first = self.append_lines(old, 12)
+            first.stdout.readline()
+            time.sleep(random.random() / 500)
+            first.send_signal(signal.SIGSTOP)
+            second = self.append_lines(new, 1)
+            has_news = select.select([second.stdout], [], [], 1.5)[0]
+            first.send_signal(signal.SIGCONT)
+            if not has_news:
+                self.assertNotEqual(LINK, 'roce')
+            known.append((second.stdout.readline().strip(), new))
+            self.assertEqual(second.wait(timeout=PATIENCE_S), 0)
+            first.kill()
+            first.wait()
+            found = dict(line.split(' ', 1) for line in log('read', copies=1)[1].splitlines())
+            for number, text in known:
+                self.assertTrue(found.get(number) == text, f'record {number}, round {i}')
+            self.assertEqual(log('trim', '--before', known[-1][0], copies=1)[0], 0)
+            known = known[-1:]
+
+    def append_lines(self, text, count):
+        process = subprocess.Popen(
+            words('append', 1),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
+        def feed():
+            try:
+                with process.stdin:
+                    for _ in range(count):
+                        process.stdin.write(text + '\n')
+            except OSError:
+                pass
+
+        feeder = threading.Thread(target=feed)
+        feeder.start()
+        for end in (process.stdout.close, feeder.join, process.wait, process.kill):
+            self.addCleanup(end)
+        return process
 
     def test_readers__fence_nobody(self):
         writer = Writer(0)

@@ -104,21 +104,49 @@ class Served(Conformance):
             medium.begin('w', i * MOST // 2, MOST // 2, 5)
         self.assertEqual(medium.close()[3], 0)
 
+    def take_over_beside_a_stopped_one(self, first):
+        """By the direct link a writer stores by itself. One that was stopped amid that goes on with
+        it later, so nobody takes over before."""
+        try:
+            return self.another('t', timeout_ms=1500)
+        except driven.Refused as why:
+            self.assertNotEqual(LINK, 'roce', why)
+            self.assertEqual(why.code, driven.EBUSY, why)
+            self.assertIn('(drive)', str(why))
+            first.go_on()
+            return self.another('t')
+
     def test_writer_stopped__is_fenced_when_it_goes_on(self):
-        if LINK != 'roce':
-            self.skipTest('on one host a store that a writer was stopped amid ends: docs/limits.md')
-        first = self.another()
-        self.assert_fine(first.do('w', 0, MOST, 1))
-        first.begin('w', 0, MOST, 2)
-        first.stop()
-        second = self.another('t')
-        self.assert_fine(second.do('w', 0, MOST, 3))
-        first.go_on()
-        code, _, ended, why = first.do('w', 0, MOST, 4)
-        self.assertEqual((code, ended), (driven.ESTALE, driven.ESTALE), why)
-        self.assert_fine(second.do('r', 0, MOST, 3))
-        self.assertGreater(second.epoch, first.epoch)
-        self.assert_fine(second.do('w', 0, MOST, 5))
+        for i in range(4):
+            first = self.another()
+            self.assert_fine(first.do('w', 0, MOST, 1))
+            first.begin('w', 0, MOST, 2)
+            first.stop()
+            second = self.take_over_beside_a_stopped_one(first)
+            self.assert_fine(second.do('w', 0, MOST, 3))
+            first.go_on()
+            code, _, ended, why = first.do('w', 0, MOST, 4)
+            self.assertEqual((code, ended), (driven.ESTALE, driven.ESTALE), why)
+            self.assert_fine(second.do('r', 0, MOST, 3))
+            self.assertGreater(second.epoch, first.epoch)
+            self.assert_fine(second.do('w', 0, MOST, 5))
+            first.close()
+            second.close()
+
+    def test_writer_stopped__killed_makes_way(self):
+        for i in range(3):
+            first = self.another()
+            first.begin('w', 0, MOST, 2)
+            first.stop()
+            try:
+                self.another('t', timeout_ms=1500).close()
+            except driven.Refused as why:
+                self.assertEqual(why.code, driven.EBUSY, why)
+            first.kill()
+            second = self.another()
+            self.assert_fine(second.do('w', 0, MOST, 3))
+            self.assert_fine(second.do('r', 0, MOST, 3))
+            second.close()
 
     def test_writer_stopped__a_restarted_one_does_not_wait_for_ever(self):
         first = self.another()
