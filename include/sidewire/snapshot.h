@@ -131,7 +131,8 @@ struct sw_snap_options {
     uint32_t stall_timeout_ms;   /* a sink that confirms nothing for so long is lost */
     bool take_over;              /* another program that writes under this name is fenced */
     bool may_write;              /* a reader repairs what is damaged; no trainer may be there */
-    /* Several ranks begin the same steps, all of them. `meet` as in sw_coll_options. */
+    /* Several ranks begin the same steps, all of them. `meet` as in sw_coll_options. Launchers tell
+     * it all: sw_snap_options_from_launcher(). */
     uint32_t rank, world; /* world 0 or 1: alone */
     const char *meet;     /* ADDR:PORT where the ranks meet; NULL: as launchers tell */
     uint32_t rank_timeout_ms;
@@ -139,6 +140,12 @@ struct sw_snap_options {
 
 /* 256 MiB of ring, 2 MiB units, one helper, 2 kept, sums, 2 looks, 5 s, 10 s, 60 s for ranks. */
 SW_SNAP_PUBLIC void sw_snap_options_init(struct sw_snap_options *options);
+
+/* Sets rank and world by what has started this process: mpirun, srun, torchrun and others, those of
+ * sw_coll_launch_find(). The ranks meet as that says, too, so `meet` stays NULL. All ranks call it;
+ * it waits for rank_timeout_ms of the options at most. INVALID: nothing has started ranks. */
+SW_SNAP_PUBLIC enum sw_snap_status sw_snap_options_from_launcher(struct sw_snap_options *options,
+                                                                 struct sw_snap_error *error);
 
 /* ---- taking them ---- */
 

@@ -133,6 +133,26 @@ static void *serve_votes(void *context)
     return NULL;
 }
 
+enum sw_snap_status sw_snap_options_from_launcher(struct sw_snap_options *options,
+                                                  struct sw_snap_error *error)
+{
+    struct sw_coll_options coll;
+    struct sw_coll_error why;
+    sw_coll_options_init(&coll);
+    coll.timeout_ms = options->rank_timeout_ms;
+    if (error)
+        *error = (struct sw_snap_error){0};
+    if (sw_coll_options_from_launcher(&coll, &why))
+        return snap_error_set(error, SW_SNAP_INVALID, "%s", why.text);
+    if (coll.size > SW_SNAP_RANKS_MAX)
+        return snap_error_set(error, SW_SNAP_INVALID, "rank %u of %u; there are up to %d",
+                              coll.rank, coll.size, SW_SNAP_RANKS_MAX);
+    options->rank = coll.rank;
+    options->world = coll.size;
+    options->meet = NULL;
+    return SW_SNAP_OK;
+}
+
 static enum sw_snap_status open_communicator(struct snap_ranks *ranks,
                                              const struct sw_snap_options *options,
                                              struct sw_snap_error *error)

@@ -213,6 +213,18 @@ class Restored(Files):
         self.assertEqual((code, error), (0, ''))
 
 
+class Ranks(Files):
+    def test_launcher__says_which_rank_this_is(self):
+        program = 'from sidewire import snapshot; print(snapshot.from_launcher())'
+        launched = {'RANK': '2', 'WORLD_SIZE': '3', 'MASTER_ADDR': '127.0.0.1'}
+        launched['MASTER_PORT'] = '29400'
+        code, out, error = run('-c', program, env={**os.environ, **launched})
+        self.assertEqual((code, out), (0, "{'rank': 2, 'world': 3}\n"), error)
+        code, out, error = run('-c', program)
+        self.assertEqual((code, out), (1, ''))
+        self.assertIn('no launcher has started this process', error)
+
+
 class Page(Files):
     def test_start__runs_as_it_stands(self):
         with open(os.path.join(ROOT, 'docs/snapshot-torch.md'), encoding='utf-8') as file:

@@ -20,6 +20,7 @@ from .library import (
     SnapshotError,
     Timeout,
     Torn,
+    from_launcher,
 )
 from .reader import Entry, Item, Reader
 from .sampler import RandomStates, Sampler
@@ -43,5 +44,6 @@ __all__ = [
     'Timeout',
     'Torn',
     'export_safetensors',
+    'from_launcher',
     'restore',
 ]

@@ -87,6 +87,7 @@ FUNCTIONS = {
     'status_text': (_text, [ctypes.c_int]),
     'deadline_ms': (_u64, [_u32]),
     'options_init': (None, [_ref(Options)]),
+    'options_from_launcher': (ctypes.c_int, [_ref(Options), _ref(Error)]),
     'open': (ctypes.c_int, [_ref(Options), _ref(Error), _ref(_pointer)]),
     'close': (None, [_pointer]),
     'describe': (ctypes.c_int, [_pointer, _ref(Range), _u32, _ref(Error)]),
@@ -232,3 +233,13 @@ def options_of(sinks, **words):
             value = LOOKS[value]
         setattr(options, name, value.encode() if isinstance(value, str) else value)
     return options
+
+
+def from_launcher(timeout=60.0):
+    """{'rank': ..., 'world': ...} of this process by what has started it, as mpirun or srun; the
+    ranks meet as that says, too: Snapshotter(state, sinks, **from_launcher())."""
+    options = Options()
+    library().sw_snap_options_init(ctypes.byref(options))
+    options.rank_timeout_ms = int(timeout * 1000)
+    call('options_from_launcher', ctypes.byref(options))
+    return {'rank': options.rank, 'world': options.world}

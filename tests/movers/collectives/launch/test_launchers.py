@@ -1,9 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause
 """Ranks that the launchers of others have started find each other with nothing else said, by the
-command and by a program in C; all name a rank that was killed; a cancelled job leaves nothing.
+command and by a program in C; all name a rank that was killed; a cancelled job leaves nothing. Or
+they save snapshots together.
 
-usage: test_launchers.py SIDEWIRE LAUNCHER SUM
+usage: test_launchers.py SIDEWIRE LAUNCHER SUM|RANKED
 """
 import contextlib
 import json
@@ -26,8 +27,9 @@ from hosts import ADDRESSES, Hosts  # noqa: E402
 from pair import Skip  # noqa: E402
 
 SIDEWIRE, LAUNCHER, SUM = sys.argv[1:4]
+SAVES = os.path.basename(SUM) == 'snapshot_ranked'
 PATIENCE_S = 100
-RANKS = 3
+RANKS, STEPS = 3, 3
 ENDLESS = '-b 64K -e 64K -n 1000000000'.split()
 os.environ.update(OMPI_ALLOW_RUN_AS_ROOT='1', OMPI_ALLOW_RUN_AS_ROOT_CONFIRM='1')
 os.environ['OMPI_MCA_rmaps_base_oversubscribe'] = '1'
@@ -124,7 +126,7 @@ def kill_all(processes):
             process.kill()
 
 
-class Launchers(unittest.TestCase):
+class Ways(unittest.TestCase):
     def ways(self):
         for way in WAYS[LAUNCHER]:
             if LAUNCHER != 'slurm' or slurm.has_plugin(way.name):
@@ -142,6 +144,23 @@ class Launchers(unittest.TestCase):
                 self.fail(f'it does not end: {said}')
         return ''.join(said), all(not process.returncode for process in processes)
 
+
+class Snapshots(Ways):
+    def test_ranks__save_together_and_go_on(self):
+        """As often as they are started: all ranks go on from the same snapshot."""
+        for way in self.ways():
+            with tempfile.TemporaryDirectory() as folder:
+                sink = f'file:{folder}/{{rank}}.snap'
+                command = [SIDEWIRE, 'run', '--', SUM, 'save', 'launcher', STEPS, 0, sink]
+                for begun in 0, STEPS:
+                    said, is_well = self.finish(way.start(command))
+                    self.assertTrue(is_well, said)
+                    for rank in range(RANKS):
+                        self.assertIn(f'rank {rank} restored {begun}\n', said)
+                        self.assertIn(f'rank {rank} durable {begun + STEPS}\n', said)
+
+
+class Launchers(Ways):
     def start_endless(self, way, survives=False):
         """The processes of the launcher, and those of the ranks."""
         processes = way.start([SIDEWIRE, 'coll', 'perf', *ENDLESS], survives)
@@ -248,8 +267,9 @@ def main():
     if program and not shutil.which(program[0]):
         print(f'SKIP: {program[0]} is not installed')
         return 77
+    names = ['Snapshots'] if SAVES else ['Launchers', 'TwoHosts']
     if LAUNCHER != 'slurm':
-        return not unittest.main(argv=sys.argv[:1], exit=False).result.wasSuccessful()
+        return not unittest.main(argv=[sys.argv[0], *names], exit=False).result.wasSuccessful()
     reason = slurm.missing()
     if reason:
         print(f'SKIP: {reason}')
@@ -263,7 +283,7 @@ def main():
         os.mkdir(f'{folder}/runtime', 0o700)
         SLURM = slurm.Slurm(folder)
         try:
-            return not unittest.main(argv=sys.argv[:1], exit=False).result.wasSuccessful()
+            return not unittest.main(argv=[sys.argv[0], *names], exit=False).result.wasSuccessful()
         finally:
             SLURM.close()
 
