@@ -76,6 +76,10 @@ static void write_below(struct metric_line *line, const json_t *object, const ch
     const size_t known = strlen(line->labels);
     size_t i;
     const json_t *one;
+    if (from[strcspn(from, ".[")] == '.') { /* of an object alone */
+        from = metrics_take_name(from, ".", key);
+        return write_below(line, json_object_get(object, key), from);
+    }
     if (!strchr(from, '[')) {
         write_value(line, json_object_get(object, from));
         return;

@@ -25,10 +25,10 @@ enum {
 static const unsigned long long kill_mask = 1ull << (SIGKILL - 1);
 
 /* Bytes that are locked as marks, far behind what programs lock in parts. The first one is locked
- * for a moment, to learn the file's name. A sharing server holds one of the others: the first of
- * them if it may write, the second if nobody may. */
+ * for a moment, to learn the file's name. A sharing server holds one of the next two: the first of
+ * them if it may write, the second if nobody may. Descriptors for I/O have the last. */
 static const int64_t name_offset = 1ll << 61, writers_offset = name_offset + 1,
-                     unwritten_offset = name_offset + 2;
+                     unwritten_offset = name_offset + 2, io_offset = name_offset + 3;
 
 struct served_holder {
     int pid; /* 0: not found */
@@ -264,6 +264,18 @@ int mover_served_lock(int fd, const char *path, const struct mover_serving *how,
              how->share_option && lacks_locks(code) ? "; without a lock: " : "",
              how->share_option && lacks_locks(code) ? how->share_option : "");
     return code;
+}
+
+/* ---- I/O ---- */
+
+int mover_served_mark_io(int fd)
+{
+    return set_mark(fd, F_RDLCK, io_offset) ? 0 : -errno;
+}
+
+bool mover_served_has_io(int fd)
+{
+    return !is_unmarked(fd, io_offset);
 }
 
 /* ---- block devices ---- */

@@ -45,4 +45,14 @@ int mover_served_claim(const char *path, int flags, const struct mover_serving *
 int mover_served_lock(int fd, const char *path, const struct mover_serving *how, char *error,
                       size_t error_bytes);
 
+/*
+ * The descriptor by which a server reads and writes is another one than that of the lock. io_uring
+ * may write by it after the process has ended, when the lock has gone already. So it gets a mark of
+ * its own (F_OFD_SETLK), which lasts as long as the kernel uses the descriptor. Returns 0 or a
+ * negative errno: the file system has no such marks.
+ */
+int mover_served_mark_io(int fd);
+/* Others than `fd` have such a mark. */
+bool mover_served_has_io(int fd);
+
 #endif

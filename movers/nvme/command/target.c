@@ -12,9 +12,11 @@
 #include "common/text/size.h"
 #include "nvme/command/command.h"
 #include "nvme/command/secret.h"
+#include "nvme/command/target_group.h"
 #include "nvme/target/config/identity.h"
 #include "nvme/target/model/ctrl.h"
 #include "nvme/target/server/control.h"
+#include "nvme/target/server/member.h"
 
 #define DEFAULT_NQN "nqn.2026-01.io.sidewire:default"
 
@@ -24,6 +26,7 @@ struct target_args {
     uint32_t in_capsule_bytes;
     bool is_background;
     struct nv_secrets secrets;
+    struct nv_group_args group;
     struct nvr_settings settings;
 };
 
@@ -96,6 +99,9 @@ static void check_target(struct argp_state *state, void *arguments)
                           "--allow and the secrets away");
     if (!args->config && !args->namespaces.count)
         argp_error(state, "nothing to serve: say e.g. --namespace ram:64M");
+    if (args->config && nv_group_is_wanted(&args->group))
+        argp_error(state, "a member of a group serves what --namespace says: leave --config away");
+    nv_group_check(state, &args->group);
     if (!args->settings.threads)
         args->settings.threads = threads_wanted(state);
 }
@@ -135,6 +141,17 @@ static const struct mover_option options[] = {
     {"threads", 0, "N", 0,
      "I/O queues are spread over so many threads, 1 to 16 ($SIDEWIRE_NVME_THREADS, or 1)", 0,
      take_threads, TARGET(settings.threads)},
+    {"group", 0, "ADDR[:PORT][/REGION]", 0,
+     "Serve with the other targets of a group: a pmem server that has a copy of its log; 1 to 5 "
+     "times, always in the same order",
+     0, nv_group_take_copy, TARGET(group)},
+    {"member", 0, "NAME", 0, "What this target is called in its group", 0,
+     MOVER_TO(struct target_args, group.member)},
+    {"group-listen", 0, "ADDR:PORT", 0,
+     "Where the other members find this one (the first --listen, the next port)", 0,
+     MOVER_TO(struct target_args, group.listen)},
+    {"group-timeout", 0, "S", 0, "After how long a silent member is replaced (5)", 0,
+     nv_group_take_timeout, TARGET(group)},
     {"control", 0, "PATH", 0,
      "The socket by which add, remove, status and metrics reach this target", 0,
      MOVER_TO(struct target_args, control)},
@@ -222,10 +239,11 @@ static struct nvt_config *read_arguments(const struct target_args *args)
 /* ---- serving ---- */
 
 struct program {
-    const struct target_args *args;
+    struct target_args *args;
     struct nvr_server server;
     struct nvr_serving serving;
     struct nvr_control control;
+    struct nvr_member member;
     struct mover_signals signals;
 };
 
@@ -262,7 +280,28 @@ static void reload_config(void *context)
 static void stop_program(void *context)
 {
     struct program *program = context;
-    nvr_server_stop(&program->server);
+    if (program->member.group)
+        nvr_member_leave(&program->member);
+    else
+        nvr_server_stop(&program->server);
+}
+
+/* Before anything is served: what hosts see of the subsystem is the group's. */
+static int target_join_group(struct program *program, struct nvt_config *config)
+{
+    char error[1024] = "";
+    struct nvg_settings settings;
+    if (!nv_group_is_wanted(&program->args->group))
+        return 0;
+    int rc = nv_group_settings(&program->args->group, config, &settings, error, sizeof(error));
+    if (!rc)
+        rc = nvr_member_join(&program->member, &program->serving, &settings, config, error,
+                             sizeof(error));
+    if (rc)
+        mover_fail("%s", *error ? error : strerror(-rc));
+    else
+        printf("member         %s of the group\n", settings.member);
+    return rc;
 }
 
 /* Returns the status of the process. */
@@ -277,6 +316,7 @@ static int serve_config(struct program *program, struct nvt_config *config)
                                             .in_capsule_bytes = program->args->in_capsule_bytes};
     if (mover_signals_open(&program->signals, loop, error, sizeof(error)) ||
         nvr_serving_apply(&program->serving, config) ||
+        (program->member.group && nvr_member_begin(&program->member)) ||
         nvr_control_open(&program->control, program->args->control, error, sizeof(error))) {
         if (*error)
             say_line(NULL, true, error);
@@ -290,7 +330,7 @@ static int serve_config(struct program *program, struct nvt_config *config)
     if (rc)
         mover_fail("cannot start %u threads: %s", program->args->settings.threads, strerror(-rc));
     mover_control_close(&program->control.base);
-    return rc ? MOVER_FAILED : MOVER_DONE;
+    return rc || program->member.is_failed ? MOVER_FAILED : MOVER_DONE;
 }
 
 int nv_target_main(int argc, char **argv)
@@ -320,7 +360,14 @@ int nv_target_main(int argc, char **argv)
         mover_fail("cannot begin: %s", strerror(-rc));
         return MOVER_FAILED;
     }
-    rc = serve_config(&program, config);
+    rc = target_join_group(&program, config);
+    if (rc) {
+        nvt_config_free(config);
+        rc = MOVER_FAILED;
+    } else {
+        rc = serve_config(&program, config);
+    }
+    nvr_member_close(&program.member);
     const bool is_closed = nvr_server_close(&program.server);
     nvr_serving_close(&program.serving);
     if (is_closed)

@@ -178,6 +178,40 @@ static void print_threads(const json_t *threads)
     puts("");
 }
 
+static void print_member(const json_t *member)
+{
+    size_t i;
+    const json_t *address;
+    printf("  member    %-16s%s%s%s", target_control_text_of(member, "name"),
+           json_is_true(json_object_get(member, "is_here")) ? "" : " (left)",
+           json_is_true(json_object_get(member, "is_leader")) ? " leads" : "",
+           json_is_true(json_object_get(member, "is_self")) ? " (this one)" : "");
+    json_array_foreach(json_object_get(member, "addresses"), i, address)
+        printf(" %s", json_string_value(address));
+    puts("");
+}
+
+static void print_group(const json_t *group)
+{
+    size_t i;
+    const json_t *one;
+    if (!group)
+        return;
+    printf("\ngroup       member %s, %s; leader %s%s\n", target_control_text_of(group, "member"),
+           target_control_text_of(group, "role"),
+           *target_control_text_of(group, "leader") ? target_control_text_of(group, "leader")
+                                                    : "unknown",
+           json_is_true(json_object_get(group, "has_quorum"))
+               ? ""
+               : "; no quorum of its log: owners go on, changes are refused");
+    json_array_foreach(json_object_get(group, "members"), i, one) print_member(one);
+    json_array_foreach(json_object_get(group, "owners"), i, one)
+        printf("  namespace %-4lld %s %s, epoch %lld; here: %s\n",
+               target_control_number_of(one, "nsid"), target_control_text_of(one, "phase"),
+               *target_control_text_of(one, "owner") ? target_control_text_of(one, "owner") : "-",
+               target_control_number_of(one, "epoch"), target_control_text_of(one, "here"));
+}
+
 static void target_control_print_status(const json_t *status)
 {
     size_t i;
@@ -195,6 +229,7 @@ static void target_control_print_status(const json_t *status)
         target_control_text_of(one, "traddr"), target_control_text_of(one, "trsvcid"),
         json_is_false(json_object_get(one, "is_listening")) ? ", not listening: the address is away"
                                                             : "");
+    print_group(json_object_get(status, "group"));
     json_array_foreach(json_object_get(status, "subsystems"), i, one) print_subsystem(one);
 }
 

@@ -138,6 +138,9 @@ struct nvt_backend {
 int nvt_backend_open(const struct nvt_backend_spec *spec, struct nvt_uring *uring,
                      struct nvt_backend **out, char *error, size_t error_size);
 
+/* What a text says, as backends take it. It points into `spec`. */
+struct nvt_backend_setup nvt_backend_setup_of(const struct nvt_backend_spec *spec,
+                                              struct nvt_uring *uring);
 /* Others have shut this target out: an errno, or 0. */
 int nvt_backend_lost(const struct nvt_backend *backend);
 /* Backends that are being closed have that much time. False: some are not closed. */

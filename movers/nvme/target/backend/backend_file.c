@@ -15,6 +15,7 @@
 
 #include "common/base/minmax.h"
 #include "common/serve/disk.h"
+#include "common/serve/served.h"
 #include "nvme/target/backend/backends.h"
 #include "nvme/target/backend/claim.h"
 #include "nvme/target/backend/disk.h"
@@ -414,6 +415,8 @@ static int open_either(const struct nvt_backend_setup *setup, const struct nvt_b
         rc = choose_block(file, setup->block_bytes, setup->path, error, error_size);
     if (!rc)
         rc = nvt_claim_take(setup, &file->backend.claim, error, error_size);
+    if (!rc)
+        (void)mover_served_mark_io(file->fd); /* where it cannot be, no group has it (fence.h) */
     if (!rc && !file->is_block) {
         file->length =
             nvt_length_open(setup->uring, file->fd, file->backend.disk, file->backend.size_bytes);

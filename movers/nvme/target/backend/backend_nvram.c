@@ -23,6 +23,7 @@
 #include "common/base/minmax.h"
 #include "common/serve/disk.h"
 #include "common/serve/holes.h"
+#include "common/serve/served.h"
 #include "nvme/target/backend/backends.h"
 #include "nvme/target/backend/claim.h"
 #include "nvme/target/backend/disk.h"
@@ -237,6 +238,8 @@ static int nvram_open_file(struct nvram *nvram, const struct nvt_backend_setup *
     nvram->backend.size_bytes = size;
     nvram->backend.block_bytes = block;
     const int rc = nvt_claim_take(setup, &nvram->backend.claim, error, error_size);
+    if (!rc)
+        (void)mover_served_mark_io(nvram->fd); /* where it cannot be, no group has it (fence.h) */
     return rc || setup->is_read_only ? rc
                                      : nvram_fill_holes(nvram->fd, setup->path, error, error_size);
 }

@@ -30,14 +30,14 @@ static void list_backend_kinds(char *out, size_t size)
         at += (size_t)snprintf(out + at, size - at, "%s%s", i ? ", " : "", kinds[i]->kind);
 }
 
-static struct nvt_backend_setup backend_setup_of(const struct nvt_backend_spec *spec,
-                                                 struct nvt_uring *uring)
+struct nvt_backend_setup nvt_backend_setup_of(const struct nvt_backend_spec *spec,
+                                              struct nvt_uring *uring)
 {
     return (struct nvt_backend_setup){.path = spec->path,
                                       .size_bytes = spec->size_bytes,
                                       .block_bytes = spec->block_bytes,
                                       .is_read_only = spec->read_only,
-                                      .is_shared = spec->shared,
+                                      .is_shared = spec->shared || spec->unfenced,
                                       .fences = spec->fence,
                                       .conf = *spec->conf ? spec->conf : NULL,
                                       .id = *spec->id ? spec->id : NULL,
@@ -80,7 +80,7 @@ int nvt_backend_open(const struct nvt_backend_spec *spec, struct nvt_uring *urin
         snprintf(error, error_size, "%s: is memory of this target alone: leave shared away", kind);
         return -EINVAL;
     }
-    const struct nvt_backend_setup setup = backend_setup_of(spec, uring);
+    const struct nvt_backend_setup setup = nvt_backend_setup_of(spec, uring);
     struct nvt_backend *inner;
     *error = 0;
     int rc = ops->open(&setup, &inner, error, error_size);

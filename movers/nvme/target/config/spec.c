@@ -206,7 +206,8 @@ static int parse_valued(const char *name, const char *value, struct nvt_backend_
         return refuse_spec(
             error,
             "there is no option \"%s\"; there are bs=, ro, shared, uuid=, nguid=, "
-            "nsid=, conf=, id=, fence, error=, short= and delay= (a comma in a path is \",,\")",
+            "nsid=, conf=, id=, fence, error=, short=, delay= and unfenced (a comma in a path is "
+            "\",,\")",
             name);
     }
     return 0;
@@ -227,6 +228,10 @@ static int spec_parse_option(const char *text, size_t len, struct nvt_backend_sp
     }
     if (strcmp(option, "shared") == 0) {
         out->shared = true;
+        return 0;
+    }
+    if (strcmp(option, "unfenced") == 0) {
+        out->unfenced = true;
         return 0;
     }
     if (strcmp(option, "fence") == 0 && out->kind == NVT_BACKEND_RBD) {

@@ -34,7 +34,7 @@ enum nvt_backend_kind {
 /*
  * KIND:REST[,OPTION...]. REST is a size for ram and null, POOL/[NAMESPACE/]IMAGE[@SNAP] for rbd,
  * else a path; a comma in it is written twice. Options: bs=512|4096, ro, shared, uuid=, nguid=,
- * nsid=, for rbd conf=, id= and fence, and for tests error=1%, short=1%, delay=10us.
+ * nsid=, for rbd conf=, id= and fence, and for tests error=1%, short=1%, delay=10us, unfenced.
  */
 struct nvt_backend_spec {
     enum nvt_backend_kind kind;
@@ -44,6 +44,7 @@ struct nvt_backend_spec {
     bool read_only, shared, fence, has_uuid, has_nguid;
     char conf[NVT_CONF_BYTES], id[NVT_ID_BYTES]; /* of rbd; empty where they are not said */
     uint32_t wait_ms; /* for the caller of nvt_backend_open(): how long it may take; 0: as usual */
+    bool unfenced;    /* for tests: a group takes it without a fence */
     uint8_t uuid[NVT_UUID_BYTES], nguid[NVT_UUID_BYTES];
     uint32_t nsid;                 /* 0 where it is not said */
     uint32_t error_ppm, short_ppm; /* of a million requests: how many fail, how many end early */

@@ -261,7 +261,8 @@ void nvt_ctrl_note_error(struct nvt_request *request)
 
 enum nvme_ana_state nvt_ctrl_ana_state(const struct nvt_ctrl *ctrl, uint32_t group)
 {
-    return (enum nvme_ana_state)ctrl->port->ana_states[group];
+    const uint8_t of_group = ctrl->subsystem->ana_states[group];
+    return (enum nvme_ana_state)(of_group ? of_group : ctrl->port->ana_states[group]);
 }
 
 bool nvt_ctrl_sees(const struct nvt_ctrl *ctrl, const struct nvt_namespace *ns)

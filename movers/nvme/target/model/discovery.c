@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "nvme/target/model/discovery.h"
 
-#include <stdio.h>
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/minmax.h"
@@ -87,6 +88,44 @@ static void discovery_add_port(struct window *window, const struct nvt_port *por
     }
 }
 
+/* Other targets that serve the same subsystem. */
+static void discovery_add_peers(struct window *window)
+{
+    const struct nvt_ctrl *ctrl = window->request->queue->ctrl;
+    const struct nvt_target *target = ctrl->subsystem->target;
+    for (size_t i = 0; i < target->peer_count; i++) {
+        const struct nvt_referral *peer = &target->peers[i];
+        const struct nvt_subsystem *subsystem =
+            nvt_subsystem_find(window->request->queue->target, peer->subsysnqn.text);
+        if (!subsystem || !nvt_subsystem_admits(subsystem, ctrl->host_nqn))
+            continue;
+        struct nvmf_disc_log_entry entry = {.trtype = peer->trtype,
+                                            .treq = FLOW_MAY_BE_OFF,
+                                            .adrfam = peer->adrfam,
+                                            .subtype = NVME_NQN_NVME,
+                                            .portid = htole16(peer->portid)};
+        discovery_add_entry(window, &entry, peer->traddr, peer->trsvcid, peer->subsysnqn.text);
+    }
+}
+
+int nvt_discovery_set_peers(struct nvt_target *target, const struct nvt_referral *peers,
+                            size_t count)
+{
+    if (count == target->peer_count &&
+        (!count || !memcmp(target->peers, peers, count * sizeof(*peers))))
+        return 0;
+    struct nvt_referral *copy = calloc(count + 1, sizeof(*copy)); /* + 1: never of no size */
+    if (!copy)
+        return -ENOMEM;
+    for (size_t i = 0; i < count; i++)
+        copy[i] = peers[i];
+    free(target->peers);
+    target->peers = copy;
+    target->peer_count = count;
+    nvt_discovery_changed(target);
+    return 0;
+}
+
 void nvt_discovery_log(struct nvt_request *request, uint64_t offset)
 {
     const struct nvt_target *target = request->queue->target;
@@ -96,6 +135,7 @@ void nvt_discovery_log(struct nvt_request *request, uint64_t offset)
     for (struct list_node *node = list_first(&target->ports); node;
          node = list_after(&target->ports, node))
         discovery_add_port(&window, LIST_MEMBER(node, struct nvt_port, node));
+    discovery_add_peers(&window);
     header.genctr = htole64(target->genctr);
     header.numrec = htole64(window.count);
     discovery_put_bytes(&window, 0, &header, ENTRY_BYTES);

@@ -31,6 +31,7 @@ enum {
     SGLS = 1 << 0 | 1 << 2 /* keyed */ | 1 << 18 /* longer than data */ |
            1 << 20 /* offsets in capsules */,
     NMIC_SHARED = 1,
+    FENCED_BYTES = 8,
     SIZE_LIMIT_SHIFT = 13,                 /* of Write Zeroes and Verify: 2^13 pages, 32 MiB */
     RANGE_LIMIT_BLOCKS = (1 << 30) / 4096, /* of a range to be deallocated */
     RANGES_LIMIT_BLOCKS = 4 * RANGE_LIMIT_BLOCKS, /* of all ranges of a command */
@@ -87,6 +88,10 @@ static void describe_io_ctrl(const struct nvt_ctrl *ctrl, struct nvme_id_ctrl *i
     id->nanagrpid = htole32(NVT_ANA_GROUPS_MAX);
     id->ioccsz = htole32((NVF_SQE_BYTES + in_capsule) / 16);
     id->psd[0].mp = htole16(2500);
+    if (ctrl->subsystem->is_grouped) { /* our host's rule for writes that may have been done */
+        memcpy(id->vs, "SWFENCED", FENCED_BYTES);
+        id->vs[FENCED_BYTES] = ctrl->subsystem->slot;
+    }
 }
 
 static uint16_t identify_ctrl(struct nvt_request *request)
@@ -112,6 +117,11 @@ static const struct nvt_namespace *namespace_of(const struct nvt_request *reques
     return nvt_ctrl_sees(ctrl, ns) ? ns : NULL;
 }
 
+static uint8_t reservation_capabilities(const struct nvt_namespace *ns)
+{
+    return NVT_RESERVATION_CAPABILITIES | (ns->reservation.persists ? NVT_RESERVATION_PERSISTS : 0);
+}
+
 static uint16_t identify_namespace(struct nvt_request *request)
 {
     struct nvme_id_ns *id = (struct nvme_id_ns *)request->data;
@@ -126,7 +136,7 @@ static uint16_t identify_namespace(struct nvt_request *request)
     id->nsze = id->ncap = id->nuse = htole64(ns->blocks);
     id->nsfeat = ns->backend->can_deallocate ? 1 << 4 : 0; /* the preferred sizes are valid */
     id->nmic = NMIC_SHARED;
-    id->rescap = NVT_RESERVATION_CAPABILITIES;
+    id->rescap = reservation_capabilities(ns);
     id->dlfeat = ns->backend->frees_to_zeroes ? 1 | 1 << 3 : 0; /* by Write Zeroes, too */
     id->anagrpid = htole32(ns->ana_group);
     id->nsattr = ns->is_read_only;
@@ -243,7 +253,7 @@ static uint16_t identify_independent(struct nvt_request *request)
     if (!ns)
         return status;
     id->nmic = NMIC_SHARED;
-    id->rescap = NVT_RESERVATION_CAPABILITIES;
+    id->rescap = reservation_capabilities(ns);
     id->anagrpid = htole32(ns->ana_group);
     id->nsattr = ns->is_read_only;
     id->nstat = 1; /* ready */

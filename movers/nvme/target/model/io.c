@@ -47,13 +47,14 @@ uint16_t nvt_request_namespace(struct nvt_request *request)
         request->error_offset = 4;
         return io_final_status(NVME_SC_INVALID_NS);
     }
+    const uint16_t status = ana_status(ctrl, ns);
+    if (status) /* it is not a user: a namespace that hosts ask for in vain comes to rest */
+        return status;
     request->ns = ns;
     request->ns_entry = ns->preemptions;
     ns->tallies[request->queue->thread->number].users++;
-    const uint16_t status = ana_status(ctrl, ns);
-    return status ? status
-                  : nvt_reservation_allows(&ns->reservation, &ctrl->host_id,
-                                           nvt_access_of_io(request->sqe.opcode));
+    return nvt_reservation_allows(&ns->reservation, &ctrl->host_id,
+                                  nvt_access_of_io(request->sqe.opcode));
 }
 
 static uint64_t first_block(const struct nvt_request *request)
@@ -141,6 +142,8 @@ static uint16_t io_given_up(const struct nvt_io *io)
         return NVME_SC_CMD_ABORTED_PREMEPT;
     if (request->queue->is_gone)
         return NVME_SC_ABORT_REQ;
+    if (request->ns->is_resting) /* another target serves it from now on */
+        return NVF_PATH(NVME_SC_ANA_INACCESSIBLE);
     return request->ns->is_removed ? io_final_status(NVME_SC_INVALID_NS) : 0;
 }
 
@@ -423,7 +426,7 @@ const struct nvt_command *nvt_io_command(uint8_t opcode)
         [nvme_cmd_resv_register] = {.name = "reservation register",
                                     .direction = NVT_FROM_HOST,
                                     .measure = nvt_resv_measure,
-                                    .run = nvt_resv_register,
+                                    .run = nvt_resv_change,
                                     .effects = SUPPORTED},
         [nvme_cmd_resv_report] = {.name = "reservation report",
                                   .direction = NVT_TO_HOST,
@@ -433,12 +436,12 @@ const struct nvt_command *nvt_io_command(uint8_t opcode)
         [nvme_cmd_resv_acquire] = {.name = "reservation acquire",
                                    .direction = NVT_FROM_HOST,
                                    .measure = nvt_resv_measure,
-                                   .run = nvt_resv_acquire,
+                                   .run = nvt_resv_change,
                                    .effects = SUPPORTED},
         [nvme_cmd_resv_release] = {.name = "reservation release",
                                    .direction = NVT_FROM_HOST,
                                    .measure = nvt_resv_measure,
-                                   .run = nvt_resv_release,
+                                   .run = nvt_resv_change,
                                    .effects = SUPPORTED},
         [nvme_cmd_verify] = {.name = "verify", .run = run_verify, .effects = SUPPORTED},
     };

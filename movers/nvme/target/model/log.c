@@ -147,10 +147,11 @@ static size_t put_group(const struct nvt_ctrl *ctrl, uint32_t group, bool with_n
         if (nvt_ctrl_sees(ctrl, ns) && ns->ana_group == group)
             memcpy(nsids + sizeof(entry) * count++, &entry, sizeof(entry));
     }
+    const uint64_t epoch = ctrl->subsystem->ana_epochs[group];
     const struct nvme_ana_group_desc descriptor = {
         .grpid = htole32(group),
         .nnsids = htole32(count),
-        .chgcnt = htole64(ctrl->subsystem->target->ana_changes),
+        .chgcnt = htole64(epoch ? epoch : ctrl->subsystem->target->ana_changes),
         .state = (uint8_t)nvt_ctrl_ana_state(ctrl, group)};
     memcpy(at, &descriptor, sizeof(descriptor));
     return sizeof(descriptor) + count * sizeof(__le32);

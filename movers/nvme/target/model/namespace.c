@@ -10,6 +10,7 @@
 #include "nvme/target/backend/claim.h"
 #include "nvme/target/backend/disk.h"
 #include "nvme/target/config/config.h"
+#include "nvme/target/model/commit.h"
 #include "nvme/target/model/ctrl.h"
 #include "nvme/target/model/subsystem.h"
 #include "nvme/target/model/target.h"
@@ -69,11 +70,21 @@ int nvt_namespace_add(struct nvt_subsystem *subsystem, const struct nvt_config_n
     return 0;
 }
 
-static void free_namespace(struct nvt_namespace *ns)
+static void close_backend(struct nvt_namespace *ns)
 {
     if (ns->backend->memory)
         ns->target->transport->forget(&ns->region);
     ns->backend->ops->close(ns->backend);
+}
+
+static void free_namespace(struct nvt_namespace *ns)
+{
+    if (ns->is_resting) {
+        ns->next->ops->close(ns->next);
+        ns->target->serial--;
+    }
+    close_backend(ns);
+    nvt_commits_close(ns->commits);
     ns->target->serial--;
     free(ns->opened);
     free(ns);
@@ -84,6 +95,7 @@ void nvt_namespace_remove(struct nvt_namespace *ns)
     struct nvt_subsystem *subsystem = ns->subsystem;
     subsystem->namespaces[ns->nsid] = NULL;
     subsystem->namespace_count--;
+    nvt_commits_drop(ns->commits, NVME_SC_INVALID_NS | NVME_SC_DNR);
     ns->is_removed = true;
     nvt_claim_leave(ns->backend->claim);
     nvt_target_each_ctrl(subsystem->target, note_changed, ns);
@@ -108,11 +120,63 @@ struct nvt_tally nvt_namespace_sum(const struct nvt_namespace *ns)
     return sum;
 }
 
+/* ---- a namespace that other targets serve, too ---- */
+
+static void put_backend(struct nvt_namespace *ns, struct nvt_backend *backend)
+{
+    assert(backend->block_bytes == 1u << ns->block_shift);
+    ns->backend = backend;
+    ns->region = (struct mover_region){.base = backend->memory, .len_bytes = backend->size_bytes};
+    ns->is_read_only = ns->is_read_only || backend->is_read_only;
+    const uint64_t blocks = backend->size_bytes >> ns->block_shift;
+    if (backend->watched)
+        nvt_disk_name(backend->watched, ns->subsystem->nqn, ns->nsid);
+    if (blocks == ns->blocks)
+        return;
+    ns->blocks = blocks;
+    nvt_target_each_ctrl(ns->target, note_changed, ns);
+}
+
+void nvt_namespace_wake(struct nvt_namespace *ns, struct nvt_backend *backend)
+{
+    assert(!ns->is_resting && !ns->is_removed);
+    close_backend(ns);
+    put_backend(ns, backend);
+}
+
+static void come_to_rest(struct nvt_namespace *ns)
+{
+    close_backend(ns);
+    put_backend(ns, ns->next);
+    ns->next = NULL;
+    ns->is_resting = false;
+    ns->target->serial--;
+    if (ns->rested)
+        ns->rested(ns);
+}
+
+void nvt_namespace_rest(struct nvt_namespace *ns, struct nvt_backend *standby)
+{
+    assert(!ns->is_resting && !ns->is_removed);
+    nvt_commits_drop(ns->commits, NVF_PATH(NVME_SC_ANA_INACCESSIBLE));
+    ns->is_resting = true;
+    ns->next = standby;
+    ns->target->serial++; /* who still has it sees when the last request is over */
+    if (!nvt_namespace_sum(ns).users)
+        return come_to_rest(ns);
+    for (uint32_t i = 0; i < ns->target->thread_count; i++)
+        nvt_thread_end_unwanted(&ns->target->threads[i]);
+}
+
 void nvt_namespace_release(struct nvt_namespace *ns, const struct nvt_thread *thread)
 {
     ns->tallies[thread->number].users--;
-    if (ns->is_removed && !nvt_namespace_sum(ns).users)
+    if ((!ns->is_removed && !ns->is_resting) || nvt_namespace_sum(ns).users)
+        return;
+    if (ns->is_removed)
         free_namespace(ns);
+    else
+        come_to_rest(ns);
 }
 
 void nvt_namespace_refresh(struct nvt_namespace *ns)

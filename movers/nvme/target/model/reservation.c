@@ -114,8 +114,9 @@ uint16_t nvt_reservation_register(struct nvt_reservation *r, const struct nvt_ho
     const uint64_t current_key = key_at(data), new_key = key_at(data + 8);
     const uint32_t persists = cdw10 >> PERSIST_SHIFT;
     *effect = (struct nvt_reservation_effect){0};
-    /* Nothing outlives the target, and NVT_RESERVATION_CAPABILITIES says so. */
-    if (persists != NVME_RESERVATION_CPTPL_NO_CHANGE && persists != NVME_RESERVATION_CPTPL_CLEAR)
+    /* It persists or it does not, as RESCAP says: hosts cannot choose. */
+    if (persists != NVME_RESERVATION_CPTPL_NO_CHANGE &&
+        persists != (r->persists ? NVME_RESERVATION_CPTPL_PERSIST : NVME_RESERVATION_CPTPL_CLEAR))
         return invalid_field;
     struct nvt_registrant *mine = find_registrant(r, host);
     const bool knows_key = mine && (cdw10 & IGNORE_KEY || mine->key == current_key);
@@ -269,7 +270,8 @@ uint16_t nvt_reservation_report(const struct nvt_reservation *r, uint32_t cdw11,
 {
     if (!(cdw11 & EXTENDED))
         return NVME_SC_HOSTID_FORMAT | NVME_SC_DNR;
-    struct nvme_resv_status header = {.gen = htole32(r->generation), .rtype = r->rtype};
+    struct nvme_resv_status header = {
+        .gen = htole32(r->generation), .rtype = r->rtype, .ptpls = r->persists};
     header.regctl[0] = (uint8_t)r->count;
     memcpy(out, &header, sizeof(header));
     uint8_t *at = out + sizeof(header);

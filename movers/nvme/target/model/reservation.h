@@ -24,6 +24,7 @@ enum {
     NVT_RESERVATION_LOG_MAX = 64,
     /* RESCAP of a namespace: all six types, and IEKEY as Base 1.3 and later have it. */
     NVT_RESERVATION_CAPABILITIES = 0xfe,
+    NVT_RESERVATION_PERSISTS = 0x01, /* of RESCAP, where it does */
 };
 
 struct nvt_host_id {
@@ -38,6 +39,7 @@ struct nvt_registrant {
 /* All zeroes is one that nobody has registered with. */
 struct nvt_reservation {
     uint32_t generation;
+    bool persists; /* through power loss, always: a group of targets keeps it in its log */
     uint8_t rtype; /* enum nvme_resv_rtype, or 0 where nobody holds it */
     /* With an all-registrants type every registrant holds it, and this means nothing. */
     struct nvt_host_id holder;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "nvme/target/model/command.h"
+#include "nvme/target/model/commit.h"
 #include "nvme/target/model/ctrl.h"
 #include "nvme/target/model/memory.h"
 #include "nvme/target/model/namespace.h"
@@ -113,39 +114,41 @@ static bool has_host_id(const struct nvt_ctrl *ctrl)
     return !is_of_host(ctrl, &none);
 }
 
-static void run_change(struct nvt_request *request, change_fn *change)
+uint16_t nvt_resv_compute(const struct nvt_request *request, struct nvt_reservation *r,
+                          struct nvt_reservation_effect *effect)
+{
+    const uint8_t opcode = request->sqe.opcode;
+    change_fn *change = opcode == nvme_cmd_resv_register  ? nvt_reservation_register
+                        : opcode == nvme_cmd_resv_acquire ? nvt_reservation_acquire
+                                                          : nvt_reservation_release;
+    return change(r, &request->queue->ctrl->host_id, le32toh(request->sqe.cdw10), request->data,
+                  effect);
+}
+
+void nvt_resv_conclude(struct nvt_request *request, const struct nvt_reservation_effect *effect)
+{
+    for (size_t i = 0; i < effect->notice_count; i++)
+        tell_host(request->ns, &effect->notices[i]);
+    if (effect->abort_count)
+        preempt_hosts(request, effect);
+    else
+        nvt_request_finish(request, 0);
+}
+
+void nvt_resv_change(struct nvt_request *request)
 {
     const struct nvt_ctrl *ctrl = request->queue->ctrl;
     struct nvt_reservation_effect effect;
     uint16_t status = nvt_request_namespace(request);
     if (!status && !has_host_id(ctrl))
         status = NVME_SC_CMD_SEQ_ERROR | NVME_SC_DNR;
+    if (!status && request->ns->commits)
+        return nvt_commits_add(request->ns->commits, request);
     if (!status)
-        status = change(&request->ns->reservation, &ctrl->host_id, le32toh(request->sqe.cdw10),
-                        request->data, &effect);
+        status = nvt_resv_compute(request, &request->ns->reservation, &effect);
     if (status)
         return nvt_request_finish(request, status);
-    for (size_t i = 0; i < effect.notice_count; i++)
-        tell_host(request->ns, &effect.notices[i]);
-    if (effect.abort_count)
-        preempt_hosts(request, &effect);
-    else
-        nvt_request_finish(request, 0);
-}
-
-void nvt_resv_register(struct nvt_request *request)
-{
-    run_change(request, nvt_reservation_register);
-}
-
-void nvt_resv_acquire(struct nvt_request *request)
-{
-    run_change(request, nvt_reservation_acquire);
-}
-
-void nvt_resv_release(struct nvt_request *request)
-{
-    run_change(request, nvt_reservation_release);
+    nvt_resv_conclude(request, &effect);
 }
 
 void nvt_resv_report(struct nvt_request *request)
@@ -212,12 +215,18 @@ uint16_t nvt_resv_get_mask(struct nvt_request *request)
     return 0;
 }
 
-/* Nothing persists. */
+/* A group of targets keeps it, or nothing does: the host cannot choose. */
 uint16_t nvt_resv_persistence(struct nvt_request *request, bool sets)
 {
-    if (!feature_namespace(request) && !(sets && le32toh(request->sqe.nsid) == NVME_NSID_ALL))
+    const struct nvt_namespace *ns = feature_namespace(request);
+    const bool is_of_all = sets && le32toh(request->sqe.nsid) == NVME_NSID_ALL;
+    if (!ns && !is_of_all)
         return NVME_SC_INVALID_NS | NVME_SC_DNR;
-    if (sets && le32toh(request->sqe.cdw11) & PERSISTS)
+    const bool persists =
+        ns ? ns->reservation.persists : request->queue->ctrl->subsystem->is_grouped;
+    if (sets && (le32toh(request->sqe.cdw11) & PERSISTS) != (uint32_t)persists)
         return NVF_SPECIFIC(NVME_SC_FEATURE_NOT_CHANGEABLE) | NVME_SC_DNR;
+    if (!sets)
+        request->result = persists;
     return 0;
 }

@@ -8,12 +8,17 @@
 
 struct nvt_namespace;
 struct nvt_request;
+struct nvt_reservation;
+struct nvt_reservation_effect;
 
 uint16_t nvt_resv_measure(struct nvt_request *request, uint64_t *bytes);
-void nvt_resv_register(struct nvt_request *request);
+/* Register, Acquire and Release. */
+void nvt_resv_change(struct nvt_request *request);
+/* What such a command makes of a reservation, and how it ends then. */
+uint16_t nvt_resv_compute(const struct nvt_request *request, struct nvt_reservation *r,
+                          struct nvt_reservation_effect *effect);
+void nvt_resv_conclude(struct nvt_request *request, const struct nvt_reservation_effect *effect);
 void nvt_resv_report(struct nvt_request *request);
-void nvt_resv_acquire(struct nvt_request *request);
-void nvt_resv_release(struct nvt_request *request);
 uint16_t nvt_resv_set_mask(struct nvt_request *request);
 uint16_t nvt_resv_get_mask(struct nvt_request *request);
 uint16_t nvt_resv_persistence(struct nvt_request *request, bool sets);

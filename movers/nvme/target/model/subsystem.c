@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "nvme/target/model/subsystem.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -143,4 +144,21 @@ struct nvt_host *nvt_subsystem_host(const struct nvt_subsystem *subsystem, const
 bool nvt_subsystem_admits(const struct nvt_subsystem *subsystem, const char *host_nqn)
 {
     return subsystem->allow_any_host || nvt_subsystem_host(subsystem, host_nqn);
+}
+
+static bool is_at_subsystem(const struct nvt_ctrl *ctrl, const void *what)
+{
+    return ctrl->subsystem == what;
+}
+
+void nvt_subsystem_set_ana(struct nvt_subsystem *subsystem, uint32_t group,
+                           enum nvme_ana_state state, uint64_t epoch)
+{
+    assert(group && group <= NVT_ANA_GROUPS_MAX);
+    if (subsystem->ana_states[group] == state && subsystem->ana_epochs[group] == epoch)
+        return;
+    subsystem->ana_states[group] = (uint8_t)state;
+    subsystem->ana_epochs[group] = epoch;
+    subsystem->target->ana_changes++;
+    nvt_target_notify(subsystem->target, NVT_EVENT_ANA, is_at_subsystem, subsystem);
 }

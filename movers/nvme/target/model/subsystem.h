@@ -7,11 +7,10 @@
 #include <stdint.h>
 
 #include "common/base/list.h"
+#include "nvme/target/config/config.h"
 #include "nvme/target/model/auth.h"
 #include "nvme/target/model/namespace.h"
 #include "nvme/wire/fabrics.h"
-
-struct nvt_config_subsystem;
 
 struct nvt_host {
     struct list_node node;
@@ -30,6 +29,12 @@ struct nvt_subsystem {
     uint16_t queues_max; /* I/O queues of a controller */
     uint32_t namespace_count;
     struct nvt_namespace *namespaces[NVT_NSID_MAX + 1]; /* by nsid */
+    /* By ANA group [1..]: what the group of targets says, at all ports; 0: as the port says. */
+    uint8_t ana_states[NVT_ANA_GROUPS_MAX + 1];
+    uint64_t ana_epochs[NVT_ANA_GROUPS_MAX + 1]; /* the owner's, which hosts see as change count */
+    /* Targets of a group serve it, which the medium fences before another one takes over. */
+    bool is_grouped;
+    uint8_t slot; /* of this target in the group */
 };
 
 /* NULL: there is one of that name, or no memory. Its namespaces are added one by one. */
@@ -45,6 +50,10 @@ void nvt_subsystem_remove(struct nvt_subsystem *subsystem);
 void nvt_subsystem_release(struct nvt_subsystem *subsystem); /* a controller less */
 /* NULL: it is not in the list. */
 struct nvt_host *nvt_subsystem_host(const struct nvt_subsystem *subsystem, const char *host_nqn);
+/* The state of an ANA group at all ports in an epoch of its owner, and tells hosts. `group` is 1 to
+ * NVT_ANA_GROUPS_MAX. */
+void nvt_subsystem_set_ana(struct nvt_subsystem *subsystem, uint32_t group,
+                           enum nvme_ana_state state, uint64_t epoch);
 bool nvt_subsystem_admits(const struct nvt_subsystem *subsystem, const char *host_nqn);
 
 #endif

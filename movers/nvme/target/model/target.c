@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/time/clock.h"
@@ -68,6 +69,7 @@ void nvt_target_free(struct nvt_target *target)
         mover_pool_free(&target->threads[i].pool);
         nvt_parts_close(&target->threads[i].compares);
     }
+    free(target->peers);
     pthread_mutex_destroy(&target->error_lock);
 }
 

@@ -30,6 +30,7 @@ enum {
 
 struct nvt_ctrl;
 struct nvt_queue;
+struct nvt_referral;
 struct nvt_request;
 struct nvt_uring;
 struct nvt_worker;
@@ -70,12 +71,15 @@ struct nvt_target {
     uint32_t serial; /* not 0: threads serve one after the other, until something rare is over */
     pthread_mutex_t error_lock; /* of the error logs */
     struct list subsystems, ports;
-    uint64_t genctr;     /* of discovery */
+    uint64_t genctr; /* of discovery */
+    /* Other targets of the group: where they serve the subsystem `subsysnqn`. */
+    size_t peer_count;
+    struct nvt_referral *peers;
     uint64_t now_ns;     /* for all but I/O commands */
     uint64_t refresh_ns; /* when to look at the sizes of backends again */
     uint32_t ctrl_count;
     uint64_t ctrl_serial; /* of the last controller that was made */
-    uint64_t ana_changes;
+    uint64_t ana_changes, commit_serial;
     /* A host could not prove itself; may be NULL. */
     void (*refused)(const struct nvt_queue *queue, const char *why);
     /* A connection is ended for what its host does not do; may be NULL. */

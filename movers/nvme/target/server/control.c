@@ -176,10 +176,23 @@ static bool apply_config(struct command *command, struct nvt_config *wanted)
     return is_good;
 }
 
+/* All members serve the same; who may come is each one's own matter. */
+static bool control_is_of_group(const struct command *command)
+{
+    return command->control->serving->member &&
+           (list_size(command, "namespaces") || list_size(command, "listen") ||
+            !(list_size(command, "hosts") || list_size(command, "secrets")));
+}
+
 static bool change_config(struct mover_order *order, int (*edit)(struct command *command))
 {
     char error[1024] = "it cannot be read";
     struct command command = {.control = order->context, .request = order->request, .order = order};
+    if (control_is_of_group(&command)) {
+        mover_order_say(order, "a member of a group serves what the group has, where it was "
+                               "started to: only --allow and secrets may change");
+        return false;
+    }
     command.editor =
         (struct nvt_config_editor){.config = nvt_config_copy(command.control->serving->config),
                                    .machine_id = command.control->machine_id,

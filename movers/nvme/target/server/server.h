@@ -57,6 +57,9 @@ struct nvr_server {
     struct nvr_listener listeners[NVR_LISTENERS_MAX];
     /* What becomes of them, in a line; NULL: nobody wants to know. */
     void (*say_listener)(bool is_bad, const char *line);
+    /* Some time has passed, and all other threads stand still; NULL: nobody wants to know. */
+    void (*tick)(void *context);
+    void *tick_context;
     struct nvr_queue *queues[NVR_QUEUES_MAX];
     uint16_t generation;
     uint64_t refused, connected; /* counted */

@@ -15,6 +15,7 @@
 #include "nvme/target/model/namespace.h"
 #include "nvme/target/model/port.h"
 #include "nvme/target/model/subsystem.h"
+#include "nvme/target/server/member.h"
 #include "nvme/target/server/memory_left.h"
 
 /* One configuration on its way to be served. */
@@ -128,6 +129,11 @@ static int probe_disk(const struct step *step, const struct nvt_backend_spec *sp
 static int open_backend(const struct step *step, const struct nvt_config_namespace *config,
                         struct nvt_backend **out, char *error, size_t error_bytes)
 {
+    if (step->serving->member) {
+        *out = nvr_member_standby(step->serving->member, config->nsid);
+        snprintf(error, error_bytes, "no memory");
+        return *out ? 0 : -ENOMEM;
+    }
     struct nvt_backend_spec *spec = malloc(sizeof(*spec)); /* has a path in it */
     if (!spec) {
         snprintf(error, error_bytes, "no memory");
@@ -181,6 +187,8 @@ static void serve_namespace(struct step *step, struct nvt_subsystem *subsystem,
         if (old)
             nvt_namespace_remove(old);
         rc = nvt_namespace_add(subsystem, config, backend, &ns);
+        if (!rc && step->serving->member)
+            rc = nvr_member_add(step->serving->member, ns);
         snprintf(error, sizeof(error), "%s", strerror(-rc));
     }
     entry->is_failed = rc != 0;

@@ -9,8 +9,11 @@
 #include "nvme/target/config/config.h"
 #include "nvme/target/server/server.h"
 
+struct nvr_member;
+
 struct nvr_serving {
     struct nvr_server *server;
+    struct nvr_member *member; /* of a group, in which all namespaces are; NULL: in none */
     struct nvt_config *config; /* what it serves; never NULL */
     /* Tells the operator, a line at a time. */
     void (*say)(void *context, bool is_bad, const char *line);

@@ -11,6 +11,7 @@
 #include "nvme/target/model/namespace.h"
 #include "nvme/target/model/port.h"
 #include "nvme/target/model/subsystem.h"
+#include "nvme/target/server/member.h"
 
 static json_t *namespace_status(const struct nvt_namespace *ns)
 {
@@ -105,12 +106,15 @@ json_t *nvr_status(const struct nvr_serving *serving)
         commands += target->threads[i].commands;
         errors += target->threads[i].errors;
     }
-    return json_pack("{s:i, s:o, s:o, s:o, s:i, s:I, s:I, s:I, s:I, s:I}", "pid", (int)getpid(),
-                     "ports", ports, "subsystems", subsystems, "threads", threads_status(server),
-                     "connections", (int)server->queue_count, "connected",
-                     (json_int_t)server->connected, "refused", (json_int_t)server->refused, "ended",
-                     (json_int_t)target->ended_count, "commands", (json_int_t)commands, "errors",
-                     (json_int_t)errors);
+    json_t *status = json_pack(
+        "{s:i, s:o, s:o, s:o, s:i, s:I, s:I, s:I, s:I, s:I}", "pid", (int)getpid(), "ports", ports,
+        "subsystems", subsystems, "threads", threads_status(server), "connections",
+        (int)server->queue_count, "connected", (json_int_t)server->connected, "refused",
+        (json_int_t)server->refused, "ended", (json_int_t)target->ended_count, "commands",
+        (json_int_t)commands, "errors", (json_int_t)errors);
+    if (status && serving->member)
+        json_object_set_new(status, "group", nvr_member_status(serving->member));
+    return status;
 }
 
 #define NAMESPACES "subsystems[nqn].namespaces[nsid]."
@@ -130,6 +134,15 @@ const struct mover_metric nvr_metrics[] = {
     {"namespace_read_bytes_total", NAMESPACES "read_bytes", "Bytes read", MOVER_COUNTER},
     {"namespace_written_bytes_total", NAMESPACES "written_bytes", "Bytes written", MOVER_COUNTER},
     {"controller_io_queues", CONTROLLERS "io_queues", "I/O queues of a host", MOVER_GAUGE},
+    {"group_is_leader", "group.is_leader", "This member leads its group", MOVER_GAUGE},
+    {"group_has_quorum", "group.has_quorum", "0: changes of the group are refused", MOVER_GAUGE},
+    {"group_members", "group.members_here", "Members that have joined and not left", MOVER_GAUGE},
+    {"group_changes_total", "group.changes", "Records of the group's log that were seen",
+     MOVER_COUNTER},
+    {"group_is_owner", "group.owners[nsid].is_owner", "This member serves the namespace",
+     MOVER_GAUGE},
+    {"group_owner_epoch", "group.owners[nsid].epoch", "How often the namespace has been taken",
+     MOVER_GAUGE},
     {"controller_errors_total", CONTROLLERS "errors", "Its commands that failed", MOVER_COUNTER},
     {0},
 };

@@ -258,6 +258,8 @@ static void work_quietly(struct nvr_thread *thread, uint64_t now_ns)
         thread->tick_ns = nvt_target_tick(&server->target, now_ns);
         cut_silent(server, now_ns);
         probe_idle(server, now_ns);
+        if (server->tick)
+            server->tick(server->tick_context);
     }
     let_others_go(thread);
 }

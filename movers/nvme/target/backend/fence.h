@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Before a target of a group serves a namespace, the medium refuses all that served it before: a
+ * write that an earlier owner still holds would land over newer data else. Each kind of medium has
+ * its fence:
+ *
+ * - file, nvram: the earlier owner is a process of this host. It is killed, by a descriptor of the
+ *   process (pidfd), and what it had under way is waited for: the lock of the file, and the mark of
+ *   the descriptor that io_uring writes by, which outlives the process (common/serve/served.h).
+ * - a kind with a fence of its own (struct nvt_backend_ops), as rbd, has that.
+ *
+ * A medium without one is refused at the start. No clock decides here but how long is waited.
+ */
+#ifndef SW_MOVERS_NVME_FENCE_H
+#define SW_MOVERS_NVME_FENCE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "nvme/target/backend/backend.h"
+#include "nvme/target/config/spec.h"
+
+/* A process that may have the medium open. */
+struct nvt_former {
+    const char *name;
+    uint8_t boot_id[16]; /* of its kernel */
+    int32_t pid;
+    uint64_t start_ticks; /* of the process: field 22 of /proc/PID/stat */
+};
+
+/* Whether it can be fenced, and what it is (`medium`): the same text for all that open it, and for
+ * nothing else. Locks nothing. Returns 0, or a negative errno and why
+ * no group can have it. */
+int nvt_fence_look(const struct nvt_backend_spec *spec, struct nvt_backend_look *out, char *error,
+                   size_t error_bytes);
+
+/* Returns 0 when none of the formers can change the medium any more, or a negative errno and what
+ * is in the way. Waits up to wait_ms: not on a thread that serves hosts. */
+int nvt_fence(const struct nvt_backend_spec *spec, const struct nvt_former *formers, size_t count,
+              uint32_t wait_ms, char *error, size_t error_bytes);
+
+#endif

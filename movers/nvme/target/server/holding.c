@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "nvme/target/server/holding.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nvme/target/backend/backend.h"
+#include "nvme/target/backend/standby.h"
+#include "nvme/target/model/commit.h"
+#include "nvme/target/model/namespace.h"
+#include "nvme/target/model/subsystem.h"
+#include "nvme/target/server/member.h"
+#include "nvme/target/server/server.h"
+
+enum { WHY_BYTES = 512, FENCE_MS = 5000, OPEN_MS = 2000 /* in which hosts wait */ };
+
+/* The medium is fenced by a thread that may wait; what it uses is its own. */
+struct nvr_taking {
+    struct nvt_job job;
+    struct nvr_holding *holding; /* NULL: nobody wants it any more */
+    struct nvt_backend_spec spec;
+    uint64_t epoch;
+    size_t former_count;
+    struct nvt_former formers[NVG_FORMERS_MAX];
+    char names[NVG_FORMERS_MAX][NVG_NAME_BYTES];
+    int rc;
+    char why[WHY_BYTES];
+};
+
+const char *nvr_holding_state_name(enum nvr_holding_state state)
+{
+    static const char *const names[] = {[NVR_STANDBY] = "standby",
+                                        [NVR_TAKING] = "taking",
+                                        [NVR_TAKEN] = "taken",
+                                        [NVR_SERVING] = "serving",
+                                        [NVR_RESTING] = "resting"};
+    return names[state];
+}
+
+static struct nvt_namespace *namespace_at(const struct nvr_holding *holding)
+{
+    const struct nvt_subsystem *subsystem = holding->member->subsystem;
+    return subsystem ? subsystem->namespaces[holding->nsid] : NULL;
+}
+
+static void set_ana(const struct nvr_holding *holding, enum nvme_ana_state state)
+{
+    nvt_subsystem_set_ana(holding->member->subsystem, holding->nsid, state, holding->epoch);
+}
+
+/* ---- reservations ---- */
+
+static int holding_propose(struct nvt_commits *commits, const struct nvt_reservation *proposed,
+                           uint64_t id)
+{
+    const struct nvr_holding *holding = commits->context;
+    return nvg_reserve(holding->member->group, holding->nsid, holding->epoch, proposed, id);
+}
+
+/* ---- giving up ---- */
+
+/* The medium is closed. */
+static void note_rested(struct nvt_namespace *ns)
+{
+    struct nvr_holding *holding = ns->commits->context;
+    struct nvr_member *member = holding->member;
+    const bool is_lost = holding->is_lost;
+    holding->state = NVR_STANDBY;
+    holding->is_lost = false;
+    if (is_lost)
+        nvg_lost(member->group, holding->nsid, holding->epoch, "another one has the medium");
+    else
+        nvg_released(member->group, holding->nsid, holding->epoch);
+    nvr_member_say(member, is_lost, "namespace %-4u %s", holding->nsid,
+                   is_lost ? "is lost: another target has it" : "given up");
+}
+
+static void begin_rest(struct nvr_holding *holding, bool is_lost)
+{
+    struct nvt_namespace *ns = namespace_at(holding);
+    struct nvt_backend *standby =
+        nvt_standby_open(ns->blocks << ns->block_shift, 1u << ns->block_shift, false);
+    holding->state = NVR_RESTING;
+    holding->is_lost = is_lost;
+    set_ana(holding, NVME_ANA_STATE_INACCESSIBLE);
+    if (!standby) {
+        nvr_member_fail(holding->member, "no memory");
+        return;
+    }
+    nvt_namespace_rest(ns, standby);
+}
+
+static void drop_taking(struct nvr_holding *holding)
+{
+    if (holding->taking)
+        holding->taking->holding = NULL;
+    holding->taking = NULL;
+}
+
+void nvr_holding_release(struct nvr_holding *holding, uint64_t epoch)
+{
+    if (epoch < holding->epoch)
+        return;
+    switch (holding->state) {
+    case NVR_TAKEN:
+    case NVR_SERVING:
+        begin_rest(holding, false);
+        break;
+    case NVR_RESTING: /* the end of that says it */
+        break;
+    case NVR_TAKING:
+    case NVR_STANDBY:
+        drop_taking(holding);
+        holding->state = NVR_STANDBY;
+        set_ana(holding, NVME_ANA_STATE_INACCESSIBLE);
+        nvg_released(holding->member->group, holding->nsid, epoch);
+        break;
+    }
+}
+
+void nvr_holding_stand_by(struct nvr_holding *holding, uint64_t epoch)
+{
+    if (epoch < holding->epoch)
+        return;
+    if (holding->state == NVR_TAKEN || holding->state == NVR_SERVING)
+        return begin_rest(holding, true); /* it was taken from us: what is open is of no use */
+    drop_taking(holding);
+    holding->epoch = epoch;
+    if (holding->state == NVR_TAKING)
+        holding->state = NVR_STANDBY;
+    set_ana(holding, NVME_ANA_STATE_INACCESSIBLE);
+}
+
+/* ---- taking ---- */
+
+static void fail_to_take(struct nvr_holding *holding, const char *why)
+{
+    holding->state = NVR_STANDBY;
+    set_ana(holding, NVME_ANA_STATE_INACCESSIBLE);
+    nvr_member_say(holding->member, true, "namespace %u: cannot be taken: %s", holding->nsid, why);
+    nvg_failed(holding->member->group, holding->nsid, holding->epoch, why);
+}
+
+static int open_medium(const struct nvr_holding *holding, struct nvt_backend **out, char *why,
+                       size_t why_bytes)
+{
+    struct nvt_namespace *ns = namespace_at(holding);
+    struct nvt_uring *uring = &holding->member->server->threads[0].uring;
+    struct nvt_backend *backend;
+    struct nvt_backend_spec spec = *holding->spec;
+    spec.block_bytes = 1u << ns->block_shift;
+    spec.wait_ms = OPEN_MS;
+    const int rc = nvt_backend_open(&spec, uring, &backend, why, why_bytes);
+    if (rc)
+        return rc;
+    if (backend->block_bytes != spec.block_bytes || !backend->size_bytes) {
+        snprintf(why, why_bytes, "its blocks have %u bytes, and those of the group %u",
+                 backend->block_bytes, spec.block_bytes);
+        backend->ops->close(backend);
+        return -EINVAL;
+    }
+    *out = backend;
+    return 0;
+}
+
+static void finish_taking(struct nvr_holding *holding, struct nvr_taking *taking)
+{
+    struct nvt_backend *backend;
+    holding->taking = NULL;
+    if (!taking->rc)
+        taking->rc = open_medium(holding, &backend, taking->why, sizeof(taking->why));
+    if (taking->rc)
+        return fail_to_take(holding, taking->why);
+    nvt_namespace_wake(namespace_at(holding), backend);
+    holding->state = NVR_TAKEN;
+    holding->told_bytes = backend->size_bytes;
+    nvg_taken(holding->member->group, holding->nsid, holding->epoch, backend->size_bytes);
+}
+
+static void taking_work(struct nvt_job *job)
+{
+    struct nvr_taking *taking = (struct nvr_taking *)job;
+    taking->rc = nvt_fence(&taking->spec, taking->formers, taking->former_count, FENCE_MS,
+                           taking->why, sizeof(taking->why));
+}
+
+static void taking_done(struct nvt_job *job)
+{
+    struct nvr_taking *taking = (struct nvr_taking *)job;
+    if (taking->holding)
+        finish_taking(taking->holding, taking);
+    free(taking);
+}
+
+static struct nvr_taking *plan_taking(struct nvr_holding *holding, const struct nvg_event *event)
+{
+    struct nvr_taking *taking = calloc(1, sizeof(*taking));
+    if (!taking)
+        return NULL;
+    taking->job = (struct nvt_job){
+        .owner = "group", .is_trusted = true, .work = taking_work, .done = taking_done};
+    taking->holding = holding;
+    taking->spec = *holding->spec;
+    taking->epoch = event->epoch;
+    taking->former_count = event->former_count;
+    for (uint32_t i = 0; i < event->former_count; i++) {
+        const struct nvg_former *from = &event->formers[i];
+        memcpy(taking->names[i], from->member, sizeof(taking->names[i]));
+        taking->formers[i] = (struct nvt_former){
+            .name = taking->names[i], .pid = from->pid, .start_ticks = from->start_ticks};
+        memcpy(taking->formers[i].boot_id, from->boot_id, sizeof(from->boot_id));
+    }
+    return taking;
+}
+
+void nvr_holding_take(struct nvr_holding *holding, const struct nvg_event *event)
+{
+    drop_taking(holding);
+    holding->epoch = event->epoch;
+    if (holding->state != NVR_STANDBY && holding->state != NVR_TAKING)
+        return fail_to_take(holding, "this member has not given it up yet");
+    holding->taking = plan_taking(holding, event);
+    if (!holding->taking || !nvt_worker_give(&holding->member->fencer, &holding->taking->job)) {
+        free(holding->taking);
+        holding->taking = NULL;
+        return fail_to_take(holding, "no memory");
+    }
+    holding->state = NVR_TAKING;
+    set_ana(holding, NVME_ANA_STATE_CHANGE);
+}
+
+void nvr_holding_serve(struct nvr_holding *holding, const struct nvg_event *event)
+{
+    struct nvt_namespace *ns = namespace_at(holding);
+    if (holding->state != NVR_TAKEN || event->epoch != holding->epoch)
+        return;
+    ns->reservation = event->reservation;
+    ns->reservation.persists = true;
+    holding->state = NVR_SERVING;
+    set_ana(holding, NVME_ANA_STATE_OPTIMIZED);
+    nvr_member_say(holding->member, false, "namespace %-4u taken, epoch %llu", holding->nsid,
+                   (unsigned long long)holding->epoch);
+}
+
+/* ---- what it is made of ---- */
+
+int nvr_holding_begin(struct nvr_holding *holding, struct nvt_namespace *ns)
+{
+    holding->told_bytes = ns->blocks << ns->block_shift;
+    ns->rested = note_rested;
+    return nvt_commits_open(ns, holding_propose, holding);
+}
+
+void nvr_holding_resize(struct nvr_holding *holding, uint64_t size_bytes)
+{
+    struct nvt_namespace *ns = namespace_at(holding);
+    if (holding->state != NVR_STANDBY && holding->state != NVR_TAKING)
+        return;
+    struct nvt_backend *standby = nvt_standby_open(size_bytes, 1u << ns->block_shift, false);
+    if (standby)
+        nvt_namespace_wake(ns, standby);
+}
+
+void nvr_holding_tick(struct nvr_holding *holding)
+{
+    const struct nvt_namespace *ns = namespace_at(holding);
+    if (holding->state != NVR_SERVING)
+        return;
+    if (nvt_backend_lost(ns->backend))
+        return begin_rest(holding, true);
+    const uint64_t size_bytes = ns->blocks << ns->block_shift;
+    if (size_bytes == holding->told_bytes)
+        return;
+    holding->told_bytes = size_bytes;
+    nvg_resized(holding->member->group, holding->nsid, holding->epoch, size_bytes);
+}

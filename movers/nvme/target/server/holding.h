@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What a member of a group of targets has of one namespace: nothing, or the medium. It is the place
+ * where a decision of the group (group.h) becomes true: the medium is fenced and opened before
+ * hosts are served, and closed before another member hears that it was given up.
+ */
+#ifndef SW_MOVERS_NVME_HOLDING_H
+#define SW_MOVERS_NVME_HOLDING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "nvme/target/backend/fence.h"
+#include "nvme/target/config/spec.h"
+#include "nvme/target/group/group.h"
+#include "nvme/target/model/worker.h"
+
+struct nvr_member;
+struct nvt_namespace;
+
+enum nvr_holding_state {
+    NVR_STANDBY, /* another member has it, or none */
+    NVR_TAKING,  /* the medium is being fenced */
+    NVR_TAKEN,   /* it is open; the group has to say that it is ours */
+    NVR_SERVING,
+    NVR_RESTING, /* requests end, then the medium is closed */
+};
+
+struct nvr_holding {
+    struct nvr_member *member;
+    uint32_t nsid;
+    enum nvr_holding_state state;
+    bool is_lost;        /* RESTING: the medium refuses us */
+    uint64_t epoch;      /* of the owner, as was heard last */
+    uint64_t told_bytes; /* the size that the group knows */
+    struct nvt_backend_spec *spec;
+    struct nvr_taking *taking; /* the last one; NULL: none is under way */
+};
+
+/* What its state is called. */
+const char *nvr_holding_state_name(enum nvr_holding_state state);
+
+/* It stands by, in a namespace that was added so. Returns 0 or -ENOMEM. */
+int nvr_holding_begin(struct nvr_holding *holding, struct nvt_namespace *ns);
+void nvr_holding_take(struct nvr_holding *holding, const struct nvg_event *event);
+void nvr_holding_serve(struct nvr_holding *holding, const struct nvg_event *event);
+void nvr_holding_release(struct nvr_holding *holding, uint64_t epoch);
+/* Another member has it, or none, in that epoch. */
+void nvr_holding_stand_by(struct nvr_holding *holding, uint64_t epoch);
+/* Its owner says that the size has changed. */
+void nvr_holding_resize(struct nvr_holding *holding, uint64_t size_bytes);
+/* Time has passed: the medium may have grown, or refuse us. */
+void nvr_holding_tick(struct nvr_holding *holding);
+
+#endif

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "nvme/target/server/member.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/text/endpoint.h"
+#include "common/time/clock.h"
+#include "nvme/target/backend/standby.h"
+#include "nvme/target/model/commit.h"
+#include "nvme/target/model/discovery.h"
+#include "nvme/target/model/namespace.h"
+#include "nvme/target/model/subsystem.h"
+#include "nvme/target/server/server.h"
+#include "nvme/target/server/serving.h"
+
+enum {
+    LINE_BYTES = 1024,
+    CNTLIDS_OF_SLOT = 4080, /* slot 15 ends at 65280, below NVT_CNTLID_MAX */
+    EVENTS_OF_TURN = 64,
+    LEAVE_MS = 10000, /* a fence at another member, and requests here */
+};
+static_assert(NVG_SLOTS * CNTLIDS_OF_SLOT <= NVT_CNTLID_MAX, "each member has IDs of its own");
+static_assert((int)NVG_NAMESPACES_MAX <= (int)NVT_ANA_GROUPS_MAX, "an ANA group for each");
+
+void nvr_member_say(const struct nvr_member *member, bool is_bad, const char *format, ...)
+{
+    char line[LINE_BYTES];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof(line), format, args);
+    va_end(args);
+    member->serving->say(member->serving->context, is_bad, line);
+}
+
+/* ---- joining ---- */
+
+static int look_at_media(struct nvr_member *member, const struct nvt_config_subsystem *subsystem,
+                         struct nvg_namespace *out, char *error, size_t error_bytes)
+{
+    for (size_t i = 0; i < subsystem->namespace_count; i++) {
+        const struct nvt_config_namespace *config = &subsystem->namespaces[i];
+        struct nvt_backend_look medium;
+        if (config->nsid > NVG_NAMESPACES_MAX) {
+            snprintf(error, error_bytes, "namespace %u: %d is the highest number of a group",
+                     config->nsid, NVG_NAMESPACES_MAX);
+            return -EINVAL;
+        }
+        struct nvr_holding *holding = &member->holdings[config->nsid];
+        *holding = (struct nvr_holding){.member = member, .nsid = config->nsid};
+        holding->spec = malloc(sizeof(*holding->spec));
+        if (!holding->spec)
+            return -ENOMEM;
+        const int rc = nvt_backend_spec_parse(config->backend, holding->spec, error, error_bytes);
+        if (rc || nvt_fence_look(holding->spec, &medium, error, error_bytes))
+            return rc ? rc : -EOPNOTSUPP;
+        out[i] = (struct nvg_namespace){.nsid = config->nsid,
+                                        .block_bytes = medium.block_bytes,
+                                        .size_bytes = medium.size_bytes};
+        if (holding->spec->has_uuid)
+            memcpy(out[i].uuid, holding->spec->uuid, sizeof(out[i].uuid));
+        if (holding->spec->has_nguid)
+            memcpy(out[i].nguid, holding->spec->nguid, sizeof(out[i].nguid));
+        snprintf(out[i].medium, sizeof(out[i].medium), "%.*s", NVG_MEDIUM_BYTES - 1, medium.medium);
+    }
+    return 0;
+}
+
+static int member_open_group(struct nvr_member *member, const struct nvg_settings *settings,
+                             const struct nvt_config_subsystem *subsystem, char *error,
+                             size_t error_bytes)
+{
+    struct nvg_namespace *namespaces = calloc(subsystem->namespace_count + 1, sizeof(*namespaces));
+    struct nvg_settings all = *settings;
+    int rc =
+        namespaces ? look_at_media(member, subsystem, namespaces, error, error_bytes) : -ENOMEM;
+    all.nqn = subsystem->nqn.text;
+    all.namespaces = namespaces;
+    all.namespace_count = (uint32_t)subsystem->namespace_count;
+    if (!rc)
+        rc = nvg_open(&all, &member->group, error, error_bytes);
+    free(namespaces);
+    return rc;
+}
+
+/* What the members have in common, and what this one has alone. */
+static int take_identity_of_group(struct nvr_member *member, struct nvt_config_subsystem *subsystem,
+                                  char *error, size_t error_bytes)
+{
+    const struct nvg_identity *identity = nvg_identity_of(member->group);
+    snprintf(subsystem->serial, sizeof(subsystem->serial), "%s", identity->serial);
+    subsystem->cntlid_min = (uint16_t)(1 + identity->slot * CNTLIDS_OF_SLOT);
+    subsystem->cntlid_max = (uint16_t)((identity->slot + 1) * CNTLIDS_OF_SLOT);
+    for (size_t i = 0; i < subsystem->namespace_count; i++) {
+        struct nvt_config_namespace *config = &subsystem->namespaces[i];
+        struct nvg_namespace ns;
+        if (!nvg_namespace_of(member->group, config->nsid, &ns)) {
+            snprintf(error, error_bytes, "namespace %u: the group does not have it", config->nsid);
+            return -EINVAL;
+        }
+        memcpy(config->uuid, ns.uuid, sizeof(config->uuid));
+        memcpy(config->nguid, ns.nguid, sizeof(config->nguid));
+        config->has_nguid = true;
+        config->ana_grpid = config->nsid;
+    }
+    return 0;
+}
+
+int nvr_member_join(struct nvr_member *member, struct nvr_serving *serving,
+                    const struct nvg_settings *settings, struct nvt_config *config, char *error,
+                    size_t error_bytes)
+{
+    struct nvt_config_subsystem *subsystem = &config->subsystems[0];
+    member->serving = serving;
+    member->server = serving->server;
+    member->nqn = subsystem->nqn.text;
+    member->name = settings->member;
+    int rc = nvt_worker_open(&member->fencer);
+    if (rc)
+        return rc;
+    serving->member = member;
+    rc = member_open_group(member, settings, subsystem, error, error_bytes);
+    return rc ? rc : take_identity_of_group(member, subsystem, error, error_bytes);
+}
+
+struct nvt_backend *nvr_member_standby(const struct nvr_member *member, uint32_t nsid)
+{
+    struct nvg_namespace ns;
+    if (!nvg_namespace_of(member->group, nsid, &ns))
+        return NULL;
+    return nvt_standby_open(ns.size_bytes, ns.block_bytes, false);
+}
+
+int nvr_member_add(struct nvr_member *member, struct nvt_namespace *ns)
+{
+    struct nvt_subsystem *subsystem = ns->subsystem;
+    member->subsystem = subsystem;
+    subsystem->is_grouped = true;
+    subsystem->slot = nvg_identity_of(member->group)->slot;
+    nvt_subsystem_set_ana(subsystem, ns->nsid, NVME_ANA_STATE_INACCESSIBLE, 0);
+    return nvr_holding_begin(&member->holdings[ns->nsid], ns);
+}
+
+/* ---- what the group says ---- */
+
+static void add_peer(struct nvt_referral *peer, const struct nvr_member *member, uint8_t slot,
+                     const char *address)
+{
+    char error[128];
+    struct nvt_listen listen;
+    if (nvt_listen_parse(address, &listen, error, sizeof(error)))
+        return;
+    *peer = (struct nvt_referral){
+        .trtype = NVMF_TRTYPE_RDMA, .adrfam = listen.adrfam, .enable = true, .portid = slot};
+    snprintf(peer->traddr, sizeof(peer->traddr), "%s", listen.traddr);
+    snprintf(peer->trsvcid, sizeof(peer->trsvcid), "%u", listen.port);
+    snprintf(peer->subsysnqn.text, sizeof(peer->subsysnqn.text), "%s", member->nqn);
+}
+
+static void member_show_peers(struct nvr_member *member)
+{
+    enum { PEERS_MAX = NVG_SLOTS * NVG_ADDRESSES_MAX };
+    struct nvt_referral *peers = calloc(PEERS_MAX, sizeof(*peers));
+    size_t count = 0;
+    nvg_status_of(member->group, &member->status);
+    for (uint32_t i = 0; peers && i < member->status.member_count; i++) {
+        const struct nvg_member *one = &member->status.members[i];
+        for (uint32_t j = 0; j < one->address_count && one->is_here && !one->is_self; j++) {
+            add_peer(&peers[count], member, one->slot, one->addresses[j]);
+            count += *peers[count].traddr != 0;
+        }
+    }
+    if (!peers || nvt_discovery_set_peers(&member->server->target, peers, count))
+        nvr_member_say(member, true, "no memory to list the members of the group");
+    free(peers);
+}
+
+static void end_membership(struct nvr_member *member, const struct nvg_event *event)
+{
+    if (event->status)
+        nvr_member_say(member, true, "ends: the group says: %s", event->text);
+    else
+        nvr_member_say(member, false, "left           the group");
+    member->is_failed = event->status != 0;
+    for (uint32_t nsid = 1; nsid <= NVG_NAMESPACES_MAX; nsid++)
+        if (member->subsystem->namespaces[nsid])
+            nvt_subsystem_set_ana(member->subsystem, nsid, NVME_ANA_STATE_INACCESSIBLE,
+                                  member->holdings[nsid].epoch);
+    nvr_server_stop(member->server);
+}
+
+static void handle_event_of_namespace(struct nvr_member *member, const struct nvg_event *event)
+{
+    struct nvr_holding *holding =
+        event->nsid <= NVG_NAMESPACES_MAX ? &member->holdings[event->nsid] : NULL;
+    const struct nvt_namespace *ns = holding ? member->subsystem->namespaces[event->nsid] : NULL;
+    if (!ns)
+        return;
+    switch (event->kind) {
+    case NVG_STANDBY:
+        return nvr_holding_stand_by(holding, event->epoch);
+    case NVG_TAKE:
+        return nvr_holding_take(holding, event);
+    case NVG_SERVE:
+        return nvr_holding_serve(holding, event);
+    case NVG_RELEASE:
+        return nvr_holding_release(holding, event->epoch);
+    case NVG_RESIZED:
+        return nvr_holding_resize(holding, event->size_bytes);
+    case NVG_COMMITTED:
+        return nvt_commits_done(ns->commits, event->id, event->status);
+    case NVG_MEMBERS:
+    case NVG_STOP:
+        return;
+    }
+}
+
+static void group_ready(struct mover_watch *watch)
+{
+    struct nvr_member *member = watch->context;
+    for (int i = 0; i < EVENTS_OF_TURN && nvg_next(member->group, &member->event); i++) {
+        if (member->event.kind == NVG_MEMBERS)
+            member_show_peers(member);
+        else if (member->event.kind == NVG_STOP)
+            end_membership(member, &member->event);
+        else
+            handle_event_of_namespace(member, &member->event);
+    }
+}
+
+static void fencer_ready(struct mover_watch *watch)
+{
+    struct nvr_member *member = watch->context;
+    nvr_watch_drain(watch);
+    (void)nvt_worker_reap(&member->fencer);
+}
+
+static void member_tick(void *context)
+{
+    struct nvr_member *member = context;
+    for (uint32_t nsid = 1; nsid <= NVG_NAMESPACES_MAX; nsid++)
+        if (member->subsystem->namespaces[nsid])
+            nvr_holding_tick(&member->holdings[nsid]);
+    if (member->leave_ns && mover_now_ns() >= member->leave_ns)
+        nvr_server_stop(member->server);
+}
+
+int nvr_member_begin(struct nvr_member *member)
+{
+    member->group_watch =
+        (struct mover_watch){.fd = nvg_fd(member->group), .ready = group_ready, .context = member};
+    member->fencer_watch = (struct mover_watch){
+        .fd = member->fencer.event_fd, .ready = fencer_ready, .context = member};
+    member->server->tick = member_tick;
+    member->server->tick_context = member;
+    member_show_peers(member);
+    const int rc = nvr_server_watch(member->server, &member->group_watch);
+    return rc ? rc : nvr_server_watch(member->server, &member->fencer_watch);
+}
+
+/* ---- the end ---- */
+
+void nvr_member_fail(struct nvr_member *member, const char *why)
+{
+    nvr_member_say(member, true, "ends: %s", why);
+    member->is_failed = true;
+    nvr_server_stop(member->server);
+}
+
+/* A user who asks twice does not wait. */
+void nvr_member_leave(struct nvr_member *member)
+{
+    if (member->leave_ns)
+        return nvr_server_stop(member->server);
+    member->leave_ns = mover_now_ns() + LEAVE_MS * NS_PER_MS;
+    nvg_leave(member->group);
+}
+
+void nvr_member_close(struct nvr_member *member)
+{
+    if (!member->serving)
+        return;
+    nvg_close(member->group);
+    nvt_worker_close(&member->fencer);
+    for (uint32_t nsid = 1; nsid <= NVG_NAMESPACES_MAX; nsid++)
+        free(member->holdings[nsid].spec);
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A target as a member of a group: it does what the group decides (group.h), and tells the group
+ * what has become of it. The group waits in threads of its own, fences in one of the member's; all
+ * else here is done while the threads that serve hosts stand still.
+ */
+#ifndef SW_MOVERS_NVME_MEMBER_H
+#define SW_MOVERS_NVME_MEMBER_H
+
+#include <jansson.h>
+
+#include "common/serve/loop.h"
+#include "nvme/target/config/config.h"
+#include "nvme/target/group/group.h"
+#include "nvme/target/model/worker.h"
+#include "nvme/target/server/holding.h"
+
+struct nvr_server;
+struct nvr_serving;
+struct nvt_namespace;
+struct nvt_subsystem;
+
+struct nvr_member {
+    struct nvr_server *server;
+    struct nvr_serving *serving;
+    struct nvg_group *group; /* NULL: this target is in none */
+    struct nvt_subsystem *subsystem;
+    const char *nqn, *name;
+    struct nvt_worker fencer;
+    struct mover_watch group_watch, fencer_watch;
+    struct nvg_event event;                              /* the last one: it is large */
+    struct nvg_status status;                            /* as of the last time it was asked for */
+    struct nvr_holding holdings[NVG_NAMESPACES_MAX + 1]; /* by nsid */
+    uint64_t leave_ns; /* when it ends although it has not left; 0: it stays */
+    bool is_failed;
+};
+
+/*
+ * Joins by `settings`, whose namespaces are those of the configuration: this function looks at
+ * their media. Gives the configuration what the members have in common, and the IDs of controllers
+ * that are this one's alone. May wait for the log. Returns 0, or a negative errno and why in
+ * `error`.
+ */
+int nvr_member_join(struct nvr_member *member, struct nvr_serving *serving,
+                    const struct nvg_settings *settings, struct nvt_config *config, char *error,
+                    size_t error_bytes);
+/* The backend of a namespace that is about to be added: it stands by. NULL: no memory. */
+struct nvt_backend *nvr_member_standby(const struct nvr_member *member, uint32_t nsid);
+/* A namespace of the configuration has been added. Returns 0 or -ENOMEM. */
+int nvr_member_add(struct nvr_member *member, struct nvt_namespace *ns);
+/* From now on it does what the group says. Returns 0 or a negative errno. */
+int nvr_member_begin(struct nvr_member *member);
+/* Gives up all that it has, so that others take it; then the server stops. */
+void nvr_member_leave(struct nvr_member *member);
+void nvr_member_close(struct nvr_member *member);
+
+/* What becomes of it, for the operator. */
+void nvr_member_say(const struct nvr_member *member, bool is_bad, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* It can be no member any more: the server stops. */
+void nvr_member_fail(struct nvr_member *member, const char *why);
+/* The group as it is seen here, for `target status`. NULL: no memory, or no group. */
+json_t *nvr_member_status(struct nvr_member *member);
+
+#endif

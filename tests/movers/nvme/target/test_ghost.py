@@ -1,0 +1,116 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""A write that an owner of a namespace still holds never lands over a newer one. usage:
+test_ghost.py SIDEWIRE SEEDS
+
+`delay=` holds each operation of the owner for a while. Amid a write the owner is stopped (SIGSTOP),
+so another member takes over, and a host writes newer data there. What the stopped one held must not
+come any more. Where the fence is left out on purpose, it comes: the test sees that.
+"""
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'))
+from group_members import NQN, Group, await_that  # noqa: E402
+from programs import ports, say  # noqa: E402
+
+DELAY_MS, BLOCK, BLOCKS = 150, 4096, 64
+LANDS_S = 2 * DELAY_MS / 1000  # what is held has come by then
+
+
+class Ghosts:
+    def __init__(self, sidewire, folder, options):
+        port = ports.claim(6)
+        self.disk = os.path.join(folder, 'disk')
+        with open(self.disk, 'wb') as file:
+            file.truncate(BLOCK * BLOCKS)
+        self.group = Group(
+            [sidewire],
+            folder,
+            f'file:{self.disk},bs=4096,delay={DELAY_MS}ms{options}',
+            port,
+        )
+        self.group.start_log()
+        for i, name in enumerate('ab'):
+            self.group.add(name, '127.0.0.1', port + 1 + 2 * i, port + 2 + 2 * i).start()
+        self.sidewire, self.folder = sidewire, folder
+
+    def write(self, member, block, byte):
+        data = os.path.join(self.folder, f'data{byte}')
+        with open(data, 'wb') as file:
+            file.write(bytes([byte]) * BLOCK)
+        line = f'-a {member.address} -s {member.port} -n {NQN} -N 1 -k 0 -d {data}'
+        return subprocess.Popen(
+            [self.sidewire, 'nvme', 'write', *line.split(), '--start-block', str(block)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+        )
+
+    def block(self, number):
+        with open(self.disk, 'rb') as file:
+            file.seek(number * BLOCK)
+            return set(file.read(BLOCK))
+
+    def one(self, seed):
+        """The bytes that are on the disk at the end, and those of the newer write."""
+        draw = random.Random(seed)
+        block, old, new = draw.randrange(BLOCKS), draw.randrange(1, 128), draw.randrange(128, 256)
+        owner = await_that(self.group.owner)
+        others = [member for member in self.group.members if member is not owner]
+        before = owner.status()['commands']
+        late = self.write(owner, block, old)
+        # The host's commands before the write are of the admin queue, and are not held.
+        await_that(lambda: writes_wait(owner, before))
+        time.sleep(draw.uniform(0, DELAY_MS / 4000))
+        owner.signal(signal.SIGSTOP)
+        heir = await_that(lambda: self.group.owner(*others))
+        if not heir:
+            return None, None
+        newer = self.write(heir, block, new)
+        said = newer.communicate()[0]
+        if newer.returncode:
+            print(said.decode())
+            return None, None
+        owner.signal(signal.SIGCONT)
+        time.sleep(LANDS_S)
+        late.kill()
+        late.communicate()
+        found = self.block(block)
+        owner.kill()
+        owner.start()
+        return found, {new}
+
+
+def writes_wait(owner, before):
+    """The write has come; those of Connect, Identify and the like are about a dozen."""
+    status = owner.status()
+    return status and status['connections'] > 1 and status['commands'] > before + 3
+
+
+def run(sidewire, seeds, options, wants_ghost):
+    with tempfile.TemporaryDirectory() as folder:
+        ghosts = Ghosts(sidewire, folder, options)
+        try:
+            for seed in seeds:
+                found, newer = ghosts.one(seed)
+                if newer is None or (found != newer) != wants_ghost:
+                    for member in ghosts.group.members:
+                        print(f'{member.name} says:\n{member.said()}')
+                    return say(False, f'seed {seed}{options}', f'on the disk {found}, not {newer}')
+        finally:
+            ghosts.group.close()
+    return say(True, f'{len(seeds)} seeds{options}: ' + ('ghosts' if wants_ghost else 'no ghost'))
+
+
+def main(sidewire, count):
+    return run(sidewire, range(count), '', False) and run(sidewire, range(1), ',unfenced', True)
+
+
+if __name__ == '__main__':
+    sys.exit(not main(sys.argv[1], int(sys.argv[2])))
