@@ -2,6 +2,7 @@
 #include "torch/group/tensors.hpp"
 
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <cstring>
 
 namespace sidewire_torch
 {
@@ -250,13 +251,32 @@ void Flat::copy_in() const
     }
 }
 
+/* Elements of an expand()ed tensor share memory. All of them get one value, or it is an error. */
+static void copy_results(at::Tensor tensor, at::Tensor results)
+{
+    const at::Tensor all = results;
+    for (int64_t dim = 0; dim < tensor.dim(); dim++) {
+        if (tensor.stride(dim) || tensor.size(dim) < 2)
+            continue;
+        tensor = tensor.narrow(dim, 0, 1);
+        results = results.narrow(dim, 0, 1);
+    }
+    if (results.numel() != all.numel()) {
+        const at::Tensor alike = results.expand(all.sizes()).contiguous();
+        TORCH_CHECK(!memcmp(alike.data_ptr(), all.data_ptr(), all.nbytes()),
+                    "sidewire: elements of a tensor share memory, as of expand(), and their "
+                    "results differ: clone() it before the operation");
+    }
+    tensor.copy_(results);
+}
+
 void Flat::copy_out() const
 {
     int64_t at = 0;
     if (!is_copy_)
         return;
     for (const at::Tensor &tensor : tensors_) {
-        tensor.copy_(buffer_.narrow(0, at, tensor.numel()).view(tensor.sizes()));
+        copy_results(tensor, buffer_.narrow(0, at, tensor.numel()).view(tensor.sizes()));
         at += tensor.numel();
     }
 }

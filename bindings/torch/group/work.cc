@@ -6,6 +6,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/record_function.h>
 #include <algorithm>
+#include <cstring>
 #include <pybind11/pybind11.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -123,6 +124,16 @@ void Work::take_end(pge_operation *operation)
     static_cast<Work *>(operation->context)->end_one(*operation);
 }
 
+/* Some begin with the name of the operation, as the title ends. */
+static const char *words_of(const struct sw_coll_error &error, const char *title)
+{
+    const char *name = strchr(title, ':') + 1;
+    const size_t length = strlen(name);
+    const bool is_said =
+        !strncmp(error.text, name, length) && !strncmp(error.text + length, ": ", 2);
+    return is_said ? error.text + length + 2 : error.text;
+}
+
 void Work::end_one(const pge_operation &operation)
 {
     if (operation.error.status != SW_COLL_OK) {
@@ -131,7 +142,7 @@ void Work::end_one(const pge_operation &operation)
         const char *how =
             operation.error.status == SW_COLL_TIMEOUT ? ": Timed out waiting: " : ": ";
         if (!has_failed_)
-            failure_ = title_ + (how + std::string(operation.error.text));
+            failure_ = title_ + std::string(how) + words_of(operation.error, title_);
         has_failed_ = true;
     }
     if (count_ == 1 || under_way_.fetch_sub(1) == 1)

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""new_group() ends where a rank has died. All ranks of the default group meet in torch's store at
-its end, and wait there for the whole timeout: half an hour, unless the program says another."""
+"""new_group() ends where a rank has died, and tells which one has not come. All ranks of the
+default group meet in torch's store at its end, and wait there for the whole timeout: half an hour,
+unless the program says another."""
 import functools
+import sys
 import time
 
 import torch.distributed as dist
@@ -9,25 +11,53 @@ from torch.distributed import distributed_c10d
 
 FIRST_PAUSE_S = 0.001
 LONGEST_PAUSE_S = 0.02
+FIRST_LINE_S = 10
 LAST_WORKER = ':last_worker'  # what torch 2 waits for, behind the name of the counter
 
 
 class WatchedStore:
-    """The store, as torch's barrier in it uses it: to count, and to wait for the last one."""
+    """The store, as torch's barrier in it uses it: to count, and to wait for the last one. Each
+    rank writes its name there, too, so that those are known that have not come."""
 
-    def __init__(self, store, native, ranks):
-        self._store, self._native, self._ranks = store, native, ranks
+    def __init__(self, store, native, rank, is_of_all):
+        self._store, self._native, self._rank = store, native, rank
+        self._ranks, self._is_of_all = dist.get_world_size(), is_of_all
+        self._begun = time.monotonic()
+        self._next_line_s = FIRST_LINE_S
+        self._counter = None
 
     def __getattr__(self, name):
         return getattr(self._store, name)
 
     def add(self, key, amount):
+        if amount:
+            self._counter = key
+            self._store.add(self._name_of(self._rank), 1)
         count = self._store.add(key, amount)
         if not amount and count < self._ranks:
             self._look(key)
         return count
 
+    def _name_of(self, rank):
+        return f'{self._counter}/sidewire/{rank}'
+
+    def absent(self):
+        """ "; these ranks have not come: 1, 2", or an empty text."""
+        if self._counter is None or not self._is_of_all:
+            return ''
+        ranks = [r for r in range(self._ranks) if not self._store.add(self._name_of(r), 0)]
+        return f'; these ranks have not come: {", ".join(map(str, ranks))}' if ranks else ''
+
     def _look(self, key):
+        waited_s = time.monotonic() - self._begun
+        if waited_s >= self._next_line_s:
+            self._next_line_s *= 2
+            print(
+                f'sidewire-coll: rank {self._rank}: new_group() waits for {waited_s:.1f} s'
+                + self.absent(),
+                file=sys.stderr,
+                flush=True,
+            )
         gone = self._native.gone()
         # A rank may have come, and then have ended, between the two looks.
         if not gone or self._store.add(key, 0) >= self._ranks:
@@ -55,8 +85,18 @@ def install():
     def barrier_in_store(rank, store, *words, **named):
         import sidewire_torch
 
-        if dist.is_initialized() and dist.get_backend() == 'sidewire':
-            store = WatchedStore(store, sidewire_torch._native_group(), dist.get_world_size())
-        return theirs(rank, store, *words, **named)
+        if not dist.is_initialized() or dist.get_backend() != 'sidewire':
+            return theirs(rank, store, *words, **named)
+        # Torch 2 says how many ranks meet, which may be those of the new group alone.
+        counts = [one for one in (*words, *named.values()) if type(one) is int]
+        is_of_all = not counts or counts[0] == dist.get_world_size()
+        watched = WatchedStore(store, sidewire_torch._native_group(), rank, is_of_all)
+        try:
+            return theirs(rank, watched, *words, **named)
+        except RuntimeError as error:
+            absent = watched.absent()
+            if not absent or 'sidewire' in str(error):
+                raise
+            raise type(error)(f'{error}{absent}') from error
 
     distributed_c10d._store_based_barrier = barrier_in_store

@@ -6,7 +6,9 @@
 #include "common/base/bytes.h"
 
 enum { MAGIC = 0x4c435753 /* "SWCL" */ };
-#define KEEPS_RANKS (UINT32_C(1) << 31) /* beside the plan */
+/* Beside the plan. */
+#define KEEPS_RANKS (UINT32_C(1) << 31)
+#define ANY_ORDER (UINT32_C(1) << 30)
 
 static void card_put_head(uint8_t *at)
 {
@@ -65,7 +67,8 @@ void coll_card_put(uint8_t bytes[COLL_CARD_BYTES], const struct coll_card *card)
     put_le32(bytes + 76, card->eager_bytes);
     put_le32(bytes + 80, card->rank);
     put_le32(bytes + 84, card->size);
-    put_le32(bytes + 88, card->plan | (card->keeps_ranks ? KEEPS_RANKS : 0));
+    put_le32(bytes + 88, card->plan | (card->keeps_ranks ? KEEPS_RANKS : 0) |
+                             (card->is_any_order ? ANY_ORDER : 0));
     put_le32(bytes + 92, card->processor);
 }
 
@@ -83,8 +86,9 @@ enum coll_card_fault coll_card_get(const uint8_t bytes[COLL_CARD_BYTES], struct 
     card->eager_bytes = get_le32(bytes + 76);
     card->rank = get_le32(bytes + 80);
     card->size = get_le32(bytes + 84);
-    card->plan = get_le32(bytes + 88) & ~KEEPS_RANKS;
+    card->plan = get_le32(bytes + 88) & ~(KEEPS_RANKS | ANY_ORDER);
     card->keeps_ranks = get_le32(bytes + 88) & KEEPS_RANKS;
+    card->is_any_order = get_le32(bytes + 88) & ANY_ORDER;
     card->processor = get_le32(bytes + 92);
     return get_address(bytes + 8, &card->address) ? COLL_CARD_FINE : COLL_CARD_GARBAGE;
 }

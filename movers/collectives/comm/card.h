@@ -32,6 +32,7 @@ struct coll_card {
     uint32_t plan;      /* enum coll_plan */
     uint32_t processor; /* that it is bound to, from 1; 0: none */
     bool keeps_ranks;   /* ranks are not placed by hosts */
+    bool is_any_order;  /* sums may have another order than that of the tree */
 };
 
 enum coll_card_fault { COLL_CARD_FINE, COLL_CARD_VERSION, COLL_CARD_GARBAGE };

@@ -203,7 +203,8 @@ static enum sw_coll_status make_card(struct sw_coll *coll, struct sw_coll_error 
                                .rank = coll->site.rank,
                                .size = coll->site.size,
                                .plan = (uint32_t)coll->site.wanted,
-                               .keeps_ranks = coll->keeps_ranks};
+                               .keeps_ranks = coll->keeps_ranks,
+                               .is_any_order = coll->options.order == SW_COLL_ORDER_ANY};
     return open_draw_random(card->token, sizeof(card->token)) &&
                    open_draw_random(&card->instance, sizeof(card->instance))
                ? SW_COLL_OK
@@ -233,6 +234,10 @@ static enum sw_coll_status say_unlike(const struct coll_card *mine, const struct
     if (theirs->plan != mine->plan)
         return coll_say(error, SW_COLL_MISMATCH, "rank %u wants algorithm %s, and rank %u wants %s",
                         theirs->rank, wanted_name(theirs), mine->rank, wanted_name(mine));
+    if (theirs->is_any_order != mine->is_any_order)
+        return coll_say(error, SW_COLL_MISMATCH, "rank %u wants order %s of sums, and rank %u %s",
+                        theirs->rank, theirs->is_any_order ? "any" : "tree", mine->rank,
+                        mine->is_any_order ? "any" : "tree");
     if (theirs->keeps_ranks != mine->keeps_ranks)
         return coll_say(error, SW_COLL_MISMATCH,
                         "rank %u places ranks by %s, and rank %u by %s (placement)", theirs->rank,

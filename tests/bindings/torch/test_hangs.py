@@ -3,8 +3,10 @@
 
 usage: test_hangs.py SIDEWIRE [CASE...]
 """
+import datetime
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,7 +21,7 @@ import rank_processes
 import torch
 import torch.distributed as dist
 
-import sidewire_torch  # it registers the back end
+from sidewire_torch import watched
 
 SIDEWIRE = sys.argv[1]
 LIMIT_S = 60
@@ -70,6 +72,7 @@ def in_ranks(world, run):
         ranks = rank_processes.run_ranks(world, be_rank, LIMIT_S)
         reports = [rank.report() for rank in ranks if rank.status]
         expect(not reports, *reports)
+        return [rank.text() for rank in ranks]
 
 
 def recv__blames_the_rank_that_has_not_sent():
@@ -151,6 +154,28 @@ def send_first(world):
 def send__by_all_first_is_told_as_a_cycle():
     send_first(2)
     send_first(3)
+
+
+def new_group__names_the_rank_that_hangs():
+    """Rank 2 does not come: ranks 0 and 1 have made the group, and meet all ranks in the store."""
+
+    def run(rank, folder):
+        told = f'{folder}/told'
+        watched.FIRST_LINE_S = 0.5
+        if rank == 2:
+            while not (os.path.exists(f'{told}0') and os.path.exists(f'{told}1')):
+                time.sleep(0.01)
+            return
+        try:
+            dist.new_group([0, 1], timeout=datetime.timedelta(seconds=2))
+            expect(False, 'no error')
+        except RuntimeError as error:
+            expect('these ranks have not come: 2' in str(error), error)
+        open(f'{told}{rank}', 'w').close()
+
+    ranks = in_ranks(3, run)
+    words = r'new_group\(\) waits for 0.\d s; these ranks have not come: 2'
+    expect(re.search(words, ranks[0]), ranks[0])
 
 
 # ---- Ctrl-C in a wait of torch's own ----

@@ -373,6 +373,9 @@ def opening__fails_on_all_where_one_cannot():
         wrong = sidewire_torch.Options(address='192.0.2.77' if rank == 1 else None)
         words = error_of(dist.new_group, [0, 1], pg_options=wrong)
         expect('rank 1' in words and '192.0.2.77' in words, words)
+        other = sidewire_torch.Options(order='any' if rank == 1 else 'tree')
+        words = error_of(dist.new_group, [0, 1], pg_options=other)
+        expect('rank 1 wants order any of sums, and rank 0 tree' in words, words)
         dist.barrier()
 
     in_ranks(2, run)

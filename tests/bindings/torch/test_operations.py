@@ -482,6 +482,38 @@ def arguments__that_make_no_sense(place):
     expect_error(RuntimeError, 'was given back', dist.all_reduce, freed)
 
 
+def arguments__are_told_with_the_name_once(place):
+    group = dist.distributed_c10d._get_default_group()
+    options = dist.BroadcastOptions()
+    options.rootRank, options.rootTensor = place.world, 0
+    work = group.broadcast([torch.ones(2)], options)
+    try:
+        work.wait()
+    except RuntimeError as error:
+        assert str(error).startswith('sidewire:broadcast: '), error
+        assert str(error).count('broadcast') == 1 and 'root' in str(error), error
+    else:
+        raise AssertionError('no error')
+
+
+def expanded__elements_that_share_memory(place):
+    """Where their results are alike they get them. gloo writes behind the memory."""
+    each = torch.arange(1.0, 4) + place.rank
+    for shape in ((4, 3), (2, 5, 3)):
+        numbers = each.clone().expand(shape)
+        dist.all_reduce(numbers)
+        ranks = sum(range(place.world))
+        expect_equal(numbers, (torch.arange(1.0, 4) * place.world + ranks).expand(shape))
+    numbers = each.clone().expand(4, 3)
+    dist.broadcast(numbers, 0)
+    expect_equal(numbers, torch.arange(1.0, 4).expand(4, 3))
+    outputs = [torch.zeros(1).expand(3) for _ in range(place.world)]
+    dist.all_gather(outputs, torch.full((3,), float('nan')))
+    assert all(torch.isnan(one).all() for one in outputs)
+    words = 'share memory, as of expand(), and their results differ'
+    expect_error(RuntimeError, words, dist.all_gather, outputs, torch.arange(3.0))
+
+
 CASES = {name: one for name, one in list(globals().items()) if '__' in name.strip('_')}
 
 

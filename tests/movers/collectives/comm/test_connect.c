@@ -252,6 +252,29 @@ static void open__a_rank_beyond_the_last(void **state)
     assert_string_equal(error.text, "rank 0 of 0: there may be 1 to 1024 ranks");
 }
 
+static void be_no_rank(struct rank *rank)
+{
+    (void)rank;
+    need(false);
+}
+
+static void give_orders(struct rank *rank)
+{
+    struct sw_coll_error error = {.text = ""};
+    rank->options.order = rank->rank == 1 ? SW_COLL_ORDER_ANY : SW_COLL_ORDER_TREE;
+    need(sw_coll_open(&rank->options, &error, &rank->coll) == SW_COLL_MISMATCH);
+    need(strstr(error.text, "rank 1 wants order any of sums, and rank 0 tree"));
+    exit(0);
+}
+
+static void open__orders_of_sums_that_differ(void **state)
+{
+    struct ranks ranks;
+    (void)state;
+    ranks_start(&ranks, 2, be_no_rank, give_orders);
+    ranks_end(&ranks, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -259,6 +282,7 @@ int main(void)
         cmocka_unit_test(peer__ends_while_it_connects),
         cmocka_unit_test(peer__is_up_when_it_rings),
         cmocka_unit_test(log__of_a_meeting_goes_to_standard_error),
+        cmocka_unit_test(open__orders_of_sums_that_differ),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
