@@ -426,7 +426,7 @@ void nvg_lead_done(struct nvg_machine *m, bool wants_checkpoint)
     if (!nvg_record_get(m->now.record, m->now.bytes, done))
         return;
     const struct nvg_hold *hold = &m->replica.now.places[done->nsid].hold;
-    if (done->kind == NVG_RELEASED_IT && hold->phase == NVG_TAKING)
+    if (done->kind == NVG_RELEASED_IT) /* it could not have it, or has lost it */
         m->mine[done->nsid].refused_ns[hold->owner.slot] =
             m->now_ns + (uint64_t)REFUSED_MS * NVG_MS;
     nvg_replica_take(&m->replica, done);

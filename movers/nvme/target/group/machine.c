@@ -160,7 +160,11 @@ static void take_hello(struct nvg_machine *m, uint32_t link)
     m->out.kind = NVG_ANSWER;
     m->out.role = (uint8_t)m->role;
     m->out.slot = m->has_joined ? m->slot : NVG_SLOTS;
-    m->out.leads_slot = m->role == NVG_FOLLOWER ? (uint8_t)m->leader_link : NVG_SLOTS;
+    m->out.leads_slot = NVG_SLOTS;
+    if (m->role == NVG_FOLLOWER && m->is_synced) {
+        m->out.leads_slot = now->lead_slot;
+        m->out.leads_incarnation = now->lead_incarnation;
+    }
     nvg_send(m, link, &m->out);
     nvg_hang_up(m, link);
 }
@@ -257,7 +261,7 @@ void nvg_machine_message(struct nvg_machine *m, uint32_t link, const uint8_t *me
 
 void nvg_machine_record(struct nvg_machine *m, const uint8_t *record, size_t bytes)
 {
-    if (m->role != NVG_STARTING && m->role != NVG_CANDIDATE)
+    if (m->role != NVG_STARTING && m->role != NVG_SEEKING && m->role != NVG_CANDIDATE)
         return;
     if (!m->is_replaying)
         memset(&m->replica, 0, sizeof(m->replica));

@@ -131,6 +131,7 @@ struct nvg_machine {
     bool is_leaving, has_quorum;
     uint8_t slot;
     uint64_t seek_ns, round_ns, lead_ns, leave_ns, retry_ns;
+    uint64_t reread_ns;   /* when one that seeks has read the log again */
     uint64_t quorum_ns;   /* when a leader has lost the quorum */
     uint32_t leader_link; /* of a follower; NVG_LINKS: none */
     uint64_t shunned;     /* the incarnation that led and was silent */

@@ -36,6 +36,7 @@ static void code_answer(struct nvg_coder *coder, struct nvg_message *m)
     nvg_code_u8(coder, &m->role);
     nvg_code_u8(coder, &m->slot);
     nvg_code_u8(coder, &m->leads_slot);
+    nvg_code_u64(coder, &m->leads_incarnation);
     coder->is_bad |= m->role > NVG_STOPPED || m->slot > NVG_SLOTS || m->leads_slot > NVG_SLOTS;
 }
 

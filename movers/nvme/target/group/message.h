@@ -27,6 +27,7 @@ struct nvg_message {
     uint8_t role;                  /* of ANSWER: enum nvg_role */
     uint8_t slot;                  /* of ANSWER: of who answers; of WELCOME: of who is welcome */
     uint8_t leads_slot;            /* of ANSWER: whom it follows, where it does */
+    uint64_t leads_incarnation;    /* of ANSWER: and which process that is */
     uint64_t number;               /* of PROPOSE and REFUSE */
     int status;                    /* of REFUSE */
     bool is_leaving;               /* of PING: it takes no more namespaces */

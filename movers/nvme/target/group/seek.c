@@ -15,6 +15,7 @@ enum {
     FRESH_MS = 300,     /* so long an answer is believed */
     ANSWER_MS = 400,    /* so long an answer is waited for */
     FIRST_MS = 1000,    /* the same of one that has just started */
+    REREAD_MS = 1000,   /* after which a search looks into the log again */
     PATIENCE_MS = 2000, /* for lower slots that seek, too */
 };
 
@@ -110,6 +111,10 @@ void nvg_seek_answer(struct nvg_machine *m, uint32_t link, const struct nvg_mess
         snprintf(m->trouble, sizeof(m->trouble), "%s follows a leader that does not answer here",
                  m->replica.now.members[link].who.member);
     nvg_hang_up(m, link);
+    if (m->has_joined && message->role == NVG_FOLLOWER && message->leads_slot == m->slot &&
+        message->leads_incarnation != m->setup.self.who.incarnation)
+        nvg_stop(m, -EEXIST, "another process has joined the group as %s",
+                 m->setup.self.who.member);
 }
 
 static bool is_kept_back_by(const struct nvg_machine *m, int slot)
@@ -129,6 +134,12 @@ static bool is_kept_back_by(const struct nvg_machine *m, int slot)
 void nvg_seek_tick(struct nvg_machine *m)
 {
     ask_members(m);
+    if (!is_within(m, m->seek_ns, REREAD_MS) && !is_within(m, m->reread_ns, REREAD_MS)) {
+        /* Others may have come meanwhile, and one of them leads. */
+        m->reread_ns = m->now_ns;
+        m->is_replaying = false;
+        m->port.journal_read(m->port.context);
+    }
     if (m->retry_ns > m->now_ns || m->is_leaving)
         return;
     for (int i = 0; i < NVG_SLOTS; i++)

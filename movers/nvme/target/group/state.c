@@ -201,6 +201,7 @@ static enum nvg_verdict check_filling(const struct nvg_state *state,
         return state->has_group ? NVG_WRONG : NVG_FITS;
     case NVG_END:
         return state->has_group ? NVG_FITS : NVG_WRONG;
+    case NVG_BEGIN: /* another one in its place */
     case NVG_ABANDON:
         return NVG_FITS;
     case NVG_LEAD:
@@ -208,7 +209,6 @@ static enum nvg_verdict check_filling(const struct nvg_state *state,
     case NVG_TAKING_IT:
     case NVG_OWN:
     case NVG_RELEASED_IT:
-    case NVG_BEGIN:
         return NVG_WRONG;
     }
     return NVG_WRONG;

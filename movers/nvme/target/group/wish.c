@@ -97,12 +97,19 @@ static void tell_release(struct nvg_machine *m, uint32_t nsid)
     wish_tell_of(m, NVG_RELEASE, nsid);
 }
 
+/* The log names this member as the owner, and it has nothing of it open. */
+static void wish_give_back(struct nvg_machine *m, uint32_t nsid)
+{
+    if (!find_wish(m, NVG_RELEASED_IT, nsid))
+        add_wish(m, NVG_RELEASED_IT, nsid, m->mine[nsid].epoch);
+}
+
 static void look_at_owned(struct nvg_machine *m, uint32_t nsid, const struct nvg_hold *hold)
 {
     struct nvg_mine *mine = &m->mine[nsid];
     if (hold->epoch > mine->epoch && m->is_leaving) {
         mine->epoch = hold->epoch;
-        add_wish(m, NVG_RELEASED_IT, nsid, hold->epoch);
+        wish_give_back(m, nsid);
     } else if (hold->epoch > mine->epoch && hold->phase == NVG_TAKING) {
         mine->told = NVG_TOLD_TAKE;
         mine->epoch = hold->epoch;
@@ -110,6 +117,8 @@ static void look_at_owned(struct nvg_machine *m, uint32_t nsid, const struct nvg
     } else if (mine->told == NVG_TOLD_TAKE && hold->phase == NVG_OWNED) {
         mine->told = NVG_TOLD_SERVE;
         wish_tell_of(m, NVG_SERVE, nsid);
+    } else if (mine->told == NVG_TOLD_NOTHING || mine->told == NVG_TOLD_STANDBY) {
+        wish_give_back(m, nsid); /* it gave that up while it had no leader */
     }
 }
 
@@ -165,13 +174,10 @@ void nvg_machine_released(struct nvg_machine *m, uint32_t nsid, uint64_t epoch)
     struct nvg_mine *mine = &m->mine[nsid];
     if (mine->epoch != epoch || mine->told == NVG_TOLD_NOTHING || mine->told == NVG_TOLD_STANDBY)
         return;
+    struct nvg_wish *own = find_wish(m, NVG_OWN, nsid);
+    if (own)
+        finish_wish(m, own, -ESTALE);
     mine->told = NVG_TOLD_NOTHING;
-    if (is_owner_at(m, nsid, epoch)) {
-        struct nvg_wish *own = find_wish(m, NVG_OWN, nsid);
-        if (own)
-            finish_wish(m, own, -ESTALE);
-        add_wish(m, NVG_RELEASED_IT, nsid, epoch);
-    }
     if (m->is_synced)
         nvg_wish_look(m, nsid);
 }

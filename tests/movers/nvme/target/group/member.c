@@ -138,6 +138,7 @@ int main(int argc, char **argv)
     char line[256];
     bool goes_on = argc > 7;
     setvbuf(stdout, NULL, _IOLBF, 0);
+    setvbuf(stdin, NULL, _IONBF, 0); /* poll() sees no line that stdio has read */
     if (goes_on)
         join(argc, argv);
     while (goes_on) {

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Members of a group in a simulated world: they die, stop, are cut off, leave, come twice; the log
+ * is lost for a while. No write of a replaced owner gets to a medium, no reservation that was said
+ * to be in the log is lost, none that was refused is there; and when all is well again, there is
+ * one leader, and each namespace is served by one member.
+ *
+ * usage: test_group_machine [FIRST-SEED [SEEDS]]
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "world.h"
+
+enum { SEEDS = 500, CHAOS_MS = 2000, UNFENCED_SEEDS = 40 };
+
+static struct world world;
+
+static int run_seeds(uint64_t first, uint64_t count)
+{
+    const struct world_options options = {.fences = true, .chaos_ms = CHAOS_MS};
+    uint64_t serves = 0, commits = 0, refusals = 0, leads = 0, fences = 0, checkpoints = 0;
+    for (uint64_t seed = first; seed < first + count; seed++) {
+        const char *fault = world_run(&world, seed, &options);
+        if (fault) {
+            printf("seed %lu at %lu ms: %s\n", (unsigned long)seed, (unsigned long)world.now,
+                   fault);
+            return 1;
+        }
+        serves += world.serves;
+        commits += world.commits;
+        refusals += world.refusals;
+        leads += world.leads;
+        fences += world.fences;
+        checkpoints += world.checkpoints;
+    }
+    printf("%lu seeds: %lu leads, %lu serves, %lu fences, %lu commits, %lu refusals, "
+           "%lu checkpoints\n",
+           (unsigned long)count, (unsigned long)leads, (unsigned long)serves, (unsigned long)fences,
+           (unsigned long)commits, (unsigned long)refusals, (unsigned long)checkpoints);
+    /* A world in which nothing happens finds nothing. */
+    return leads < 5 * count || serves < 10 * count || fences < count || commits < 50 * count ||
+           refusals < count || checkpoints < count / 2;
+}
+
+/* Without a fence there are ghosts, and the world finds them. */
+static int find_ghost(void)
+{
+    const struct world_options options = {.fences = false, .chaos_ms = CHAOS_MS};
+    for (uint64_t seed = 1; seed <= UNFENCED_SEEDS; seed++) {
+        const char *fault = world_run(&world, seed, &options);
+        if (fault && strstr(fault, "ghost"))
+            return 0;
+    }
+    printf("no ghost was found without a fence\n");
+    return 1;
+}
+
+int main(int argc, char **argv)
+{
+    const uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
+    const uint64_t count = argc > 2 ? strtoull(argv[2], NULL, 10) : SEEDS;
+    return run_seeds(first, count) || find_ghost();
+}

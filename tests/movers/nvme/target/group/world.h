@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A simulated world for members of a group: their links, the log, the media of their namespaces,
+ * and what goes wrong with all that. One seed is one history. Times are in milliseconds.
+ *
+ * A medium takes the writes of each process that has opened it and was not fenced. The world finds
+ * a write of an owner that it took after a later one had served: a ghost.
+ */
+#ifndef SW_TESTS_GROUP_WORLD_H
+#define SW_TESTS_GROUP_WORLD_H
+
+#include "nvme/target/group/machine.h"
+
+enum {
+    WORLD_NAMES = 4,
+    WORLD_PROCESSES = 8, /* that live at a time */
+    WORLD_PLACES = 3,    /* namespaces */
+    WORLD_CONNECTIONS = 128,
+    WORLD_TIMEOUT_MS = 300,
+    WORLD_RECORDS = 1 << 14,
+    WORLD_VALUES = 4096,
+};
+
+struct world_options {
+    bool fences; /* false: takers open the medium, and fence nobody. That has to be found */
+    uint32_t chaos_ms;
+};
+
+/* A message under way. */
+struct world_letter {
+    struct world_letter *next;
+    uint64_t due;
+    size_t bytes;
+    uint8_t message[NVG_MESSAGE_MAX];
+};
+
+/* A connection, or one that is asked for. */
+struct world_connection {
+    bool is_used, is_up;
+    uint64_t due;   /* when it is up, or refused */
+    int process[2]; /* -1: that side is gone */
+    uint32_t link[2];
+    uint64_t lost[2];                        /* when that side hears that it is over; 0: never */
+    struct world_letter *first[2], *last[2]; /* to that side */
+};
+
+enum world_holding { HAS_NOTHING, HAS_TAKING, HAS_OPEN, HAS_SERVING, HAS_RELEASING };
+
+struct world_place {
+    enum world_holding holding;
+    uint64_t epoch, due;
+    bool is_fenced; /* the medium takes none of its writes */
+    bool is_open;   /* the medium knows it */
+    bool is_asking; /* a change of the reservation is under way */
+    uint64_t asked;
+    struct nvg_event take;
+};
+
+enum world_order { NO_ORDER, ORDER_READ, ORDER_OPEN, ORDER_APPEND };
+
+struct world_process {
+    bool is_used, is_stopped, is_cut_from_log, is_over;
+    int name, address; /* of one that has ended the next of its name has the address */
+    uint64_t number, tick, since;
+    struct nvg_machine *machine;
+    /* Its journal. */
+    bool is_writer, is_fenced; /* that is told at `fenced_at` */
+    bool is_slow;              /* it was told that there is no quorum */
+    uint64_t fenced_at;
+    enum world_order order;
+    uint64_t order_due, order_since;
+    size_t record_bytes;
+    uint8_t record[NVG_RECORD_MAX];
+    struct world_place places[WORLD_PLACES + 1];
+};
+
+struct world_medium {
+    uint64_t served_epoch;      /* the latest owner */
+    uint64_t committed, drawn;  /* values of its reservation */
+    uint8_t fate[WORLD_VALUES]; /* 1: it was said that it never will be */
+};
+
+struct world {
+    struct world_options options;
+    uint64_t random, now, starts;
+    bool is_quiet; /* all is well again, and nobody changes anything */
+    bool has_quorum;
+    bool is_cut[WORLD_NAMES][WORLD_NAMES];
+    struct world_process processes[WORLD_PROCESSES];
+    struct world_connection connections[WORLD_CONNECTIONS];
+    struct world_medium media[WORLD_PLACES + 1];
+    int writer; /* the process that has the log; -1: none */
+    uint32_t head, begin, count;
+    uint16_t bytes[WORLD_RECORDS];
+    uint8_t (*records)[NVG_RECORD_MAX];
+    struct nvg_namespace namespaces[WORLD_PLACES];
+    const char *fault;                                              /* NULL: all is well so far */
+    uint64_t serves, commits, refusals, leads, fences, checkpoints; /* counted */
+};
+
+/* Runs one history: what went wrong, or NULL. */
+const char *world_run(struct world *world, uint64_t seed, const struct world_options *options);
+
+/* ---- between the files of the world ---- */
+
+uint64_t world_draw(struct world *world, uint64_t below);
+bool world_chance(struct world *world, uint64_t percent);
+void world_fail(struct world *world, const char *fault);
+
+/* world_links.c */
+void world_dial(struct world *world, int process, uint32_t link, const char *address);
+void world_send(struct world *world, int process, uint32_t link, const uint8_t *message,
+                size_t bytes);
+void world_hang_up(struct world *world, int process, uint32_t link);
+void world_links_die(struct world *world, int process);
+void world_links_step(struct world *world);
+void world_links_clear(struct world *world);
+
+/* world_log.c */
+void world_order_log(struct world *world, int process, enum world_order order,
+                     const uint8_t *record, size_t bytes);
+void world_close_log(struct world *world, int process);
+void world_log_step(struct world *world, int process);
+
+/* world_target.c */
+void world_tell(struct world *world, int process, const struct nvg_event *event);
+void world_target_step(struct world *world, int process);
+/* It writes to all that it serves, without a look at anything: what a stopped owner does first. */
+void world_write(struct world *world, int process);
+
+#endif

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The target of each member, and the media of their namespaces. */
+#include <errno.h>
+#include <string.h>
+
+#include "world.h"
+
+static void fence_all(struct world *w, const struct nvg_event *take)
+{
+    for (uint32_t f = 0; f < take->former_count; f++)
+        for (int i = 0; i < WORLD_PROCESSES; i++) {
+            struct world_process *p = &w->processes[i];
+            if (!p->is_used ||
+                p->machine->setup.self.who.incarnation != take->formers[f].incarnation)
+                continue;
+            if (p->places[take->nsid].epoch < take->epoch)
+                p->places[take->nsid].is_fenced = true;
+            w->fences++;
+        }
+}
+
+void world_write(struct world *w, int process)
+{
+    for (uint32_t nsid = 1; nsid <= WORLD_PLACES; nsid++) {
+        struct world_place *place = &w->processes[process].places[nsid];
+        if (place->holding != HAS_SERVING || place->is_fenced)
+            continue;
+        if (place->epoch < w->media[nsid].served_epoch)
+            world_fail(w, "a ghost: the medium took a write of an owner that was replaced");
+    }
+}
+
+static void take_serve(struct world *w, struct world_place *place, const struct nvg_event *event)
+{
+    struct world_medium *medium = &w->media[event->nsid];
+    const uint64_t value = event->reservation.generation;
+    if (place->holding != HAS_OPEN || place->epoch != event->epoch)
+        world_fail(w, "SERVE of what was not taken");
+    place->holding = HAS_SERVING;
+    w->serves++;
+    if (place->is_fenced)
+        return; /* the message is late: the medium knows better */
+    if (event->epoch <= medium->served_epoch)
+        world_fail(w, "an owner of an old epoch serves");
+    if (value < medium->committed)
+        world_fail(w, "a reservation that was in the log is lost");
+    if (value && medium->fate[value % WORLD_VALUES])
+        world_fail(w, "a reservation was refused, and is there");
+    medium->served_epoch = event->epoch;
+}
+
+static void take_committed(struct world *w, struct world_place *place,
+                           const struct nvg_event *event)
+{
+    struct world_medium *medium = &w->media[event->nsid];
+    if (!place->is_asking || event->id != place->asked) {
+        world_fail(w, "COMMITTED of what was not asked for");
+        return;
+    }
+    place->is_asking = false;
+    if (event->status == 0 && event->id > medium->committed)
+        medium->committed = event->id;
+    if (event->status == -EAGAIN)
+        medium->fate[event->id % WORLD_VALUES] = 1;
+    w->commits += event->status == 0;
+    w->refusals += event->status != 0;
+}
+
+void world_tell(struct world *w, int process, const struct nvg_event *event)
+{
+    struct world_process *p = &w->processes[process];
+    struct world_place *place = &p->places[event->nsid];
+    switch (event->kind) {
+    case NVG_TAKE:
+        if (place->holding != HAS_NOTHING)
+            world_fail(w, "TAKE of what is not given back yet");
+        place->holding = HAS_TAKING;
+        place->epoch = event->epoch;
+        place->take = *event;
+        place->due = w->now + 1 + world_draw(w, 40);
+        place->is_fenced = false;
+        return;
+    case NVG_SERVE:
+        take_serve(w, place, event);
+        return;
+    case NVG_RELEASE:
+        if (place->holding == HAS_NOTHING || place->holding == HAS_RELEASING)
+            world_fail(w, "RELEASE of nothing");
+        place->holding = HAS_RELEASING;
+        place->due = w->now + 1 + world_draw(w, 20);
+        return;
+    case NVG_COMMITTED:
+        take_committed(w, place, event);
+        return;
+    case NVG_STOP:
+        p->is_over = true;
+        return;
+    case NVG_STANDBY:
+    case NVG_RESIZED:
+    case NVG_MEMBERS:
+        return;
+    }
+}
+
+static void end_take(struct world *w, struct world_process *p, uint32_t nsid)
+{
+    struct world_place *place = &p->places[nsid];
+    if (w->options.fences)
+        fence_all(w, &place->take);
+    if (world_chance(w, 5)) {
+        place->holding = HAS_NOTHING;
+        nvg_machine_released(p->machine, nsid, place->epoch);
+        return;
+    }
+    place->holding = HAS_OPEN;
+    nvg_machine_taken(p->machine, nsid, place->epoch, 1 << 20);
+}
+
+static void ask_change(struct world *w, struct world_process *p, uint32_t nsid)
+{
+    struct world_place *place = &p->places[nsid];
+    struct nvt_reservation reservation = {0};
+    if (w->media[nsid].drawn + 1 >= WORLD_VALUES)
+        return;
+    const uint64_t value = ++w->media[nsid].drawn;
+    reservation.generation = (uint32_t)value;
+    if (nvg_machine_reserve(p->machine, nsid, place->epoch, &reservation, value)) {
+        w->media[nsid].fate[value] = 1;
+        return;
+    }
+    place->is_asking = true;
+    place->asked = value;
+}
+
+void world_target_step(struct world *w, int process)
+{
+    struct world_process *p = &w->processes[process];
+    for (uint32_t nsid = 1; nsid <= WORLD_PLACES; nsid++) {
+        struct world_place *place = &p->places[nsid];
+        if (place->holding == HAS_TAKING && w->now >= place->due) {
+            end_take(w, p, nsid);
+        } else if (place->holding == HAS_RELEASING && w->now >= place->due) {
+            place->holding = HAS_NOTHING;
+            nvg_machine_released(p->machine, nsid, place->epoch);
+        } else if (place->holding == HAS_SERVING && place->is_fenced) {
+            place->holding = HAS_NOTHING; /* a write has found it out */
+            nvg_machine_released(p->machine, nsid, place->epoch);
+        } else if (place->holding == HAS_SERVING && !w->is_quiet && !place->is_asking &&
+                   world_chance(w, 20)) {
+            ask_change(w, p, nsid);
+        }
+    }
+    world_write(w, process);
+}
