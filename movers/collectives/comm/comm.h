@@ -100,6 +100,7 @@ struct coll_peer {
     bool is_listened; /* messages of it wake sw_coll_wait_any() */
     bool is_awaited;  /* the program waits for one */
     struct sw_coll_message awaited;
+    uint64_t awaited_ns, tell_ns; /* since when; when the log is told next. 0: nobody has looked */
 };
 
 struct coll_failure {

@@ -303,6 +303,7 @@ void sw_coll_await(struct sw_coll *coll, uint32_t peer, const struct sw_coll_mes
     struct coll_peer *from = &coll->peers[peer];
     coll->awaited_count += (uint32_t)(message != NULL) - (uint32_t)from->is_awaited;
     from->is_awaited = message;
+    from->awaited_ns = 0;
     if (message)
         from->awaited = *message;
     else if (!coll->awaited_count && list_is_empty(&coll->transfers))

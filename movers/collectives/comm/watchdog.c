@@ -118,6 +118,11 @@ static void hint_at_late(struct sw_coll *coll, const bool *is_late, char *text, 
 
 /* ---- one request ---- */
 
+static uint64_t time_to_tell(uint64_t all_ns)
+{
+    return mover_min_u64(TELL_NS, all_ns / 4 * 3);
+}
+
 /* The first look at the clock since its post. */
 static void start_clock(struct sw_coll_request *request, uint64_t now_ns)
 {
@@ -127,8 +132,7 @@ static void start_clock(struct sw_coll_request *request, uint64_t now_ns)
     if (!request->deadline_ns)
         request->deadline_ns = now_ns + request->coll->options.timeout_ms * NS_PER_MS;
     const uint64_t all_ns = request->deadline_ns > now_ns ? request->deadline_ns - now_ns : 0;
-    request->tell_ns =
-        all_ns < TELL_LEAST_NS ? UINT64_MAX : now_ns + mover_min_u64(TELL_NS, all_ns / 4 * 3);
+    request->tell_ns = all_ns < TELL_LEAST_NS ? UINT64_MAX : now_ns + time_to_tell(all_ns);
 }
 
 static void tell_late(struct sw_coll *coll, struct sw_coll_request *request, uint64_t now_ns)
@@ -154,6 +158,42 @@ static void end_late(struct sw_coll *coll, const struct sw_coll_request *request
     hint_at_late(coll, late.is_late, hint, sizeof(hint));
     coll_say(&why, SW_COLL_TIMEOUT, "%s, and the deadline has passed%s", late.text, hint);
     coll_conclude(coll, COLL_JUDGE_RANK + coll->site.rank, why.status, late.is_late, why.text);
+}
+
+/* ---- a message that no receive is posted for ---- */
+
+static void tell_awaited_message(struct sw_coll *coll, uint32_t rank, uint64_t now_ns)
+{
+    bool is_late[SW_COLL_RANKS_MAX] = {false};
+    char hint[HINT_TEXT] = "", line[LINE_TEXT], who[32] = "no rank has";
+    struct coll_peer *peer = &coll->peers[rank];
+    const uint64_t waits_ns = now_ns - peer->awaited_ns;
+    if (coll->awaited_count == 1) {
+        is_late[rank] = true;
+        snprintf(who, sizeof(who), "rank %u has not", rank);
+        hint_at_late(coll, is_late, hint, sizeof(hint));
+    }
+    snprintf(line, sizeof(line), "rank %u: %s sent the message that it waits for, for %.1f s%s",
+             coll->site.rank, who, (double)waits_ns / 1e9, hint);
+    coll_log(&coll->options, line);
+    peer->tell_ns = now_ns + waits_ns;
+}
+
+/* Only the first of several is told. */
+static void look_at_awaited(struct sw_coll *coll, uint64_t now_ns)
+{
+    uint32_t rank = 0;
+    if (!coll->awaited_count || coll->failure.is_set)
+        return;
+    while (!coll->peers[rank].is_awaited)
+        rank++;
+    struct coll_peer *peer = &coll->peers[rank];
+    if (!peer->awaited_ns) {
+        peer->awaited_ns = now_ns;
+        peer->tell_ns = now_ns + time_to_tell(coll->options.timeout_ms * NS_PER_MS);
+    } else if (now_ns >= peer->tell_ns) {
+        tell_awaited_message(coll, rank, now_ns);
+    }
 }
 
 /* ---- all of them ---- */
@@ -184,6 +224,7 @@ void coll_watchdog_look(struct sw_coll *coll, uint64_t now_ns)
 {
     look_at_list(coll, &coll->posted, now_ns);
     look_at_list(coll, &coll->transfers, now_ns);
+    look_at_awaited(coll, now_ns);
 }
 
 static uint64_t wake_for_list(const struct list *list)

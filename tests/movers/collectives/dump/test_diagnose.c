@@ -368,6 +368,43 @@ static void await_a_message(struct rank *rank)
         need(sw_coll_barrier(rank->coll, sw_coll_deadline_ms(PATIENCE_MS), &error));
 }
 
+static void be_quick(struct rank *rank)
+{
+    rank->options.timeout_ms = DEADLINE_MS;
+}
+
+// As the engine of torch's process groups does: it posts a receive when the message is there.
+static void await_a_message_in_sight(struct rank *rank)
+{
+    const struct sw_coll_message wanted = {.count = 5, .type = SW_COLL_U8};
+    struct sw_coll_error error = {.text = ""};
+    uint32_t which;
+    sum_now(rank);
+    if (rank->rank) {
+        flag_await(rank->shared, GO, 1);
+        return;
+    }
+    sw_coll_await(rank->coll, 1, &wanted);
+    need(sw_coll_wait_any(rank->coll, NULL, 0, sw_coll_deadline_ms(DEADLINE_MS), &which, &error) ==
+         SW_COLL_TIMEOUT);
+    flag_raise(rank->shared, GO);
+}
+
+static void watchdog__of_a_message_without_a_receive(void **state)
+{
+    struct ranks ranks;
+    char does[80];
+    (void)state;
+    ranks_start(&ranks, 2, await_a_message_in_sight, be_quick);
+    snprintf(does, sizeof(does), "; its process %d computes since operation 1", ranks.pids[1]);
+    flag_await(ranks.shared, GO, 1);
+    const char *log = ranks.shared->results[0].log;
+    if (!strstr(log, "rank 0: rank 1 has not sent the message that it waits for, for ") ||
+        !strstr(log, does))
+        fail_msg("the log is: %s", log);
+    ranks_end(&ranks, 0);
+}
+
 // Ranks 1 and 2 are in a barrier to which rank 0 does not come, since it awaits a message of 1.
 static void message__that_nobody_sends(void **state)
 {
@@ -519,6 +556,7 @@ int main(void)
         cmocka_unit_test_teardown(stopped__is_awaited_at_the_deadline, empty_folder),
         cmocka_unit_test_teardown(watchdog__says_who_is_late_and_what_it_does, empty_folder),
         cmocka_unit_test_teardown(watchdog__of_a_rank_that_has_begun_none, empty_folder),
+        cmocka_unit_test_teardown(watchdog__of_a_message_without_a_receive, empty_folder),
         cmocka_unit_test_teardown(message__that_nobody_sends, empty_folder),
         cmocka_unit_test_teardown(cycle__of_ranks_that_send_first, empty_folder),
         cmocka_unit_test_teardown(cycle__is_none_while_a_rank_computes, empty_folder),
