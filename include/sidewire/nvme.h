@@ -110,6 +110,9 @@ struct sw_nvme_options {
 
 /* The defaults of nvme-cli: 4420, 1 queue of 128, 5 s keep-alive, 600 s loss, 10 s delay. */
 SW_NVME_PUBLIC void sw_nvme_options_init(struct sw_nvme_options *options);
+/* Reads "round-robin", "queue-depth" or "numa"; INVALID: it is none of these. */
+SW_NVME_PUBLIC enum sw_nvme_status sw_nvme_iopolicy_parse(const char *text,
+                                                          enum sw_nvme_iopolicy *policy);
 SW_NVME_PUBLIC uint64_t sw_nvme_deadline_ms(uint32_t from_now_ms);
 
 /* ---- controllers ---- */

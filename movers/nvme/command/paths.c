@@ -9,10 +9,6 @@
 #include "common/text/endpoint.h"
 #include "nvme/command/host_commands.h"
 
-static const char *const policies[] = {[SW_NVME_ROUND_ROBIN] = "round-robin",
-                                       [SW_NVME_QUEUE_DEPTH] = "queue-depth",
-                                       [SW_NVME_NUMA] = "numa"};
-
 void nv_take_address(struct argp_state *state, void *place, char *text)
 {
     struct nv_host *host = place;
@@ -28,12 +24,8 @@ void nv_take_address(struct argp_state *state, void *place, char *text)
 void nv_take_policy(struct argp_state *state, void *place, char *text)
 {
     struct nv_host *host = place;
-    for (unsigned i = 0; i < sizeof(policies) / sizeof(*policies); i++)
-        if (!strcmp(text, policies[i])) {
-            host->options.iopolicy = (enum sw_nvme_iopolicy)i;
-            return;
-        }
-    argp_error(state, "\"%s\" is not a policy: round-robin, queue-depth, numa", text);
+    if (sw_nvme_iopolicy_parse(text, &host->options.iopolicy))
+        argp_error(state, "\"%s\" is not a policy: round-robin, queue-depth, numa", text);
 }
 
 void nv_addresses_own(struct nv_host *host)

@@ -11,6 +11,7 @@
 
 #include "common/time/clock.h"
 #include "nvme/fio/job.h"
+#include "nvme/host/addresses.h"
 #include "nvme/host/as_errno.h"
 #include "nvme/wire/secret_text.h"
 
@@ -22,9 +23,9 @@ enum {
 
 struct engine_options {
     void *pad; /* fio takes offset 0 for "no option" */
-    char *traddr, *trsvcid, *nqn, *hostnqn, *hostid, *secret, *ctrl_secret;
+    char *traddr, *trsvcid, *nqn, *hostnqn, *hostid, *secret, *ctrl_secret, *iopolicy;
     unsigned int nsid, queue_size, in_capsule, poll, keep_alive_s, reconnect_delay_s;
-    int ctrl_loss_tmo_s;
+    int ctrl_loss_tmo_s, quiesce_tmo_s;
 };
 
 #define TEXT(word, field, about)                                       \
@@ -41,7 +42,7 @@ struct engine_options {
     }
 
 static struct fio_option options[] = {
-    TEXT("traddr", traddr, "Address of the target"),
+    TEXT("traddr", traddr, "Address of the target, ADDR[:PORT]; several paths with commas"),
     TEXT("trsvcid", trsvcid, "Its port (4420)"),
     TEXT("nqn", nqn, "Name of the subsystem"),
     TEXT("hostnqn", hostnqn, "Own name (that of /etc/nvme/hostnqn, else of the machine)"),
@@ -59,6 +60,9 @@ static struct fio_option options[] = {
            "Seconds until reconnection is given up (-1: never)"),
     NUMBER("reconnect_delay", reconnect_delay_s, FIO_OPT_INT, 0, KEEP_ALIVE_MAX_S, "10",
            "Seconds between two tries to reconnect"),
+    TEXT("iopolicy", iopolicy, "Of several paths: round-robin, queue-depth or numa (round-robin)"),
+    NUMBER("quiesce_tmo", quiesce_tmo_s, FIO_OPT_INT, -1, INT_MAX, "-1",
+           "Seconds until a write of a lost path goes to another one without proof (-1: never)"),
     {.name = NULL},
 };
 
@@ -78,6 +82,7 @@ static int fail_thread(struct thread_data *td, int error, const char *text)
 /* Where the target is, with the secrets that its options point to. */
 struct place {
     struct nvj_target target;
+    struct nvh_addresses addresses;
     char secret[NVF_SECRET_TEXT_MAX], ctrl_secret[NVF_SECRET_TEXT_MAX];
 };
 
@@ -96,6 +101,18 @@ static const char *read_secrets(const struct engine_options *o, struct place *pl
     return wrong;
 }
 
+static const char *read_paths(const struct engine_options *o, struct place *place)
+{
+    struct sw_nvme_options *out = &place->target.options;
+    const char *wrong = nvh_addresses_add(&place->addresses, o->traddr);
+    if (wrong)
+        return wrong;
+    nvh_addresses_use(&place->addresses, out);
+    return o->iopolicy && sw_nvme_iopolicy_parse(o->iopolicy, &out->iopolicy)
+               ? "iopolicy= is round-robin, queue-depth or numa"
+               : NULL;
+}
+
 /* Returns why these options will not do, or NULL. */
 static const char *read_options(struct thread_data *td, struct place *place)
 {
@@ -107,7 +124,6 @@ static const char *read_options(struct thread_data *td, struct place *place)
     if (td->o.nr_files > 1)
         return "a namespace is one file: nrfiles= and lists of filename= have no meaning";
     sw_nvme_options_init(out);
-    out->traddr = o->traddr;
     out->trsvcid = o->trsvcid;
     out->subsysnqn = o->nqn;
     out->hostnqn = o->hostnqn;
@@ -121,8 +137,10 @@ static const char *read_options(struct thread_data *td, struct place *place)
     out->keep_alive_ms = o->keep_alive_s * MS_PER_S;
     out->ctrl_loss_tmo_s = o->ctrl_loss_tmo_s;
     out->reconnect_delay_s = o->reconnect_delay_s;
+    out->quiesce_tmo_s = o->quiesce_tmo_s;
     place->target.nsid = o->nsid;
-    return read_secrets(o, place);
+    const char *wrong = read_paths(o, place);
+    return wrong ? wrong : read_secrets(o, place);
 }
 
 /* Whether the job's requests can be made of the blocks that the namespace has. */

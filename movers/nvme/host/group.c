@@ -143,6 +143,19 @@ enum sw_nvme_status nvh_group_disconnect(struct sw_nvme_controller *controller)
     return SW_NVME_OK;
 }
 
+enum sw_nvme_status sw_nvme_iopolicy_parse(const char *text, enum sw_nvme_iopolicy *policy)
+{
+    static const char *const names[] = {[SW_NVME_ROUND_ROBIN] = "round-robin",
+                                        [SW_NVME_QUEUE_DEPTH] = "queue-depth",
+                                        [SW_NVME_NUMA] = "numa"};
+    for (unsigned i = 0; i < sizeof(names) / sizeof(*names); i++)
+        if (!strcmp(text, names[i])) {
+            *policy = (enum sw_nvme_iopolicy)i;
+            return SW_NVME_OK;
+        }
+    return SW_NVME_INVALID;
+}
+
 /* ---- what programs ask ---- */
 
 void nvh_group_poll(struct sw_nvme_controller *controller)

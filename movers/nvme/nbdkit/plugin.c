@@ -10,6 +10,7 @@
 
 #include <nvme/types.h>
 
+#include "nvme/host/addresses.h"
 #include "nvme/host/as_errno.h"
 #include "nvme/nbdkit/stream.h"
 
@@ -24,6 +25,8 @@ enum {
 };
 
 static struct sw_nvme_options options;
+static struct nvh_addresses addresses;
+static int discovers;
 static struct sw_nvme_controller *controller;
 static struct sw_nvme_namespace ns;
 static uint16_t oncs;
@@ -59,10 +62,34 @@ static int plugin_set_secret(const char **out, const char *value)
     return 0;
 }
 
+static int plugin_add_addresses(const char *value)
+{
+    const char *wrong = nvh_addresses_add(&addresses, value);
+    if (wrong)
+        nbdkit_error("traddr=%s: %s", value, wrong);
+    return wrong ? -1 : 0;
+}
+
+static int plugin_set_policy(const char *value)
+{
+    if (!sw_nvme_iopolicy_parse(value, &options.iopolicy))
+        return 0;
+    nbdkit_error("iopolicy=round-robin, queue-depth or numa");
+    return -1;
+}
+
 static int nv_config(const char *key, const char *value)
 {
     if (!strcmp(key, "traddr"))
-        return set_text(&options.traddr, value);
+        return plugin_add_addresses(value);
+    if (!strcmp(key, "iopolicy"))
+        return plugin_set_policy(value);
+    if (!strcmp(key, "quiesce-tmo"))
+        return nbdkit_parse_int32_t("quiesce-tmo", value, &options.quiesce_tmo_s);
+    if (!strcmp(key, "discover-paths")) {
+        discovers = nbdkit_parse_bool(value);
+        return discovers < 0 ? -1 : 0;
+    }
     if (!strcmp(key, "trsvcid"))
         return set_text(&options.trsvcid, value);
     if (!strcmp(key, "nqn"))
@@ -91,10 +118,11 @@ static int nv_config(const char *key, const char *value)
 
 static int nv_config_complete(void)
 {
-    if (!options.traddr || !options.subsysnqn) {
+    if (!addresses.count || !options.subsysnqn) {
         nbdkit_error("traddr=ADDR and nqn=NQN are needed");
         return -1;
     }
+    nvh_addresses_use(&addresses, &options);
     if (!options.nr_io_queues || options.nr_io_queues > CONNECTIONS_MAX) {
         nbdkit_error("connections=1 to %d", CONNECTIONS_MAX);
         return -1;
@@ -134,7 +162,17 @@ static int plugin_find_namespace(void)
 static int nv_after_fork(void)
 {
     struct sw_nvme_error error;
-    if (sw_nvme_connect(&options, &error, &controller)) {
+    struct sw_nvme_address *found = NULL;
+    uint32_t count;
+    enum sw_nvme_status status = SW_NVME_OK;
+    if (discovers && !(status = sw_nvme_find_paths(&options, &found, &count, &error))) {
+        options.more = found;
+        options.more_count = count;
+    }
+    if (!status)
+        status = sw_nvme_connect(&options, &error, &controller);
+    free(found);
+    if (status) {
         nbdkit_error("%s", error.text);
         return -1;
     }
@@ -295,13 +333,15 @@ static struct nbdkit_plugin plugin = {
     .load = nv_load,
     .config = nv_config,
     .config_complete = nv_config_complete,
-    .config_help = "traddr=ADDR      (required) Address of the target.\n"
+    .config_help = "traddr=ADDR[:PORT] (required) Address of the target; again: other paths.\n"
                    "nqn=NQN          (required) Name of the subsystem.\n"
                    "trsvcid=PORT     Its port (4420).\n"
                    "nsid=N           The namespace (the first).\n"
                    "connections=N    NBD connections at a time, a queue each (16).\n"
                    "dhchap-secret=, dhchap-ctrl-secret=\n"
                    "                 For authentication: DHHC-1:..., or +FILE.\n"
+                   "iopolicy=, quiesce-tmo=, discover-paths=true\n"
+                   "                 Of several paths, as the commands of sidewire nvme.\n"
                    "hostnqn=, hostid=, queue-size=, ctrl-loss-tmo=, reconnect-delay=\n"
                    "                 As nvme connect has them.",
     .after_fork = nv_after_fork,

@@ -315,6 +315,47 @@ def restarted(fio, disk):
     return good
 
 
+def failed_over(fio, disk):
+    """Two targets serve one file, and one is killed for good: the job goes on by the other path."""
+    os.truncate(disk, 0)
+    os.truncate(disk, DISK_BYTES)
+    spec = f'file:{disk},shared'
+    target = Target(fio.sidewire, spec)
+    words = [fio.sidewire, 'nvme', 'target', '-l', f'127.0.0.1:{PORT + 1}', '-n', spec]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as second:
+        while 'Ctrl-C' not in second.stdout.readline():
+            pass
+        running = fio.start(
+            traddr=f'127.0.0.1,127.0.0.1:{PORT + 1}',
+            iopolicy='round-robin',
+            quiesce_tmo=0,
+            rw='randwrite',
+            iodepth=16,
+            rate_iops=1500,
+            verify='crc32c',
+            verify_fatal=1,
+        )
+        status = {'subsystems': [{'namespaces': [{'writes': 0}]}]}
+        while running.poll() is None and status['subsystems'][0]['namespaces'][0]['writes'] < 100:
+            tried = subprocess.run(
+                [fio.sidewire, *f'nvme target status -o json --pid {second.pid}'.split()],
+                capture_output=True,
+                text=True,
+                timeout=30,
+                check=True,
+            )
+            status = json.loads(tried.stdout)
+        second.kill()
+    code, text, jobs = fio.finish(running)
+    good = say(
+        code == 0 and total(jobs, 'write') == 2048,
+        'a target of two is killed: the job goes on by the other path, verified',
+        code,
+        text,
+    )
+    return say(target.end() == 0, 'SIGTERM: the other target ends by itself') and good
+
+
 def given_up(fio, _disk):
     """It does not come again: requests end with an error."""
     target = Target(fio.sidewire, 'null:64M')
@@ -403,6 +444,7 @@ GROUPS = {
     'verified': verified,
     'edges': beside_a_target,
     'restarted': restarted,
+    'failed_over': failed_over,
     'given_up': given_up,
 }
 

@@ -129,11 +129,23 @@ static void fork__beside_the_thread_that_keeps_alive(void **state)
     fork_rounds(w);
 }
 
+static void fork__of_several_paths(void **state)
+{
+    struct world *w = *state;
+    const struct sw_nvme_address again = {.traddr = w->options.traddr,
+                                          .trsvcid = w->options.trsvcid};
+    w->options.more = &again;
+    w->options.more_count = 1;
+    w->options.background = true;
+    fork_rounds(w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(fork__the_child_has_no_part_in_it),
         CASE(fork__beside_the_thread_that_keeps_alive),
+        CASE(fork__of_several_paths),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

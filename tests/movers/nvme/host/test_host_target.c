@@ -14,9 +14,10 @@
 #include <rdma/rdma_cma.h>
 
 #include "nvme/target/model/auth.h"
+#include "nvme/wire/quiesce.h"
 #include "nvme/wire/sgl.h"
 
-enum { PEERS = 8, DEPTH = 64, CAPSULE = 64 + 4096, DISK = PLAYED_BLOCK * PLAYED_BLOCKS };
+enum { PEERS = 16, DEPTH = 64, CAPSULE = 64 + 4096, DISK = PLAYED_BLOCK * PLAYED_BLOCKS };
 
 /* One queue of a host. */
 struct peer {
@@ -47,6 +48,8 @@ struct played {
     struct ibv_mr *disk_mr;
     uint32_t cc;
     uint32_t seed;
+    uint16_t quiesce_ms;
+    bool resets;
     bool authenticates;
     struct nvt_auth_policy policy;
 };
@@ -159,6 +162,14 @@ static void move_data(struct peer *peer, unsigned slot, const struct nvf_sgl *sg
     ibv_post_send(peer->id->qp, &wr, &bad);
 }
 
+/* What it promises of commands whose connection was lost. */
+static void say_quiesce(const struct played *t, uint8_t *data)
+{
+    const uint16_t quiesce_ms = htole16(t->quiesce_ms);
+    memcpy(data + NVF_ID_CQT, &quiesce_ms, sizeof(quiesce_ms));
+    data[NVF_ID_CIRN] = data[NVF_ID_CCRL] = t->resets;
+}
+
 static void fill_identify(struct played *t, uint8_t *data, const struct nvf_sqe *sqe)
 {
     memset(data, 0, 4096);
@@ -184,6 +195,7 @@ static void fill_identify(struct played *t, uint8_t *data, const struct nvf_sqe 
         id->kas = htole16(10);
         id->maxcmd = htole16(DEPTH);
         id->mdts = 5;
+        say_quiesce(t, data);
     }
     }
 }
@@ -206,7 +218,10 @@ static void answer_admin(struct played *t, struct peer *peer, unsigned slot,
             return;
         break;
     default:
-        cqe->status = htole16((NVME_SC_INVALID_OPCODE | NVME_SC_DNR) << 1);
+        if (sqe->opcode == NVF_ADMIN_CROSS_CTRL_RESET && t->resets)
+            cqe->result = htole64(NVF_CCR_IMMEDIATE);
+        else
+            cqe->status = htole16((NVME_SC_INVALID_OPCODE | NVME_SC_DNR) << 1);
     }
     send_answer(t, peer, slot, cqe);
 }
@@ -517,6 +532,12 @@ void played_set_secrets(struct played *t, const char *host, const char *controll
     snprintf(t->policy.host_nqn, sizeof(t->policy.host_nqn), "%s", host_nqn);
     snprintf(t->policy.subsystem_nqn, sizeof(t->policy.subsystem_nqn), "%s", subsystem_nqn);
     t->authenticates = true;
+}
+
+void played_set_quiesce(struct played *t, uint16_t quiesce_ms, bool resets)
+{
+    t->quiesce_ms = quiesce_ms;
+    t->resets = resets;
 }
 
 void played_set(struct played *t, enum mischief mischief, unsigned times)

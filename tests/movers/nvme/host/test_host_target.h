@@ -55,6 +55,8 @@ const char *played_port(const struct played *target);
 /* Each queue has to authenticate. `controller` may be NULL. Before any host comes. */
 void played_set_secrets(struct played *target, const char *host, const char *controller,
                         const char *host_nqn, const char *subsystem_nqn);
+/* Its command quiesce time, and whether it resets another controller at once. Before any host. */
+void played_set_quiesce(struct played *target, uint16_t quiesce_ms, bool resets);
 /* From now on; `times`: how often, 0 for ever. */
 void played_set(struct played *target, enum mischief mischief, unsigned times);
 uint8_t *played_disk(struct played *target);

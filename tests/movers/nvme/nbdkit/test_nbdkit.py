@@ -6,6 +6,7 @@ target that dies and comes again.
 usage: test_nbdkit.py SIDEWIRE PLUGIN CASE
 """
 import errno
+import json
 import os
 import shutil
 import signal
@@ -32,7 +33,7 @@ COPY = 32 * MIB
 class Served:
     """A file, a target that serves it, nbdkit with the plugin, and a client."""
 
-    def __init__(self, folder, spec='', nbdkit=(), parameters=()):
+    def __init__(self, folder, spec='', nbdkit=(), parameters=(), options=()):
         self.path, socket, ready = (
             os.path.join(folder, name) for name in ('disk', 'socket', 'pid')
         )
@@ -40,7 +41,7 @@ class Served:
         with open(self.path, 'wb') as file:
             for _ in range(SIZE // MIB):
                 file.write(b'\xa5' * MIB)
-        self.target = Target(SIDEWIRE, self.spec)
+        self.target = Target(SIDEWIRE, self.spec, options=options)
         filters, rates = [word for word in nbdkit if word.startswith('-')], [
             word for word in nbdkit if not word.startswith('-')
         ]
@@ -288,7 +289,34 @@ def gone(folder):
         return say(served.nbdkit.poll() is None, 'nbdkit lives on') and good
 
 
-CASES = {case.__name__: case for case in (trim, zero, flush, requests_under_way, copies, gone)}
+def paths(folder):
+    """Two addresses of one target: both have requests."""
+    other = f'127.0.0.1:{PORT + 1}'
+    with Served(
+        folder,
+        options=['--listen', other],
+        parameters=[f'traddr={other}', 'iopolicy=round-robin', 'quiesce-tmo=5'],
+    ) as served:
+        data = os.urandom(MIB)
+        for offset in range(0, 8 * MIB, MIB):
+            served.client.pwrite(data, offset)
+        same = served.client.pread(MIB, 7 * MIB) == data and served.content(0, MIB) == data
+        good = say(same, 'what is written by two paths is read')
+        tried = subprocess.run(
+            [SIDEWIRE, *f'nvme target status -o json --pid {served.target.process.pid}'.split()],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=True,
+        )
+        controllers = json.loads(tried.stdout)['subsystems'][0]['controllers']
+        queues = [one['io_queues'] for one in controllers]
+        return say(queues == [1, 1], 'a controller and a queue for each path', controllers) and good
+
+
+CASES = {
+    case.__name__: case for case in (trim, zero, flush, requests_under_way, copies, gone, paths)
+}
 
 if __name__ == '__main__':
     if not nbd or not shutil.which('nbdkit') or not shutil.which('nbdcopy'):
