@@ -28,6 +28,32 @@ static bool is_only_forgetting(const struct sw_snap *snap)
     return snap->save.stage == SW_SNAP_DURABLE;
 }
 
+static bool is_forgetting(const struct sw_snap *snap)
+{
+    bool is_any = false;
+    for (uint32_t i = 0; i < snap->options.sinks_count; i++)
+        is_any |= snap->sinks[i].stage == SNAP_SINK_FORGETTING ||
+                  snap->sinks[i].stage == SNAP_SINK_PREPARED;
+    return is_any && snap->save.stage == SW_SNAP_DURABLE;
+}
+
+static struct timespec time_in_ms(uint32_t wait_ms)
+{
+    const uint64_t until_ns = mover_now_ns() + wait_ms * NS_PER_MS;
+    return (struct timespec){.tv_sec = (time_t)(until_ns / NS_PER_S),
+                             .tv_nsec = (long)(until_ns % NS_PER_S)};
+}
+
+void snap_session_settle(struct sw_snap *snap)
+{
+    const struct timespec until = time_in_ms(FORGET_MS);
+    snap_session_lock(snap);
+    while (is_forgetting(snap))
+        if (pthread_cond_timedwait(&snap->changed, &snap->lock, &until))
+            break;
+    snap_session_unlock(snap);
+}
+
 static bool wait_idle(struct sw_snap *snap)
 {
     if (snap_session_is_idle(snap))
@@ -39,9 +65,7 @@ static bool wait_idle(struct sw_snap *snap)
             return false;
         wait_ms = FORGET_MS;
     }
-    const uint64_t until_ns = mover_now_ns() + wait_ms * NS_PER_MS;
-    const struct timespec until = {.tv_sec = (time_t)(until_ns / NS_PER_S),
-                                   .tv_nsec = (long)(until_ns % NS_PER_S)};
+    const struct timespec until = time_in_ms(wait_ms);
     while (!snap_session_is_idle(snap))
         if (pthread_cond_timedwait(&snap->changed, &snap->lock, &until))
             break;

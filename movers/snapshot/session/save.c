@@ -233,7 +233,8 @@ static void prepare_sink(struct snap_sink *sink)
     snap_store_prepare(sink->store, sink_is_prepared, sink);
 }
 
-/* What is not kept any more; or the snapshot itself, where others have not got it. */
+/* What is not kept any more; or the snapshot itself, where others have not got it. In any case both
+ * superblocks name the newest afterwards: one of them may be damaged later. */
 static void forget_entries(struct snap_sink *sink)
 {
     struct sw_snap *snap = sink->snap;
@@ -245,9 +246,9 @@ static void forget_entries(struct snap_sink *sink)
     else if (info.entries_count > snap->options.keep)
         which = (uint32_t)((1ull << (info.entries_count - snap->options.keep)) - 1);
     sink->has_newest = snap->save.stage == SW_SNAP_DURABLE;
-    sink->stage = which ? SNAP_SINK_FORGETTING : SNAP_SINK_IDLE;
+    sink->stage = which || sink->has_newest ? SNAP_SINK_FORGETTING : SNAP_SINK_IDLE;
     snap->has_moved = true;
-    if (which)
+    if (sink->stage == SNAP_SINK_FORGETTING)
         snap_store_forget(sink->store, which, sink_is_idle, sink);
 }
 

@@ -202,6 +202,8 @@ void sw_snap_close(struct sw_snap *snap)
         free_session(snap);
         return;
     }
+    if (snap->has_thread)
+        snap_session_settle(snap);
     snap_session_lock(snap);
     snap->is_closing = true;
     if (snap->capture)

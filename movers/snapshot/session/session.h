@@ -109,6 +109,8 @@ void snap_session_lock(struct sw_snap *snap);
 void snap_session_unlock(struct sw_snap *snap);
 /* The thread of I/O takes a turn. */
 void snap_session_wake(struct sw_snap *snap);
+/* Waits, for a second at most, until the sinks of what is durable have finished behind it. */
+void snap_session_settle(struct sw_snap *snap);
 /* Nothing of the last snapshot is under way. */
 bool snap_session_is_idle(const struct sw_snap *snap);
 

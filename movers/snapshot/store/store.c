@@ -175,6 +175,14 @@ static const enum snap_phase FORGET[] = {
     SNAP_PHASE_SUPERBLOCK, SNAP_PHASE_SETTLE,     SNAP_PHASE_END,
 };
 
+/* Nothing is left out: the older superblock says what the newer one does. */
+static const enum snap_phase MIRROR[] = {
+    SNAP_PHASE_FENCE,
+    SNAP_PHASE_SUPERBLOCK,
+    SNAP_PHASE_SETTLE,
+    SNAP_PHASE_END,
+};
+
 static const enum snap_phase ABORT[] = {SNAP_PHASE_DRAIN, SNAP_PHASE_END};
 
 void snap_store_prepare(struct snap_store *store, snap_store_done done, void *context)
@@ -208,5 +216,5 @@ void snap_store_forget(struct snap_store *store, uint32_t which, snap_store_done
             store->next.entries[store->next.entries_count++] = newest->entries[i];
     if (newest->entries_count > 0 && (which >> (newest->entries_count - 1) & 1) != 0)
         store->is_base_stale = true;
-    snap_commit_start(store, FORGET, done, context);
+    snap_commit_start(store, which ? FORGET : MIRROR, done, context);
 }

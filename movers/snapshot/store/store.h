@@ -130,7 +130,8 @@ typedef void (*snap_store_done)(void *context, enum sw_snap_status status,
 void snap_store_prepare(struct snap_store *store, snap_store_done done, void *context);
 /* Gives up the snapshot that was begun: units under way end, then done(). Nothing of it counts. */
 void snap_store_abort(struct snap_store *store, snap_store_done done, void *context);
-/* Leaves out snapshots, bit i: entries[i] of info. When it is done their room is free. */
+/* Leaves out snapshots, bit i: entries[i] of info. When it is done their room is free, and both
+ * superblocks name the same ones: also where none is left out. */
 void snap_store_forget(struct snap_store *store, uint32_t which, snap_store_done done,
                        void *context);
 /* How the snapshot that was begun has failed here, and at which block; "": it has not. */

@@ -93,6 +93,26 @@ static void newest__is_what_was_begun_last(void **state)
     program_close(&program);
 }
 
+/* Either of them may be damaged once the program has ended, or while it computes. */
+static void newest__is_named_by_both_superblocks(void **state)
+{
+    struct program program;
+    (void)state;
+    program_open(&program, 1);
+    for (uint64_t step = 1; step <= 4; step++) {
+        program_start(&program);
+        program_fill(&program, step);
+        program_save(&program, step);
+        program_stop(&program);
+        for (uint64_t block = 0; block < 2; block++) {
+            program_flip(program_path(&program, 0), block * 4096 + 100);
+            program_compare(&program, NULL, step);
+            program_flip(program_path(&program, 0), block * 4096 + 100);
+        }
+    }
+    program_close(&program);
+}
+
 static void sinks__each_has_all(void **state)
 {
     struct program program;
@@ -490,6 +510,7 @@ int main(void)
         cmocka_unit_test(round_trip__comes_back),
         cmocka_unit_test(round_trip__goes_on_in_another_handle),
         cmocka_unit_test(newest__is_what_was_begun_last),
+        cmocka_unit_test(newest__is_named_by_both_superblocks),
         cmocka_unit_test(sinks__each_has_all),
         cmocka_unit_test(sinks__unreadable_one_is_not_an_empty_one),
         cmocka_unit_test(gate__skips),

@@ -135,7 +135,7 @@ static void forget_some(struct history *history)
         which |= 1u << i;
         history->known[info.entries[i].step].is_forgotten = true;
     }
-    if (which != 0)
+    if (which != 0 || random_is(&history->random, 30))
         trial_forget(&history->trial, history->store, &history->disk, which);
 }
 
