@@ -21,6 +21,7 @@ struct ceph_double {
     _Atomic bool holds;          /* I/O does not end */
     _Atomic uint64_t size;
     _Atomic int open, calls, broken; /* images that are open; I/O so far; locks that were broken */
+    char command[256];               /* to the monitor, the last one */
     char owner[64];                  /* who has the lock: an address; "": nobody */
     _Atomic int ending;              /* threads that end I/O */
     void (*_Atomic changed)(void *arg); /* tells whoever watches the image */

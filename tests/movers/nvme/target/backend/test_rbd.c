@@ -182,6 +182,7 @@ static void lock__of_another(void **state)
     assert_int_equal(ceph->broken, 0);
     assert_int_equal(open_image(&(struct nvt_backend_setup){.fences = true}), 0);
     assert_int_equal(ceph->broken, 1);
+    assert_non_null(strstr(ceph->command, "\"addr\": \"192.0.2.1:0/1\""));
 }
 
 static void lock__fence_alone(void **state)
