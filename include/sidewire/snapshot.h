@@ -95,7 +95,10 @@ enum {
 /* A part of the state, the bytes of one storage. Tensors that share a storage are given once. */
 struct sw_snap_range {
     const char *name; /* UTF-8, up to 255 bytes; unique in the state of a rank */
-    void *data;       /* stays mapped until the next describe or close; never written to here */
+    void *data;       /* never written to here. It stays mapped until the next describe or close: a
+                         range that vanishes amid a capture makes that TORN. For its faults there
+                         are handlers of SIGSEGV and SIGBUS while a handle is open; all others go
+                         to those that were there before */
     uint64_t bytes;
     /* What the bytes are: kept, compared when restored, exported. All of it may be 0. */
     const char *type; /* as safetensors calls it: "F32", "BF16", "I64", "U8"; NULL: "U8" */

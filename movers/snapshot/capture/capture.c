@@ -8,6 +8,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "snapshot/capture/faults.h"
 #include "snapshot/capture/inside.h"
 
 static bool has_fit_options(const struct snap_capture_options *options)
@@ -65,6 +66,7 @@ int snap_capture_open(const struct snap_capture_options *options, struct snap_ca
     new->reading = (struct snap_reading){.ops = snap_blocks_best(), .copier = options->copier};
     new->reading.ops->make_key(&new->reading.key, options->seed);
     open_lock(new);
+    snap_faults_open();
     const int code = open_parts(new);
     if (code)
         snap_capture_close(new);
@@ -80,6 +82,7 @@ void snap_capture_close(struct snap_capture *capture)
     if (!is_forked) {
         snap_capture_abort(capture);
         snap_helpers_stop(capture);
+        snap_faults_close();
         pthread_cond_destroy(&capture->progress);
         pthread_cond_destroy(&capture->work);
         pthread_mutex_destroy(&capture->lock);

@@ -12,7 +12,7 @@
 #include "snapshot/capture/inside.h"
 #include "snapshot/capture/plant.h"
 
-/* Faults of its own reads go to the program's handlers, as those of any thread. */
+/* Faults of its own reads end the reads (faults.h): a fault that is blocked ends the program. */
 static void unblock_faults(void)
 {
     sigset_t faults;

@@ -9,11 +9,13 @@
 
 #include "common/base/minmax.h"
 #include "common/time/units.h"
+#include "snapshot/capture/faults.h"
 #include "snapshot/core/medium.h"
 
 enum {
     COPY_BYTES = 256 << 10, /* of one copy of a copier: so many are under way at a time */
     COPIES_MAX = 16,
+    READ_TRIES = 3,
     MAPPED_TRIES = 10, /* memory that is just being moved is missing for a moment */
 };
 
@@ -35,14 +37,13 @@ bool snap_is_mapped(const void *data, uint64_t bytes)
     return false;
 }
 
-/* Between this look and the copy, 0.2 ms later, memory may go all the same: then the program dies,
- * as the contract says. Most mistakes are found here. Small pieces are of the heap. */
+/* Most mistakes are found here; memory that goes later faults (read_guarded()). Small pieces are of
+ * the heap. */
 static int test_pieces(const struct snap_unit *unit, uint32_t *bad_range)
 {
     for (uint32_t i = 0; i < unit->pieces_count; i++) {
         const struct snap_piece *piece = &unit->pieces[i];
-        if (!unit->is_remote && piece->bytes >= SNAP_BLOCK_BYTES &&
-            !snap_is_mapped(piece->data, piece->bytes)) {
+        if (piece->bytes >= SNAP_BLOCK_BYTES && !snap_is_mapped(piece->data, piece->bytes)) {
             *bad_range = piece->range;
             return -EFAULT;
         }
@@ -93,6 +94,50 @@ static void read_blocks(const struct snap_reading *reading, const struct snap_un
         else
             reading->ops->sum(&reading->key, source, run, into);
     }
+}
+
+/* The piece that has the address. */
+static uint32_t faulty_range(const struct snap_unit *unit, const void *address)
+{
+    const uintptr_t at = (uintptr_t)address;
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < unit->pieces_count; i++) {
+        const uintptr_t first = (uintptr_t)unit->pieces[i].data;
+        if (at >= first && at < first + unit->pieces[i].bytes)
+            found = i;
+    }
+    return unit->pieces[found].range;
+}
+
+static int try_reading(const struct snap_reading *reading, const struct snap_unit *unit,
+                       uint32_t first, uint32_t count, uint8_t *slot, struct snap_sum *sums,
+                       uint32_t *bad_range)
+{
+    struct snap_fault fault;
+    snap_fault_begin(&fault);
+    if (sigsetjmp(fault.back, 0)) {
+        *bad_range = faulty_range(unit, fault.address);
+        return -EFAULT;
+    }
+    read_blocks(reading, unit, first, count, slot, sums);
+    snap_fault_end();
+    return 0;
+}
+
+/* Memory that is just being moved, as when it is registered, is there again in a moment. */
+static int read_guarded(const struct snap_reading *reading, const struct snap_unit *unit,
+                        uint32_t first, uint32_t count, uint8_t *slot, struct snap_sum *sums,
+                        uint32_t *bad_range)
+{
+    int code = test_pieces(unit, bad_range);
+    for (int i = 0; i < READ_TRIES && !code; i++) {
+        code = try_reading(reading, unit, first, count, slot, sums, bad_range);
+        if (!code)
+            return 0;
+        nanosleep(&(struct timespec){.tv_nsec = NS_PER_MS}, NULL);
+        code = test_pieces(unit, bad_range);
+    }
+    return -EFAULT;
 }
 
 /* ---- memory of a copier ---- */
@@ -146,15 +191,10 @@ static int fetch_unit(const struct snap_reading *reading, const struct snap_unit
 int snap_unit_copy(const struct snap_reading *reading, const struct snap_unit *unit, void *slot,
                    struct snap_sum *sums, uint32_t *bad_range)
 {
-    int code = test_pieces(unit, bad_range);
-    if (code)
-        return code;
-    if (!unit->is_remote) {
-        read_blocks(reading, unit, 0, unit->blocks, slot, sums);
-        return 0;
-    }
+    if (!unit->is_remote)
+        return read_guarded(reading, unit, 0, unit->blocks, slot, sums, bad_range);
     *bad_range = unit->pieces[0].range;
-    code = fetch_unit(reading, unit, slot);
+    const int code = fetch_unit(reading, unit, slot);
     if (code == 0)
         reading->ops->sum(&reading->key, slot, unit->blocks, sums);
     return code;
@@ -163,15 +203,10 @@ int snap_unit_copy(const struct snap_reading *reading, const struct snap_unit *u
 int snap_unit_sum(const struct snap_reading *reading, const struct snap_unit *unit, uint32_t first,
                   uint32_t count, void *scratch, struct snap_sum *sums, uint32_t *bad_range)
 {
-    int code = test_pieces(unit, bad_range);
-    if (code)
-        return code;
-    if (!unit->is_remote) {
-        read_blocks(reading, unit, first, count, NULL, sums);
-        return 0;
-    }
+    if (!unit->is_remote)
+        return read_guarded(reading, unit, first, count, NULL, sums, bad_range);
     *bad_range = unit->pieces[0].range;
-    code = fetch_unit(reading, unit, scratch);
+    const int code = fetch_unit(reading, unit, scratch);
     if (code == 0)
         reading->ops->sum(&reading->key, (uint8_t *)scratch + (size_t)first * SNAP_BLOCK_BYTES,
                           count, sums);

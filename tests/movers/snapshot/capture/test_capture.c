@@ -7,6 +7,8 @@
 
 #include <cmocka.h>
 #include <errno.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -395,6 +397,97 @@ static void begin__refuses_what_is_not_mapped(void **state)
     close_rig(&rig);
 }
 
+/* The pages are mapped still, so nothing but the read itself finds it. */
+static void gate__memory_that_vanishes_is_torn(void **state)
+{
+    struct snap_capture_options options = collector_options(2);
+    (void)state;
+    for (uint32_t is_file = 0; is_file < 2; is_file++) {
+        struct rig rig = {0};
+        uint32_t bad = 99;
+        const int fd = memfd_create("state", MFD_CLOEXEC);
+        open_rig(&rig, &options);
+        assert_int_equal(ftruncate(fd, LARGE), 0);
+        if (is_file)
+            assert_ptr_equal(
+                mmap(rig.large, LARGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0),
+                rig.large);
+        rig.collector.is_lazy = true;
+        begin_capture(&rig);
+        rest_until_copied(&rig, 2);
+        assert_int_equal(is_file ? ftruncate(fd, 0) : mprotect(rig.large, LARGE, PROT_NONE), 0);
+        rig.collector.is_lazy = false;
+        assert_int_equal(snap_capture_gate(rig.collector.capture, SW_SNAP_HELP, 0),
+                         SNAP_CAPTURE_TORN);
+        assert_int_equal(snap_capture_torn(rig.collector.capture, &bad, 1), 1);
+        assert_int_equal(bad, 0);
+        assert_int_equal(info_of(&rig).code, -EFAULT);
+        close_rig(&rig);
+        close(fd);
+    }
+}
+
+static void *forbid_soon(void *context)
+{
+    static unsigned turns;
+    const struct rig *rig = context;
+    usleep(turns++ * 97 % 3000);
+    mprotect(rig->large + LARGE / 2, LARGE / 2, PROT_NONE);
+    return NULL;
+}
+
+static void gate__memory_that_vanishes_at_any_time_ends_no_program(void **state)
+{
+    struct snap_capture_options options = collector_options(2);
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        struct rig rig = {0};
+        uint32_t bad;
+        pthread_t forbidder;
+        open_rig(&rig, &options);
+        assert_int_equal(pthread_create(&forbidder, NULL, forbid_soon, &rig), 0);
+        if (snap_capture_begin(rig.collector.capture, &bad) == 0)
+            snap_capture_gate(rig.collector.capture, SW_SNAP_HELP, 0);
+        pthread_join(forbidder, NULL);
+        close_rig(&rig);
+    }
+}
+
+static sigjmp_buf back_to_program;
+
+static void go_back(int number)
+{
+    siglongjmp(back_to_program, number);
+}
+
+/* Whether the program's own handler has the faults of its own reads. */
+static void assert_own_fault(const struct rig *rig)
+{
+    const volatile uint8_t *forbidden = rig->large;
+    const int number = sigsetjmp(back_to_program, 1);
+    if (!number)
+        assert_int_equal(*forbidden, 256); /* no byte is */
+    assert_int_equal(number, SIGSEGV);
+}
+
+static void faults__of_the_program_are_its_own(void **state)
+{
+    struct snap_capture_options options = collector_options(2);
+    const struct sigaction own = {.sa_handler = go_back};
+    struct sigaction before, after;
+    struct rig rig = {0};
+    (void)state;
+    assert_int_equal(sigaction(SIGSEGV, &own, &before), 0);
+    open_rig(&rig, &options);
+    assert_int_equal(mprotect(rig.large, LARGE, PROT_NONE), 0);
+    assert_own_fault(&rig);
+    assert_own_fault(&rig);
+    assert_int_equal(mprotect(rig.large, LARGE, PROT_READ | PROT_WRITE), 0);
+    close_rig(&rig);
+    assert_int_equal(sigaction(SIGSEGV, &before, &after), 0);
+    assert_ptr_equal(after.sa_handler, go_back);
+}
+
 static void describe__refuses_ranges_that_lie_wrong(void **state)
 {
     struct rig rig = {0};
@@ -481,6 +574,9 @@ int main(void)
         cmocka_unit_test(gate_ranges__lets_ranges_go_one_by_one),
         cmocka_unit_test(gate_ranges__tears_what_is_written_behind_its_back),
         cmocka_unit_test(begin__refuses_what_is_not_mapped),
+        cmocka_unit_test(gate__memory_that_vanishes_is_torn),
+        cmocka_unit_test(gate__memory_that_vanishes_at_any_time_ends_no_program),
+        cmocka_unit_test(faults__of_the_program_are_its_own),
         cmocka_unit_test(describe__refuses_ranges_that_lie_wrong),
         cmocka_unit_test(capture__is_not_a_childs),
         cmocka_unit_test(capture__may_be_under_way_when_the_program_ends),
