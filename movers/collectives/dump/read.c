@@ -151,6 +151,15 @@ static void read_dumped_call(struct reading *reading, const json_t *json, struct
     found->recv_counts = counts_member(reading, json, "recv_counts", &found->has_recv_counts);
 }
 
+static int32_t small_member(struct reading *reading, const json_t *json, const char *key)
+{
+    const json_t *value = json_object_get(json, key);
+    const json_int_t number = json_integer_value(value);
+    if (value && (!json_is_integer(value) || number < INT32_MIN || number > INT32_MAX))
+        refuse_dump(reading, "\"%s\" is no number of 32 bits", key);
+    return (int32_t)number;
+}
+
 static void read_dumped_operation(struct reading *reading, const json_t *json,
                                   struct coll_dumped *found)
 {
@@ -170,8 +179,11 @@ static void read_dumped_operation(struct reading *reading, const json_t *json,
         read_dumped_call(reading, json, found);
     else if (found->kind == COLL_RECORDED_SEND || found->kind == COLL_RECORDED_RECV)
         found->peer = (uint32_t)number_member(reading, json, "peer", SW_COLL_RANKS_MAX - 1);
-    else
+    else {
         found->number = name_member(reading, json, "child");
+        found->color = small_member(reading, json, "color");
+        found->key = small_member(reading, json, "key");
+    }
     if (found->peer >= reading->dump->seen.page.size)
         refuse_dump(reading, "an operation names rank %u, which there is not", found->peer);
 }

@@ -13,8 +13,9 @@ enum { COLL_DUMP_BYTES_MAX = 16 << 20 };
 struct coll_dumped {
     uint32_t kind; /* enum sw_coll_kind, or enum coll_recorded_kind */
     uint32_t type, op, leaves, status, step;
-    uint32_t plan; /* enum coll_plan; ANY: it had not begun */
-    uint32_t peer; /* root, or the other rank of a message */
+    uint32_t plan;      /* enum coll_plan; ANY: it had not begun */
+    uint32_t peer;      /* root, or the other rank of a message */
+    int32_t color, key; /* of SPLIT */
     bool has_counts, has_recv_counts;
     uint64_t number, count;               /* SPLIT, SHRINK: the job of the part; 0 */
     const uint64_t *counts, *recv_counts; /* NULL: there are none, or they were lost */

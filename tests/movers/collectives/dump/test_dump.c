@@ -121,6 +121,13 @@ static void read__refuses_what_makes_no_sense(void **state)
          "\"counts\":[1,2,3]}]}",
          "a number for each rank"},
         {"{\"format\":\"sidewire-coll-dump\",\"version\":1,\"job\":\"00000000000000ab\","
+         "\"ranks\":2,\"operations\":[{\"collective\":\"split\",\"status\":\"ok\","
+         "\"color\":2147483648}]}",
+         "\"color\" is no number of 32 bits"},
+        {"{\"format\":\"sidewire-coll-dump\",\"version\":1,\"job\":\"00000000000000ab\","
+         "\"ranks\":2,\"state\":{\"blocked_by\":[2]},\"operations\":[]}",
+         "no rank at 0"},
+        {"{\"format\":\"sidewire-coll-dump\",\"version\":1,\"job\":\"00000000000000ab\","
          "\"ranks\":2,\"state\":{\"waits_for\":[5]},\"operations\":[]}",
          "no rank at 0"},
         {"{\"format\":\"sidewire-coll-dump\",\"version\":1,\"job\":\"00000000000000ab\","
