@@ -116,8 +116,8 @@ static const struct mover_option options[] = {
      "Address to listen at (all), port 4420 by default; may be repeated", 0, target_take_listen,
      TARGET(listen)},
     {"namespace", 'n', "BACKEND", 0,
-     "Serve ram:SIZE, null:SIZE, file:PATH, block:PATH, nvme:PATH, nvram:PATH or "
-     "rbd:POOL/IMAGE; may be repeated",
+     "Serve ram:SIZE, null:SIZE, file:PATH, block:PATH, nvme:PATH, nvram:PATH, "
+     "rbd:POOL/IMAGE or tier:PATH,log=PATH; may be repeated",
      0, take_word, TARGET(namespaces)},
     {"subsysnqn", 'N', "NQN", 0, "The subsystem's name", 0, MOVER_TO(struct target_args, nqn)},
     {"allow", 'A', "HOSTNQN", 0, "Only these hosts; may be repeated (any)", 0, take_word,

@@ -150,6 +150,35 @@ static void print_namespace(const json_t *ns)
            *error ? "; its disk has failed a write: " : "", error);
 }
 
+static void print_tier(const json_t *tier)
+{
+    size_t i;
+    const json_t *copy;
+    const long long used = target_control_number_of(tier, "used_bytes"),
+                    size = target_control_number_of(tier, "log_bytes"),
+                    hits = target_control_number_of(tier, "ram_hits"),
+                    reads = hits + target_control_number_of(tier, "ram_misses");
+    const char *trouble = target_control_text_of(tier, "trouble");
+    if (!json_is_object(tier))
+        return;
+    printf(
+        "    tier      %s; log %lld of %lld MiB used (%lld%%), %lld MiB dirty, the oldest for %lld "
+        "ms; %lld MiB destaged\n",
+        target_control_text_of(tier, "tier_phase"), used >> 20, size >> 20,
+        size ? 100 * used / size : 0, target_control_number_of(tier, "dirty_bytes") >> 20,
+        target_control_number_of(tier, "oldest_dirty_ms"),
+        target_control_number_of(tier, "destaged_bytes") >> 20);
+    if (target_control_number_of(tier, "ram_bytes"))
+        printf("    ram       %lld MiB, %lld%% of %lld reads\n",
+               target_control_number_of(tier, "ram_bytes") >> 20, reads ? 100 * hits / reads : 0,
+               reads);
+    json_array_foreach(json_object_get(tier, "copies"), i, copy)
+        printf("    log       %-32s %s\n", target_control_text_of(copy, "log"),
+               target_control_text_of(copy, "copy_state"));
+    if (*trouble)
+        printf("    trouble   %s\n", trouble);
+}
+
 static void print_subsystem(const json_t *subsystem)
 {
     size_t i;
@@ -159,7 +188,11 @@ static void print_subsystem(const json_t *subsystem)
         puts("  hosts     any");
     json_array_foreach(json_object_get(subsystem, "hosts"), i, one)
         printf("  hosts     %s\n", json_string_value(one));
-    json_array_foreach(json_object_get(subsystem, "namespaces"), i, one) print_namespace(one);
+    json_array_foreach(json_object_get(subsystem, "namespaces"), i, one)
+    {
+        print_namespace(one);
+        print_tier(json_object_get(one, "tier"));
+    }
     json_array_foreach(json_object_get(subsystem, "controllers"), i, one) printf(
         "  connected %-4lld %s, %lld queues of %lld\n", target_control_number_of(one, "cntlid"),
         target_control_text_of(one, "hostnqn"), target_control_number_of(one, "io_queues"),

@@ -75,10 +75,11 @@ struct nvt_backend_setup {
     uint64_t size_bytes;  /* of what has none */
     uint32_t block_bytes; /* 0: as the backend finds best */
     bool is_read_only;
-    bool is_shared;          /* other servers that say so, too, may serve it */
-    bool fences;             /* whoever else has it is shut out first */
-    const char *conf, *id;   /* of a cluster: its configuration, and who asks; NULL: as usual */
-    uint32_t wait_ms;        /* how long opening it may take where it is far; 0: as the kind says */
+    bool is_shared;        /* other servers that say so, too, may serve it */
+    bool fences;           /* whoever else has it is shut out first */
+    const char *conf, *id; /* of a cluster: its configuration, and who asks; NULL: as usual */
+    uint32_t wait_ms;      /* how long opening it may take where it is far; 0: as the kind says */
+    const struct nvt_backend_spec *spec; /* the whole of what was written */
     uint32_t short_ppm;      /* of a million requests: the system is asked for a part alone */
     struct nvt_uring *uring; /* of the first thread */
 };
@@ -95,6 +96,10 @@ struct nvt_backend_ops {
     int (*open)(const struct nvt_backend_setup *setup, struct nvt_backend **out, char *error,
                 size_t error_size);
     void (*close)(struct nvt_backend *backend);
+    /* Before close(), when hosts have nothing under way any more: what it has to do until then.
+     * `io->done` is called when that is over; its status is for nobody. NULL: it has nothing to do.
+     */
+    void (*leave)(struct nvt_backend *backend, struct nvt_io *io);
     /* Several threads may call it at the same time. */
     void (*submit)(struct nvt_backend *backend, struct nvt_io *io);
     /* Before a NIC moves the data of a READ or WRITE from or to the backend's memory: a status

@@ -10,8 +10,8 @@
 #include "nvme/target/config/spec.h"
 #include "nvme/wire/fabrics.h"
 
-static const struct nvt_backend_ops *const kinds[] = {&nvt_ram,   &nvt_null, &nvt_file, &nvt_block,
-                                                      &nvt_nvram, &nvt_nvme, &nvt_rbd};
+static const struct nvt_backend_ops *const kinds[] = {
+    &nvt_ram, &nvt_null, &nvt_file, &nvt_block, &nvt_nvram, &nvt_nvme, &nvt_rbd, &nvt_tiered};
 
 const struct nvt_backend_ops *nvt_backend_find(const char *kind)
 {
@@ -38,6 +38,7 @@ struct nvt_backend_setup nvt_backend_setup_of(const struct nvt_backend_spec *spe
                                       .block_bytes = spec->block_bytes,
                                       .is_read_only = spec->read_only,
                                       .is_shared = spec->shared || spec->unfenced,
+                                      .spec = spec,
                                       .fences = spec->fence,
                                       .conf = *spec->conf ? spec->conf : NULL,
                                       .id = *spec->id ? spec->id : NULL,

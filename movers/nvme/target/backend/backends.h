@@ -6,7 +6,7 @@
 #include "nvme/target/backend/backend.h"
 
 extern const struct nvt_backend_ops nvt_ram, nvt_null, nvt_file, nvt_block, nvt_nvram, nvt_nvme,
-    nvt_rbd;
+    nvt_rbd, nvt_tiered;
 
 /* READ and WRITE of a backend in memory. Data may lie where it belongs: then the NIC moves it.
  * False: there is no page for some of it. */

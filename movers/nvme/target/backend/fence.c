@@ -76,6 +76,7 @@ int nvt_fence_look(const struct nvt_backend_spec *spec, struct nvt_backend_look 
     case NVT_BACKEND_BLOCK:
     case NVT_BACKEND_NVME:
     case NVT_BACKEND_RBD:
+    case NVT_BACKEND_TIER: /* the next target has not what is in the log */
     case NVT_BACKEND_PATH:
         break;
     }

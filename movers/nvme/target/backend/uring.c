@@ -45,6 +45,7 @@ static void open_lines(struct nvt_uring *uring, uint32_t entries)
 int nvt_uring_open(struct nvt_uring *uring, uint32_t entries)
 {
     *uring = (struct nvt_uring){.event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+    list_init(&uring->pollers);
     int rc = uring->event_fd < 0 ? -errno : nvt_parts_open(&uring->parts);
     if (!rc)
         rc = mover_ring_open(&uring->calls, entries, 0, uring->event_fd);
@@ -98,6 +99,28 @@ bool nvt_uring_command(struct nvt_uring *uring, struct mover_ring_op *op, int fd
     sqe->cmd_op = NVME_URING_CMD_IO;
     memcpy(sqe->cmd, command, sizeof(*command)); /* an entry of 128 bytes has room for 80 */
     return true;
+}
+
+void nvt_uring_add_poller(struct nvt_uring *uring, struct nvt_poller *poller)
+{
+    list_append(&uring->pollers, &poller->node);
+}
+
+void nvt_uring_remove_poller(struct nvt_poller *poller)
+{
+    list_remove(&poller->node);
+}
+
+bool nvt_uring_poll(struct nvt_uring *uring)
+{
+    bool any = false;
+    struct list_node *next;
+    for (struct list_node *node = list_first(&uring->pollers); node; node = next) {
+        next = list_after(&uring->pollers, node);
+        struct nvt_poller *poller = LIST_MEMBER(node, struct nvt_poller, node);
+        any = poller->poll(poller) || any;
+    }
+    return any;
 }
 
 bool nvt_uring_submit(struct nvt_uring *uring)

@@ -15,6 +15,12 @@
 
 struct nvme_uring_cmd;
 
+/* Something that has to be looked at in each turn of a thread. */
+struct nvt_poller {
+    struct list_node node;
+    bool (*poll)(struct nvt_poller *poller); /* true: there was something */
+};
+
 struct nvt_uring {
     /* System calls; NVMe commands, which the kernel takes in large entries only. */
     struct mover_ring calls, commands;
@@ -32,6 +38,7 @@ struct nvt_uring {
     uint32_t awaited;
     _Atomic(struct mover_ring_op *) posted;
     struct mover_ring_op *taken;
+    struct list pollers;
 };
 
 /* Returns 0 or a negative errno. */
@@ -58,6 +65,12 @@ static inline void nvt_uring_await(struct nvt_uring *uring)
 }
 /* By that thread: it is over. Then it completes in the thread of `uring`, as those of rings do. */
 void nvt_uring_post(struct nvt_uring *uring, struct mover_ring_op *op, int result);
+/* By the thread; the poller stays the caller's. */
+void nvt_uring_add_poller(struct nvt_uring *uring, struct nvt_poller *poller);
+/* While the thread stands still, or by itself outside of nvt_uring_poll(). */
+void nvt_uring_remove_poller(struct nvt_poller *poller);
+/* Calls each of them. */
+bool nvt_uring_poll(struct nvt_uring *uring);
 
 /* Submits what waits. True: there was something. */
 bool nvt_uring_submit(struct nvt_uring *uring);

@@ -32,7 +32,7 @@ __attribute__((format(printf, 2, 3))) static int refuse_spec(struct text_error e
 static const char *const kind_names[] = {
     [NVT_BACKEND_RAM] = "ram",     [NVT_BACKEND_NULL] = "null", [NVT_BACKEND_FILE] = "file",
     [NVT_BACKEND_BLOCK] = "block", [NVT_BACKEND_NVME] = "nvme", [NVT_BACKEND_NVRAM] = "nvram",
-    [NVT_BACKEND_RBD] = "rbd",     [NVT_BACKEND_PATH] = "path",
+    [NVT_BACKEND_RBD] = "rbd",     [NVT_BACKEND_TIER] = "tier", [NVT_BACKEND_PATH] = "path",
 };
 
 const char *nvt_backend_kind_name(enum nvt_backend_kind kind)
@@ -175,6 +175,33 @@ static int parse_cluster(const char *name, const char *value, struct nvt_backend
     return 0;
 }
 
+static int parse_tier_option(const char *name, const char *value, struct nvt_backend_spec *out,
+                             struct text_error error)
+{
+    if (out->kind != NVT_BACKEND_TIER)
+        return refuse_spec(error, "%s is an option of tier:", name);
+    if (strcmp(name, "new-log") == 0) {
+        out->makes_log = true;
+        return *value ? refuse_spec(error, "new-log has no value") : 0;
+    }
+    if (strcmp(name, "ram") == 0) {
+        if (nvt_size_parse(value, &out->ram_bytes))
+            return refuse_spec(error, "ram=%s is not a size; write ram=1G", value);
+        return 0;
+    }
+    if (!*value || strlen(value) >= NVT_SPEC_LOG_MAX)
+        return refuse_spec(error, "log= needs a path, or ADDR:PORT/REGION");
+    if (out->log_count == NVT_SPEC_LOGS)
+        return refuse_spec(error, "a log has %d copies at most", NVT_SPEC_LOGS);
+    strcpy(out->logs[out->log_count++], value);
+    return 0;
+}
+
+static bool is_tier_option(const char *name)
+{
+    return strcmp(name, "log") == 0 || strcmp(name, "ram") == 0 || strcmp(name, "new-log") == 0;
+}
+
 static int parse_valued(const char *name, const char *value, struct nvt_backend_spec *out,
                         struct text_error error)
 {
@@ -202,12 +229,14 @@ static int parse_valued(const char *name, const char *value, struct nvt_backend_
                                value);
     } else if (strcmp(name, "conf") == 0 || strcmp(name, "id") == 0) {
         return parse_cluster(name, value, out, error);
+    } else if (is_tier_option(name)) {
+        return parse_tier_option(name, value, out, error);
     } else {
         return refuse_spec(
             error,
             "there is no option \"%s\"; there are bs=, ro, shared, uuid=, nguid=, "
-            "nsid=, conf=, id=, fence, error=, short=, delay= and unfenced (a comma in a path is "
-            "\",,\")",
+            "nsid=, conf=, id=, fence, error=, short=, delay= and unfenced, and log=, ram= and "
+            "new-log of tier: (a comma in a path is \",,\")",
             name);
     }
     return 0;
@@ -307,7 +336,8 @@ static int check_rest(struct nvt_backend_spec *out, struct text_error error)
         return refuse_spec(
             error,
             "\"%.64s\" is no backend: write ram:SIZE, null:SIZE, file:PATH, "
-            "block:PATH, nvme:/dev/ngXnY, nvram:PATH, rbd:POOL/IMAGE or a path from / on",
+            "block:PATH, nvme:/dev/ngXnY, nvram:PATH, rbd:POOL/IMAGE, tier:PATH,log=PATH or a path "
+            "from / on",
             out->path);
     return 0;
 }
@@ -327,6 +357,8 @@ int nvt_backend_spec_split(const char *text, struct nvt_backend_spec *out, char 
         status = spec_parse_option(text, len, out, error);
         text += len;
     }
+    if (!status && out->kind == NVT_BACKEND_TIER && !out->log_count)
+        return refuse_spec(error, "a tier needs a log; write tier:%.64s,log=PATH", out->path);
     if (!status && out->size_bytes % (out->block_bytes ? out->block_bytes : 512))
         return refuse_spec(error, "the size is not a multiple of the block size, %u bytes",
                            out->block_bytes ? out->block_bytes : 512);

@@ -18,6 +18,8 @@ enum {
     NVT_ID_BYTES = 64,
     NVT_ADDR_MAX = INET6_ADDRSTRLEN + 17, /* with %interface and the NUL */
     NVT_PPM = 1000000,
+    NVT_SPEC_LOGS = 5,
+    NVT_SPEC_LOG_MAX = 256,
 };
 
 enum nvt_backend_kind {
@@ -28,6 +30,7 @@ enum nvt_backend_kind {
     NVT_BACKEND_NVME,
     NVT_BACKEND_NVRAM,
     NVT_BACKEND_RBD,
+    NVT_BACKEND_TIER,
     NVT_BACKEND_PATH, /* a path without a kind: nvt_backend_spec_resolve() finds it */
 };
 
@@ -49,6 +52,10 @@ struct nvt_backend_spec {
     uint32_t nsid;                 /* 0 where it is not said */
     uint32_t error_ppm, short_ppm; /* of a million requests: how many fail, how many end early */
     uint64_t delay_ns;             /* of each request */
+    uint64_t ram_bytes;            /* of a tier */
+    bool makes_log;
+    uint32_t log_count;
+    char logs[NVT_SPEC_LOGS][NVT_SPEC_LOG_MAX];
 };
 
 /* Return 0, or -EINVAL and why in `error`. Only resolving, which parse() does too, looks at the

@@ -77,17 +77,59 @@ static void close_backend(struct nvt_namespace *ns)
     ns->backend->ops->close(ns->backend);
 }
 
-static void free_namespace(struct nvt_namespace *ns)
+static void close_namespace(struct nvt_namespace *ns)
 {
-    if (ns->is_resting) {
-        ns->next->ops->close(ns->next);
-        ns->target->serial--;
-    }
     close_backend(ns);
     nvt_commits_close(ns->commits);
-    ns->target->serial--;
     free(ns->opened);
     free(ns);
+}
+
+static void note_left(struct nvt_io *io, uint16_t status)
+{
+    (void)status; /* the backend has said what is wrong */
+    LIST_MEMBER(io, struct nvt_namespace, leave)->may_close = true;
+}
+
+/* No thread has it any more. */
+static void free_namespace(struct nvt_namespace *ns)
+{
+    struct nvt_target *target = ns->target;
+    if (ns->is_resting) {
+        ns->next->ops->close(ns->next);
+        target->serial--;
+    }
+    target->serial--;
+    if (!ns->backend->ops->leave)
+        return close_namespace(ns);
+    ns->leave = (struct nvt_io){
+        .uring = target->threads[0].uring, .slices = &target->threads[0].slices, .done = note_left};
+    list_append(&target->leaving, &ns->node);
+    ns->backend->ops->leave(ns->backend, &ns->leave);
+}
+
+void nvt_namespace_sweep(struct nvt_target *target)
+{
+    struct list_node *next;
+    for (struct list_node *node = list_first(&target->leaving); node; node = next) {
+        struct nvt_namespace *ns = LIST_MEMBER(node, struct nvt_namespace, node);
+        next = list_after(&target->leaving, node);
+        if (!ns->may_close)
+            continue;
+        list_remove(node);
+        close_namespace(ns);
+    }
+}
+
+void nvt_namespace_remove_slow(struct nvt_target *target)
+{
+    for (struct list_node *node = list_first(&target->subsystems); node;
+         node = list_after(&target->subsystems, node)) {
+        struct nvt_subsystem *subsystem = LIST_MEMBER(node, struct nvt_subsystem, node);
+        for (uint32_t nsid = 1; nsid <= NVT_NSID_MAX; nsid++)
+            if (subsystem->namespaces[nsid] && subsystem->namespaces[nsid]->backend->ops->leave)
+                nvt_namespace_remove(subsystem->namespaces[nsid]);
+    }
 }
 
 void nvt_namespace_remove(struct nvt_namespace *ns)

@@ -8,12 +8,12 @@
 
 #include "common/base/list.h"
 #include "common/pool/pool.h"
+#include "nvme/target/backend/backend.h"
 #include "nvme/target/model/reservation.h"
 #include "nvme/target/model/target.h"
 
 enum { NVT_NSID_MAX = 1024 }; /* of a subsystem; also how many there are at most */
 
-struct nvt_backend;
 struct nvt_commits;
 struct nvt_config_namespace;
 struct nvt_subsystem;
@@ -42,6 +42,9 @@ struct nvt_namespace {
     struct nvt_commits *commits; /* who commits reservations (commit.h); NULL: it does by itself */
     uint64_t preemptions;        /* so far: requests that came before one know it by that */
     struct nvt_reservation reservation;
+    struct list_node node; /* of those that leave */
+    bool may_close;        /* the backend has done what it had to do */
+    struct nvt_io leave;
     struct list preemptors; /* Preempt and Abort commands that wait for earlier requests */
     _Alignas(64) struct nvt_tally tallies[NVT_THREADS_MAX]; /* by thread */
 };
@@ -50,6 +53,10 @@ struct nvt_namespace {
 int nvt_namespace_add(struct nvt_subsystem *subsystem, const struct nvt_config_namespace *config,
                       struct nvt_backend *backend, struct nvt_namespace **out);
 void nvt_namespace_remove(struct nvt_namespace *ns);
+/* Those that are removed and whose backends have done what they had to do first are gone. */
+void nvt_namespace_sweep(struct nvt_target *target);
+/* Removes those whose backends have something to do first. Sweep until none is left. */
+void nvt_namespace_remove_slow(struct nvt_target *target);
 /* What all threads have made of it. */
 struct nvt_tally nvt_namespace_sum(const struct nvt_namespace *ns);
 /* Its backend may have grown: tells hosts. */

@@ -45,6 +45,7 @@ int nvt_target_init(struct nvt_target *target, const struct nvt_transport *trans
     target->transport = transport;
     list_init(&target->subsystems);
     list_init(&target->ports);
+    list_init(&target->leaving);
     pthread_mutex_init(&target->error_lock, NULL);
     const int rc = nvt_target_add_thread(target, pool_bytes);
     if (rc)
@@ -134,6 +135,7 @@ void nvt_target_refresh(struct nvt_target *target, bool asks_far)
 uint64_t nvt_target_tick(struct nvt_target *target, uint64_t now_ns)
 {
     nvt_target_each_ctrl(target, check_alive, &now_ns);
+    nvt_namespace_sweep(target);
     if (now_ns >= target->refresh_ns) {
         target->refresh_ns = now_ns + REFRESH_MS * NS_PER_MS;
         nvt_target_refresh(target, false);

@@ -71,7 +71,8 @@ struct nvt_target {
     uint32_t serial; /* not 0: threads serve one after the other, until something rare is over */
     pthread_mutex_t error_lock; /* of the error logs */
     struct list subsystems, ports;
-    uint64_t genctr; /* of discovery */
+    struct list leaving; /* namespaces that are removed, whose backends are not done yet */
+    uint64_t genctr;     /* of discovery */
     /* Other targets of the group: where they serve the subsystem `subsysnqn`. */
     size_t peer_count;
     struct nvt_referral *peers;

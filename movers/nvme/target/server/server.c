@@ -2,6 +2,7 @@
 #include "nvme/target/server/server.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -9,9 +10,10 @@
 
 #include "common/serve/thread.h"
 #include "common/time/clock.h"
+#include "nvme/target/model/namespace.h"
 #include "nvme/target/server/rdma_connection.h"
 
-enum { URING_ENTRIES = 512, DRAIN_MS = 3000 };
+enum { URING_ENTRIES = 512, DRAIN_MS = 3000, LEAVE_MS = 5 };
 
 /* Compare takes two pieces of the largest size. */
 #define POOL_MIN ((size_t)2 << MOVER_POOL_SHIFT_MAX)
@@ -201,6 +203,21 @@ static bool server_is_awaited(const struct nvr_server *server)
     return false;
 }
 
+/* What backends still have to write, however long it takes: a target that is killed meanwhile loses
+ * nothing, but leaves it to the next one. */
+static void leave_backends(struct nvr_server *server)
+{
+    nvt_namespace_remove_slow(&server->target);
+    while (list_first(&server->target.leaving)) {
+        struct pollfd ready = {.fd = server->threads[0].uring.event_fd, .events = POLLIN};
+        for (uint32_t i = 0; i < server->thread_count; i++)
+            nvr_thread_drain(&server->threads[i]);
+        nvt_namespace_sweep(&server->target);
+        (void)poll(&ready, 1, LEAVE_MS);
+        nvr_watch_drain(&server->threads[0].uring_watch);
+    }
+}
+
 bool nvr_server_close(struct nvr_server *server)
 {
     close_listeners(server);
@@ -211,6 +228,7 @@ bool nvr_server_close(struct nvr_server *server)
     while (server->queue_count && mover_now_ns() < end_ns)
         for (uint32_t i = 0; i < server->thread_count; i++)
             nvr_thread_drain(&server->threads[i]);
+    leave_backends(server);
     if (server_is_awaited(server))
         return false;
     if (server->target.worker)

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "common/serve/json_text.h"
+#include "common/time/units.h"
 #include "nvme/target/backend/backend.h"
 #include "nvme/target/backend/disk.h"
 #include "nvme/target/model/ctrl.h"
@@ -12,6 +13,40 @@
 #include "nvme/target/model/port.h"
 #include "nvme/target/model/subsystem.h"
 #include "nvme/target/server/member.h"
+#include "nvme/target/tier/backend_tier.h"
+
+static const char *const tier_phases[] = {[NVT_TIER_WALKING] = "reading the log",
+                                          [NVT_TIER_SERVING] = "serving",
+                                          [NVT_TIER_FAILED] = "failed"};
+static const char *const tier_copy_states[] = {[NVT_TIER_LIVE] = "live",
+                                               [NVT_TIER_BEHIND] = "behind",
+                                               [NVT_TIER_LOST] = "lost",
+                                               [NVT_TIER_BROKEN] = "broken"};
+
+/* Null of a namespace that is none. */
+static json_t *tier_status(const struct nvt_namespace *ns)
+{
+    struct nvt_tier_status status;
+    if (!nvt_tiered_status(ns->backend, &status))
+        return json_null();
+    json_t *copies = json_array();
+    for (uint32_t i = 0; i < status.copies_count; i++)
+        json_array_append_new(copies,
+                              json_pack("{s:o, s:s}", "log", mover_json_text(status.copies[i].name),
+                                        "copy_state", tier_copy_states[status.copies[i].state]));
+    return json_pack(
+        "{s:s, s:s?, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
+        "tier_phase", tier_phases[status.phase], "trouble", *status.trouble ? status.trouble : NULL,
+        "log_bytes", (json_int_t)status.log_bytes, "used_bytes", (json_int_t)status.used_bytes,
+        "dirty_bytes", (json_int_t)status.dirty_bytes, "oldest_dirty_ms",
+        (json_int_t)(status.oldest_ns / NS_PER_MS), "destaged_bytes",
+        (json_int_t)status.counts.destaged_bytes, "file_writes",
+        (json_int_t)status.counts.file_writes, "waited_writes", (json_int_t)status.counts.waits,
+        "replayed_records", (json_int_t)status.counts.replayed_records, "log_reads",
+        (json_int_t)status.counts.log_reads, "ram_bytes", (json_int_t)status.cache_bytes,
+        "ram_hits", (json_int_t)status.cache_hits, "ram_misses", (json_int_t)status.cache_misses,
+        "copies", copies);
+}
 
 static json_t *namespace_status(const struct nvt_namespace *ns)
 {
@@ -19,7 +54,7 @@ static json_t *namespace_status(const struct nvt_namespace *ns)
     char uuid[37];
     nvt_uuid_format(ns->uuid, uuid);
     const int error = nvt_disk_error(ns->backend->watched);
-    return json_pack("{s:i, s:o, s:I, s:i, s:b, s:i, s:s, s:I, s:I, s:I, s:I, s:s?}", "nsid",
+    return json_pack("{s:i, s:o, s:I, s:i, s:b, s:i, s:s, s:I, s:I, s:I, s:I, s:s?, s:o}", "nsid",
                      (int)ns->nsid, "backend", mover_json_text(ns->opened), "blocks",
                      (json_int_t)ns->blocks, "block_bytes", 1 << ns->block_shift, "read_only",
                      (int)ns->is_read_only, "ana_group", (int)ns->ana_group, "uuid", uuid, "reads",
@@ -28,7 +63,8 @@ static json_t *namespace_status(const struct nvt_namespace *ns)
                      (json_int_t)(sum.written_blocks << ns->block_shift), "disk_error",
                      nvt_backend_lost(ns->backend) ? "another client has taken it"
                      : error                       ? strerror(error)
-                                                   : NULL);
+                                                   : NULL,
+                     "tier", tier_status(ns));
 }
 
 static json_t *ctrl_status(const struct nvt_ctrl *ctrl)
@@ -133,6 +169,12 @@ const struct mover_metric nvr_metrics[] = {
     {"namespace_writes_total", NAMESPACES "writes", "Write commands", MOVER_COUNTER},
     {"namespace_read_bytes_total", NAMESPACES "read_bytes", "Bytes read", MOVER_COUNTER},
     {"namespace_written_bytes_total", NAMESPACES "written_bytes", "Bytes written", MOVER_COUNTER},
+    {"tier_log_bytes", NAMESPACES "tier.log_bytes", "Bytes of a tier's log", MOVER_GAUGE},
+    {"tier_used_bytes", NAMESPACES "tier.used_bytes", "Of these in use", MOVER_GAUGE},
+    {"tier_oldest_dirty_ms", NAMESPACES "tier.oldest_dirty_ms",
+     "Age of the oldest block that its file lacks", MOVER_GAUGE},
+    {"tier_destaged_bytes_total", NAMESPACES "tier.destaged_bytes", "Written to its file",
+     MOVER_COUNTER},
     {"controller_io_queues", CONTROLLERS "io_queues", "I/O queues of a host", MOVER_GAUGE},
     {"group_is_leader", "group.is_leader", "This member leads its group", MOVER_GAUGE},
     {"group_has_quorum", "group.has_quorum", "0: changes of the group are refused", MOVER_GAUGE},

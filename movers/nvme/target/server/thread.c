@@ -149,6 +149,7 @@ static bool poll_once(struct nvr_thread *thread)
         any = nvr_device_poll(thread->server, &thread->devices[i]) || any;
     any = nvt_thread_feed(thread->base, thread->server->is_alone) || any;
     any = nvt_slices_run(&thread->base->slices, NVT_SLICES_NS) || any;
+    any = nvt_uring_poll(&thread->uring) || any;
     nvr_sends_post(thread);
     any = nvt_uring_submit(&thread->uring) || any;
     return end_io(thread) || any;

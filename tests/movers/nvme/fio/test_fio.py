@@ -15,7 +15,7 @@ import time
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'))
 from programs import HOST_NQN, MIB, NQN, PORT, SECRETS, Target, say  # noqa: E402
 
-RAM, DISK, NULL, READ_ONLY, FAULTY = 1, 2, 3, 4, 5
+RAM, DISK, NULL, READ_ONLY, FAULTY, TIER = 1, 2, 3, 4, 5, 6
 DISK_BYTES = 32 * MIB
 NO_PORT = PORT + 1  # where nobody listens
 
@@ -98,7 +98,11 @@ def wait_for_load(fio, running, what, jobs=1):
 
 
 def verified(fio, disk):
-    target = Target(fio.sidewire, 'ram:32M,bs=512', f'file:{disk},bs=4096')
+    for path, size in ((disk + '.below', DISK_BYTES), (disk + '.log', 6 * MIB)):
+        with open(path, 'wb') as file:
+            file.truncate(size)
+    tier = f'tier:{disk}.below,bs=512,log={disk}.log,ram=4M,nsid={TIER}'
+    target = Target(fio.sidewire, 'ram:32M,bs=512', f'file:{disk},bs=4096', tier)
     good = True
     wants = {
         'verify': 'crc32c',
@@ -124,6 +128,19 @@ def verified(fio, disk):
         iodepth=128,
         queue_size=8,
         size='16m',
+        verify='crc32c',
+        verify_fatal=1,
+    )
+    good = done and good
+    done, _ = fio.works(
+        'the same on a tier whose log is full most of the time',
+        nsid=TIER,
+        rw='randrw',
+        bs=None,
+        bsrange='512-1m',
+        bs_unaligned=0,
+        iodepth=32,
+        size='24m',
         verify='crc32c',
         verify_fatal=1,
     )

@@ -37,8 +37,10 @@ class Crash:
             '--listen',
             f'127.0.0.1:{PORT}',
             '--namespace',
-            f'{backend}:{disk}',
+            f'{backend}:{disk}' + (f',log={disk}.log' if backend == 'tier' else ''),
         ]
+        with open(disk + '.log', 'wb') as file:
+            file.truncate(8 * MIB)
         self.target = None
 
     def begin(self):
@@ -103,11 +105,12 @@ def main(sidewire, program, rounds):
     good = True
     with tempfile.TemporaryDirectory() as folder:
         os.environ['XDG_RUNTIME_DIR'] = folder
-        for backend in ('file', 'nvram'):
+        for backend in ('file', 'nvram', 'tier'):
             crash = Crash(sidewire, program, folder, backend)
-            for number in range(rounds // 2):
+            for number in range(rounds // 3):
                 good = crash.round(KINDS[number % len(KINDS)]) and good
-            good = crash.sees_a_loss() and good
+            if backend != 'tier':  # its file has what is not in the log alone
+                good = crash.sees_a_loss() and good
             good = say(crash.target.end() == 0, 'SIGTERM: it ends by itself') and good
     return 0 if good else 1
 

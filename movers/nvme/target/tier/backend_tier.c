@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* `tier:FILE,log=...`: opens FILE as `file:` or `block:` would, the copies of the log, and the tier
+ * of them. */
+#include "nvme/target/tier/backend_tier.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "nvme/target/backend/backends.h"
+#include "nvme/target/config/spec.h"
+#include "nvme/target/tier/medium.h"
+#include "nvme/target/tier/stamp.h"
+
+struct tiered {
+    struct nvt_backend backend; /* must be first */
+    struct nvt_backend *file;
+    struct nvt_tier *tier;
+    int fd; /* of FILE, for its stamp */
+    struct nvt_tier_looker *looker;
+    uint32_t logs_count;
+    char logs[NVT_SPEC_LOGS][NVT_SPEC_LOG_MAX];
+};
+
+static int open_below(struct tiered *tiered, const struct nvt_backend_setup *setup, char *error,
+                      size_t error_size)
+{
+    struct stat stat;
+    tiered->fd = open(setup->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (tiered->fd < 0 || fstat(tiered->fd, &stat)) {
+        snprintf(error, error_size, "%s cannot be opened: %s", setup->path, strerror(errno));
+        return -errno;
+    }
+    const struct nvt_backend_ops *ops = S_ISBLK(stat.st_mode) ? &nvt_block : &nvt_file;
+    const int rc = ops->open(setup, &tiered->file, error, error_size);
+    if (rc)
+        return rc;
+    const struct nvt_backend *file = tiered->file;
+    tiered->backend = (struct nvt_backend){.ops = &nvt_tiered,
+                                           .size_bytes = file->size_bytes,
+                                           .block_bytes = file->block_bytes,
+                                           .can_deallocate = file->can_deallocate,
+                                           .frees_to_zeroes = file->frees_to_zeroes,
+                                           .claim = file->claim,
+                                           .disk = file->disk,
+                                           .watched = file->watched};
+    return 0;
+}
+
+static int open_media(struct tiered *tiered, const struct nvt_backend_spec *spec,
+                      struct nvt_tier_medium **media, char *error, size_t error_size)
+{
+    int rc = 0;
+    tiered->logs_count = spec->log_count;
+    memcpy(tiered->logs, spec->logs, sizeof(tiered->logs));
+    for (uint32_t i = 0; i < tiered->logs_count && !rc; i++)
+        rc = nvt_tier_file_open(tiered->logs[i], &media[i], error, error_size);
+    for (uint32_t i = 0; i < tiered->logs_count && rc; i++)
+        if (media[i])
+            media[i]->ops->close(media[i]);
+    return rc;
+}
+
+static void look_at_tiered(struct nvt_tier *tier)
+{
+    nvt_tier_look(((struct tiered *)tier->owner)->looker, tier);
+}
+
+static int open_tier(struct tiered *tiered, const struct nvt_backend_setup *setup, char *error,
+                     size_t error_size)
+{
+    struct nvt_tier_medium *media[NVT_SPEC_LOGS] = {0};
+    struct nvt_tier_setup of = {.file = tiered->file,
+                                .uring = setup->uring,
+                                .media = media,
+                                .copies_count = setup->spec->log_count,
+                                .cache_bytes = setup->spec->ram_bytes,
+                                .makes_anew = setup->spec->makes_log,
+                                .look = look_at_tiered,
+                                .owner = tiered};
+    int rc = nvt_tier_stamp_now(tiered->fd, &of.stamp);
+    if (!rc && getrandom(of.identity, sizeof(of.identity), 0) != sizeof(of.identity))
+        rc = -EIO;
+    if (!rc && !(tiered->looker = nvt_tier_looker_open(tiered->fd)))
+        rc = -ENOMEM;
+    if (!rc)
+        rc = open_media(tiered, setup->spec, media, error, error_size);
+    return rc ? rc : nvt_tier_open(&of, &tiered->tier, error, error_size);
+}
+
+static void close_tiered(struct nvt_backend *backend)
+{
+    struct tiered *tiered = (struct tiered *)backend;
+    if (tiered->tier)
+        nvt_tier_close(tiered->tier);
+    if (tiered->file)
+        tiered->file->ops->close(tiered->file);
+    if (tiered->fd >= 0)
+        close(tiered->fd);
+    nvt_tier_looker_close(tiered->looker);
+    free(tiered);
+}
+
+static int open_tiered(const struct nvt_backend_setup *setup, struct nvt_backend **out, char *error,
+                       size_t error_size)
+{
+    *error = 0;
+    if (setup->is_read_only || setup->is_shared) {
+        snprintf(error, error_size,
+                 "tier: writes to its file and its log alone: leave ro and "
+                 "shared away");
+        return -EINVAL;
+    }
+    if (setup->spec->error_ppm || setup->spec->delay_ns) {
+        snprintf(error, error_size, "tier: leave error= and delay= away");
+        return -EINVAL;
+    }
+    struct tiered *tiered = calloc(1, sizeof(*tiered));
+    if (!tiered)
+        return -ENOMEM;
+    tiered->fd = -1;
+    int rc = open_below(tiered, setup, error, error_size);
+    if (!rc)
+        rc = open_tier(tiered, setup, error, error_size);
+    if (rc) {
+        close_tiered(&tiered->backend);
+        return rc;
+    }
+    *out = &tiered->backend;
+    return 0;
+}
+
+static void submit_tiered(struct nvt_backend *backend, struct nvt_io *io)
+{
+    nvt_tier_submit(((struct tiered *)backend)->tier, io);
+}
+
+static void leave_tiered(struct nvt_backend *backend, struct nvt_io *io)
+{
+    nvt_tier_detach(((struct tiered *)backend)->tier, io);
+}
+
+bool nvt_tiered_status(const struct nvt_backend *backend, struct nvt_tier_status *status)
+{
+    if (backend->ops != &nvt_tiered)
+        return false;
+    nvt_tier_status_of(((const struct tiered *)backend)->tier, status);
+    return true;
+}
+
+const struct nvt_backend_ops nvt_tiered = {.kind = "tier",
+                                           .open = open_tiered,
+                                           .close = close_tiered,
+                                           .leave = leave_tiered,
+                                           .submit = submit_tiered};

@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Destaging: does what destage.h says comes next. */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include <nvme/types.h>
+
+#include "nvme/target/backend/disk.h"
+#include "nvme/target/tier/inside.h"
+
+enum { DROPS = 512 }; /* extents that are forgotten while others wait for the lock */
+
+static void go_next(struct nvt_tier *tier)
+{
+    (void)nvt_tier_destage_next(&tier->destage);
+    nvt_tier_flow(tier);
+}
+
+/* ---- a write to FILE ---- */
+
+static const char *why_of(const struct nvt_tier *tier, uint16_t status)
+{
+    const int error = nvt_disk_error(tier->file->watched);
+    if (error)
+        return strerror(error);
+    return (status & ~NVME_SC_DNR) == NVME_SC_CAP_EXCEEDED ? "its file system is full"
+                                                           : "its disk refuses it";
+}
+
+static void run_end(struct nvt_tier_run *run)
+{
+    struct nvt_tier *tier = run->tier;
+    run->is_busy = false;
+    tier->runs_busy--;
+    nvt_tier_flow(tier);
+}
+
+static void run_written(struct nvt_io *lower, uint16_t status)
+{
+    struct nvt_tier_run *run = LIST_MEMBER(lower, struct nvt_tier_run, lower);
+    struct nvt_tier *tier = run->tier;
+    struct nvt_tier_turn turn;
+    nvt_tier_enter(tier, &turn, lower->uring);
+    if (status)
+        nvt_tier_fail(tier, "%" PRIu64 " bytes at %" PRIu64 " cannot be written to FILE: %s",
+                      run->len_bytes, run->offset, why_of(tier, status));
+    tier->counts.destaged_bytes += status ? 0 : run->len_bytes;
+    tier->counts.file_writes++;
+    run_end(run);
+    nvt_tier_leave(tier);
+}
+
+static void write_run(struct nvt_tier_run *run)
+{
+    struct nvt_tier *tier = run->tier;
+    if (tier->phase == NVT_TIER_FAILED)
+        return run_end(run);
+    run->lower = (struct nvt_io){.kind = run->kind == NVT_TIER_WRITE    ? NVT_WRITE
+                                         : run->kind == NVT_TIER_ZEROES ? NVT_WRITE_ZEROES
+                                                                        : NVT_DEALLOCATE,
+                                 .offset = run->offset,
+                                 .len_bytes = run->len_bytes,
+                                 .data = run->data,
+                                 .address = tier,
+                                 .host = tier,
+                                 .done = run_written};
+    nvt_tier_ask_file(tier, &run->lower);
+}
+
+/* The whole record was read: only what proves itself goes to FILE. */
+static bool is_record_of(const struct nvt_tier_fetch *fetch)
+{
+    struct nvt_tier_record record;
+    return nvt_tier_record_decode(&fetch->tier->super, fetch->place, &record) &&
+           record.position == fetch->extent.position && record.kind == NVT_TIER_WRITE &&
+           record.payload_bytes == fetch->extent.payload_bytes &&
+           record.payload_sum ==
+               nvt_tier_sum(0, fetch->place + NVT_TIER_HEAD_BYTES, record.payload_bytes);
+}
+
+static void run_record_read(struct nvt_tier_fetch *fetch, int result)
+{
+    struct nvt_tier *tier = fetch->tier;
+    struct nvt_tier_run *run = fetch->run;
+    if (!result && !is_record_of(fetch)) { /* another copy may have it */
+        fetch->is_damaged = true;
+        return nvt_tier_fetch_start(fetch, fetch->place, fetch->position, fetch->bytes,
+                                    run_record_read);
+    }
+    if (result)
+        nvt_tier_fail(tier, "the record at %" PRIu64 " of the log cannot be read, or is damaged",
+                      fetch->position);
+    else
+        memcpy(fetch->to_run, fetch->place + NVT_TIER_HEAD_BYTES + fetch->extent.skip_bytes,
+               fetch->extent.len_bytes);
+    nvt_tier_fetch_give(fetch);
+    if (!--run->reads_left)
+        write_run(run);
+}
+
+static void flow_read_piece(struct nvt_tier_run *run, const struct nvt_tier_extent *piece,
+                            uint8_t *to)
+{
+    struct nvt_tier *tier = run->tier;
+    const uint64_t position = piece->position + NVT_TIER_HEAD_BYTES + piece->skip_bytes;
+    if (nvt_tier_stage_read(tier, position, to, (uint32_t)piece->len_bytes))
+        return;
+    struct nvt_tier_fetch *fetch = nvt_tier_fetch_take(tier, true);
+    if (!fetch)
+        return nvt_tier_fail(tier, "no memory");
+    fetch->extent = *piece;
+    fetch->run = run;
+    fetch->to_run = to;
+    run->reads_left++;
+    nvt_tier_fetch_start(fetch, fetch->place, piece->position,
+                         NVT_TIER_HEAD_BYTES + piece->payload_bytes, run_record_read);
+}
+
+static void start_run(struct nvt_tier_run *run, uint32_t pieces_count)
+{
+    struct nvt_tier *tier = run->tier;
+    const struct nvt_tier_extent *pieces = tier->pieces;
+    run->is_busy = true;
+    tier->runs_busy++;
+    run->kind = pieces[0].kind;
+    run->offset = pieces[0].offset;
+    run->len_bytes = 0;
+    run->reads_left = 1; /* until all have begun */
+    for (uint32_t i = 0; i < pieces_count; i++) {
+        if (run->kind == NVT_TIER_WRITE)
+            flow_read_piece(run, &pieces[i], run->data + run->len_bytes);
+        run->len_bytes += pieces[i].len_bytes;
+    }
+    if (!--run->reads_left)
+        write_run(run);
+}
+
+/* ---- the steps ---- */
+
+static void slot_is_there(struct nvt_tier *tier)
+{
+    go_next(tier);
+}
+
+static void flow_begin_batch(struct nvt_tier *tier)
+{
+    struct nvt_tier_mark done = tier->answered;
+    done.time_ns = tier->now_ns;
+    if (!nvt_tier_destage_begin(&tier->destage, &tier->index, tier->super.ring_bytes, tier->head,
+                                &done, !list_is_empty(&tier->waiting) && nvt_tier_is_short(tier)))
+        return;
+    tier->slot.is_destaging = true;
+    nvt_tier_copies_write_slot(tier, slot_is_there);
+}
+
+static void flush_done(struct nvt_io *flush, uint16_t status)
+{
+    struct nvt_tier *tier = LIST_MEMBER(flush, struct nvt_tier, flush);
+    struct nvt_tier_turn turn;
+    nvt_tier_enter(tier, &turn, flush->uring);
+    tier->is_flushing = false;
+    if (status)
+        nvt_tier_fail(tier, "FILE cannot be flushed: %s", why_of(tier, status));
+    else
+        go_next(tier);
+    nvt_tier_leave(tier);
+}
+
+static void sync_file(struct nvt_tier *tier)
+{
+    (void)nvt_tier_destage_next(&tier->destage);
+    tier->flush =
+        (struct nvt_io){.kind = NVT_FLUSH, .address = tier, .host = tier, .done = flush_done};
+    nvt_tier_ask_file(tier, &tier->flush);
+}
+
+static void write_runs(struct nvt_tier *tier)
+{
+    for (uint32_t i = 0; i < NVT_TIER_RUNS && tier->phase == NVT_TIER_SERVING; i++) {
+        if (tier->runs[i].is_busy)
+            continue;
+        const uint32_t count =
+            nvt_tier_destage_take(&tier->destage, &tier->index, NVT_TIER_RUN_BYTES, tier->pieces);
+        if (count)
+            start_run(&tier->runs[i], count);
+        else if (!tier->runs_busy)
+            return sync_file(tier);
+        else
+            return;
+    }
+}
+
+void nvt_tier_stamped(struct nvt_tier *tier, const struct nvt_tier_stamp *stamp, int error)
+{
+    tier->is_stamping = false;
+    if (error)
+        return nvt_tier_fail(tier, "FILE cannot be looked at: %s", strerror(error));
+    tier->slot.stamp = *stamp;
+    go_next(tier);
+}
+
+static void flow_look_at_file(struct nvt_tier *tier)
+{
+    if (tier->stamp)
+        tier->stamp(tier);
+    else
+        nvt_tier_stamped(tier, &tier->slot.stamp, 0);
+}
+
+/* Readers that begin from now on are counted apart. */
+static void drain_readers(struct nvt_tier *tier)
+{
+    if (!tier->is_draining)
+        tier->parity ^= 1;
+    tier->is_draining = tier->readers[tier->parity ^ 1] > 0;
+    if (!tier->is_draining)
+        go_next(tier);
+}
+
+static void end_batch(struct nvt_tier *tier)
+{
+    tier->head = tier->destage.until.position;
+    tier->is_trimming = false;
+    (void)nvt_tier_destage_next(&tier->destage);
+    nvt_tier_go_on(tier);
+    nvt_tier_flow(tier);
+}
+
+static void flow_trim_log(struct nvt_tier *tier)
+{
+    tier->slot.head = tier->destage.until.position;
+    tier->slot.check = tier->destage.until.check;
+    tier->slot.head_epoch = tier->destage.until.epoch;
+    tier->slot.is_destaging = false;
+    nvt_tier_copies_write_slot(tier, end_batch);
+}
+
+/* Nothing of the tier's own is under way, so it may be closed. */
+static bool flow_is_quiet(const struct nvt_tier *tier)
+{
+    bool is_moving = tier->runs_busy || tier->is_flushing || tier->is_stamping || tier->stalled;
+    for (uint32_t i = 0; i < tier->copies_count; i++) {
+        const struct nvt_tier_copy *copy = &tier->copies[i];
+        is_moving =
+            is_moving || copy->is_catching_up || copy->is_slot_moving || copy->flights_count;
+    }
+    return !is_moving;
+}
+
+static void end_detach(struct nvt_tier *tier)
+{
+    struct nvt_io *leaver = tier->leaver;
+    const bool is_done = tier->phase == NVT_TIER_SERVING && tier->destage.step == NVT_TIER_IDLE &&
+                         !tier->index.dirty_bytes && list_is_empty(&tier->waiting) &&
+                         list_is_empty(&tier->logging);
+    const bool has_failed = tier->phase == NVT_TIER_FAILED;
+    if (!leaver || (!is_done && !has_failed) || !flow_is_quiet(tier))
+        return;
+    tier->leaver = NULL;
+    nvt_tier_io_end(tier, leaver, is_done ? 0 : NVME_SC_INTERNAL);
+}
+
+void nvt_tier_flow(struct nvt_tier *tier)
+{
+    if (tier->leaver)
+        end_detach(tier);
+    if (tier->phase != NVT_TIER_SERVING)
+        return;
+    switch (tier->destage.step) {
+    case NVT_TIER_IDLE:
+        return flow_begin_batch(tier);
+    case NVT_TIER_WRITING:
+        return write_runs(tier);
+    case NVT_TIER_STAMPING:
+        if (!tier->is_stamping) {
+            tier->is_stamping = true;
+            flow_look_at_file(tier);
+        }
+        return;
+    case NVT_TIER_DRAINING:
+    case NVT_TIER_DRAINING_FOUND:
+        return drain_readers(tier);
+    case NVT_TIER_DROPPING:
+        if (!nvt_tier_index_drop(&tier->index, tier->destage.until.position, DROPS))
+            go_next(tier);
+        return;
+    case NVT_TIER_TRIMMING:
+        if (!tier->is_trimming) {
+            tier->is_trimming = true;
+            flow_trim_log(tier);
+        }
+        return;
+    case NVT_TIER_OPENING:
+    case NVT_TIER_SYNCING: /* what is under way goes on */
+        return;
+    }
+}

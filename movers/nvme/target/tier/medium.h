@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Where copies of a log lie. */
+#ifndef SW_MOVERS_NVME_TIER_MEDIUM_H
+#define SW_MOVERS_NVME_TIER_MEDIUM_H
+
+#include "nvme/target/tier/tier.h"
+
+/* A file or a device here: memory itself, where its file system is DAX or memory, else by io_uring.
+ * It is locked. 0, or a negative errno and why. `name` stays the caller's. */
+int nvt_tier_file_open(const char *name, struct nvt_tier_medium **out, char *error,
+                       size_t error_size);
+
+#endif
