@@ -19,7 +19,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.append(os.path.join(HERE, '..'))
 sys.path.append(os.path.join(HERE, '../../../tools'))
 import ceph_cluster  # noqa: E402
-from programs import MIB, NQN, PORT, say  # noqa: E402
+from group_members import Group, await_that  # noqa: E402
+from programs import MIB, NQN, PORT, ports, say  # noqa: E402
 
 SKIPPED = 77
 HELD = '3s'  # how long the target keeps a write to itself
@@ -383,7 +384,47 @@ def ghosts(test):
     return good
 
 
-GROUPS = (refused, verified, snapshots, resized, locked, ghosts, disk_killed, disks_stopped)
+def grouped(test):
+    """Two members of a group: the image moves with what it has, and nothing old lands there."""
+    spec = test.image('grouped') + f',delay={HELD}'
+    port = ports.claim(6)
+    group = Group([test.sidewire], test.folder, spec, port)
+    try:
+        group.start_log()
+        for i, name in enumerate('ab'):
+            group.add(name, '127.0.0.1', port + 1 + 2 * i, port + 2 + 2 * i).start()
+        owner = await_that(group.owner)
+        before = test.blocklist()
+        old = test.write('o', owner.port)
+        time.sleep(1.5)
+        owner.signal(signal.SIGSTOP)
+        old.kill()
+        old.wait()
+        other = [member for member in group.members if member is not owner]
+        heir = await_that(lambda: group.owner(*other))
+        good = say(bool(heir), 'another member takes the image of one that is stopped')
+        code, text = finish(test.write('n', heir.port))
+        good &= say(not code and len(test.blocklist()) > len(before), 'and shuts that out', text)
+        owner.signal(signal.SIGCONT)
+        await_that(lambda: 'is lost' in owner.said(), 10)
+        time.sleep(1)
+        good &= say(test.read(heir.port) == 'n', 'what it held never lands', owner.said())
+    finally:
+        group.close()
+    return good
+
+
+GROUPS = (
+    refused,
+    verified,
+    snapshots,
+    resized,
+    locked,
+    ghosts,
+    grouped,
+    disk_killed,
+    disks_stopped,
+)
 
 
 def main():
