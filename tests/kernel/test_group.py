@@ -186,7 +186,7 @@ def run(sidewire):
         try:
             group.start_log()
             for i, (name, address) in enumerate(ADDRESSES.items()):
-                group.add(name, address, PORT, LOG_PORT + 1 + i).start()
+                group.add(name, address, PORT, LOG_PORT + 1 + i).start().is_ready()
             good = judge(Host(guest.OWN), group)
             if not good:
                 for member in group.members:

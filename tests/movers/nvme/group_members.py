@@ -29,7 +29,7 @@ class Member:
         self.group_port = group_port
         self.log = os.path.join(group.folder, f'{name}.log')
         self.control = os.path.join(group.folder, f'{name}.control')
-        self.process = None
+        self.process, self.said_before = None, 0
 
     def start(self, *options):
         words = [*self.group.command, 'nvme', 'target', '--listen', f'{self.address}:{self.port}']
@@ -38,6 +38,7 @@ class Member:
         words += ['--group-listen', f'127.0.0.1:{self.group_port}', '--control', self.control]
         words += ['--group-timeout', str(self.group.timeout_s), *options]
         with open(self.log, 'ab') as log:
+            self.said_before = log.tell()
             self.process = subprocess.Popen(
                 words, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
             )
@@ -48,9 +49,11 @@ class Member:
             return file.read()
 
     def is_ready(self):
-        return await_that(lambda: 'ready  ' in self.said() or self.process.poll() is not None) and (
-            self.process.poll() is None
+        """Since it was started the last time."""
+        await_that(
+            lambda: 'ready  ' in self.said()[self.said_before :] or self.process.poll() is not None
         )
+        return self.process.poll() is None
 
     def ask(self, *words):
         done = subprocess.run(

@@ -12,8 +12,9 @@
 #include "nvme/target/model/reserve.h"
 #include "nvme/target/model/target.h"
 
-/* The host may say it again: the group lacks a quorum of its log, and will have one. */
-enum { LATER = NVME_SC_NS_NOT_READY };
+/* The host may say it again: the group lacks a quorum of its log, and will have one. Or nobody
+ * knows what has become of it, since another target owns the namespace by now. */
+enum { LATER = NVME_SC_NS_NOT_READY, UNKNOWN = NVME_SC_INTERNAL };
 
 int nvt_commits_open(struct nvt_namespace *ns,
                      int (*propose)(struct nvt_commits *commits,
@@ -87,7 +88,7 @@ void nvt_commits_done(struct nvt_commits *commits, uint64_t id, int rc)
     commits->id = 0;
     struct nvt_request *request = take_first(commits);
     if (rc) {
-        nvt_request_finish(request, LATER);
+        nvt_request_finish(request, rc == -ESTALE ? UNKNOWN : LATER);
     } else {
         commits->ns->reservation = commits->proposed;
         nvt_resv_conclude(request, &commits->effect);

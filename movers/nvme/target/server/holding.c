@@ -20,6 +20,7 @@ enum { WHY_BYTES = 512, FENCE_MS = 5000, OPEN_MS = 2000 /* in which hosts wait *
 struct nvr_taking {
     struct nvt_job job;
     struct nvr_holding *holding; /* NULL: nobody wants it any more */
+    bool is_given_up;            /* the group wants the namespace back once the fence has ended */
     struct nvt_backend_spec spec;
     uint64_t epoch;
     size_t former_count;
@@ -92,11 +93,38 @@ static void begin_rest(struct nvr_holding *holding, bool is_lost)
     nvt_namespace_rest(ns, standby);
 }
 
+/* A fence that has begun goes on. */
 static void drop_taking(struct nvr_holding *holding)
 {
-    if (holding->taking)
-        holding->taking->holding = NULL;
+    struct nvr_taking *taking = holding->taking;
     holding->taking = NULL;
+    if (!taking)
+        return;
+    if (nvt_worker_cancel(&holding->member->fencer, &taking->job))
+        free(taking);
+    else
+        taking->holding = NULL;
+}
+
+/* It holds nothing. */
+static void tell_released(struct nvr_holding *holding)
+{
+    holding->state = NVR_STANDBY;
+    set_ana(holding, NVME_ANA_STATE_INACCESSIBLE);
+    nvg_released(holding->member->group, holding->nsid, holding->epoch);
+}
+
+/* The next owner must not meet a fence of ours. */
+static void give_up_taking(struct nvr_holding *holding)
+{
+    struct nvr_taking *taking = holding->taking;
+    if (taking && !nvt_worker_cancel(&holding->member->fencer, &taking->job)) {
+        taking->is_given_up = true;
+        return;
+    }
+    holding->taking = NULL;
+    free(taking);
+    tell_released(holding);
 }
 
 void nvr_holding_release(struct nvr_holding *holding, uint64_t epoch)
@@ -111,11 +139,11 @@ void nvr_holding_release(struct nvr_holding *holding, uint64_t epoch)
     case NVR_RESTING: /* the end of that says it */
         break;
     case NVR_TAKING:
+        give_up_taking(holding);
+        break;
     case NVR_STANDBY:
-        drop_taking(holding);
-        holding->state = NVR_STANDBY;
-        set_ana(holding, NVME_ANA_STATE_INACCESSIBLE);
-        nvg_released(holding->member->group, holding->nsid, epoch);
+        holding->epoch = epoch;
+        tell_released(holding);
         break;
     }
 }
@@ -169,6 +197,8 @@ static void finish_taking(struct nvr_holding *holding, struct nvr_taking *taking
 {
     struct nvt_backend *backend;
     holding->taking = NULL;
+    if (taking->is_given_up)
+        return tell_released(holding);
     if (!taking->rc)
         taking->rc = open_medium(holding, &backend, taking->why, sizeof(taking->why));
     if (taking->rc)

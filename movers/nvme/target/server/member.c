@@ -283,7 +283,8 @@ void nvr_member_close(struct nvr_member *member)
 {
     if (!member->serving)
         return;
-    nvg_close(member->group);
+    if (member->group)
+        nvg_close(member->group);
     nvt_worker_close(&member->fencer);
     for (uint32_t nsid = 1; nsid <= NVG_NAMESPACES_MAX; nsid++)
         free(member->holdings[nsid].spec);

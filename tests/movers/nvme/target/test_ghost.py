@@ -37,7 +37,8 @@ class Ghosts:
         )
         self.group.start_log()
         for i, name in enumerate('ab'):
-            self.group.add(name, '127.0.0.1', port + 1 + 2 * i, port + 2 + 2 * i).start()
+            self.group.add(name, '127.0.0.1', port + 1 + 2 * i, port + 2 + 2 * i)
+            self.group.members[-1].start().is_ready()
         self.sidewire, self.folder = sidewire, folder
 
     def write(self, member, block, byte):
@@ -83,7 +84,7 @@ class Ghosts:
         late.communicate()
         found = self.block(block)
         owner.kill()
-        owner.start()
+        owner.start().is_ready()
         return found, {new}
 
 
