@@ -14,7 +14,7 @@
 namespace sidewire_torch
 {
 
-static const uint64_t SIGNALS_EVERY_MS = 200;
+static const uint64_t SIGNALS_EVERY_MS = 200, UNTOLD_MS = 20;
 
 /* ---- results ---- */
 
@@ -285,12 +285,12 @@ void run_python_handlers()
 }
 
 /* By the clock of deadlines, to within a few milliseconds, in a fifth of the time. */
-static uint64_t next_look_ns()
+static uint64_t next_look_ns(uint64_t ms)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
     return static_cast<uint64_t>(now.tv_sec) * 1000000000 + static_cast<uint64_t>(now.tv_nsec) +
-           SIGNALS_EVERY_MS * 1000000;
+           ms * 1000000;
 }
 
 /* Status and dumps tell that this thread waits for it. */
@@ -313,18 +313,31 @@ class Hold
     pge_operation *const operation_;
 };
 
+/* AGAIN: it goes on, and so may this wait, unless `is_last`. */
+static sw_coll_status wait_until_look(pge_engine *engine, pge_operation *operation, uint64_t ms,
+                                      uint64_t deadline_ns, bool &is_last,
+                                      struct sw_coll_error *error)
+{
+    const uint64_t look_ns = next_look_ns(ms);
+    is_last = deadline_ns && deadline_ns <= look_ns;
+    return pge_wait(engine, operation, is_last ? deadline_ns : look_ns, error);
+}
+
+/* A wait that is short is nothing to tell of: that would take a part of the shortest ones. */
 static sw_coll_status wait_interruptibly(pge_engine *engine, pge_operation *operation,
                                          uint64_t deadline_ns, struct sw_coll_error *error)
 {
-    for (;;) {
-        const uint64_t look_ns = next_look_ns();
-        const bool is_last = deadline_ns && deadline_ns <= look_ns;
-        const sw_coll_status status =
-            pge_wait(engine, operation, is_last ? deadline_ns : look_ns, error);
-        if (status != SW_COLL_AGAIN || is_last)
-            return status;
+    bool is_last;
+    sw_coll_status status =
+        wait_until_look(engine, operation, UNTOLD_MS, deadline_ns, is_last, error);
+    if (status != SW_COLL_AGAIN || is_last)
+        return status;
+    const Hold hold(engine, operation);
+    do {
         run_python_handlers();
-    }
+        status = wait_until_look(engine, operation, SIGNALS_EVERY_MS, deadline_ns, is_last, error);
+    } while (status == SW_COLL_AGAIN && !is_last);
+    return status;
 }
 
 bool Work::wait(std::chrono::milliseconds timeout)
@@ -340,7 +353,6 @@ bool Work::wait(std::chrono::milliseconds timeout)
             if (!entry.get() || pge_is_over(&operation(i)))
                 continue;
             error.text[0] = '\0';
-            const Hold hold(entry.get(), &operation(i));
             const sw_coll_status status =
                 wait_interruptibly(entry.get(), &operation(i), deadline_ns, &error);
             TORCH_CHECK(status != SW_COLL_AGAIN, title_, ": it has not ended within ",
