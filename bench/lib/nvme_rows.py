@@ -8,6 +8,7 @@ import time
 
 import between
 import nvme
+import nvme_takeover
 import procs
 from experiment import Added, Experiment, Row
 from programs import CLIENT_CPU, SERVER_CPU, pin
@@ -242,6 +243,7 @@ def experiments(bench):
         message_rate(bench),
         between_hosts(bench),
         footprint(bench),
+        *nvme_takeover.experiments(bench),
     ]
 
 
@@ -311,4 +313,5 @@ def rows(by_key):
         for kind, table in ((Added, ADDED), (Row, RATIOS), (Added, MEMORY))
         for row in table
     ]
-    return [kind(title, by_key[key], *rest) for kind, title, key, *rest in plan if key in by_key]
+    found = [kind(title, by_key[key], *rest) for kind, title, key, *rest in plan if key in by_key]
+    return found + nvme_takeover.rows(by_key)
