@@ -59,7 +59,9 @@ static int open_media(struct tiered *tiered, const struct nvt_backend_spec *spec
     tiered->logs_count = spec->log_count;
     memcpy(tiered->logs, spec->logs, sizeof(tiered->logs));
     for (uint32_t i = 0; i < tiered->logs_count && !rc; i++)
-        rc = nvt_tier_file_open(tiered->logs[i], &media[i], error, error_size);
+        rc = nvt_tier_is_pmem(tiered->logs[i])
+                 ? nvt_tier_pmem_open(tiered->logs[i], &media[i], error, error_size)
+                 : nvt_tier_file_open(tiered->logs[i], &media[i], error, error_size);
     for (uint32_t i = 0; i < tiered->logs_count && rc; i++)
         if (media[i])
             media[i]->ops->close(media[i]);

@@ -303,6 +303,43 @@ static void look_at_slots(struct nvt_tier_copy *copy)
         slots_read(&copy->catch_up, copy->catch_up.result);
 }
 
+/* One that could not be had when the log was opened answers now. */
+static void super_read(struct nvt_tier_move *move, int result)
+{
+    struct nvt_tier_copy *copy = LIST_MEMBER(move, struct nvt_tier_copy, catch_up);
+    const struct nvt_tier *tier = copy->tier;
+    struct nvt_tier_super super;
+    copy->is_catching_up = false;
+    if (result)
+        return;
+    if (nvt_tier_super_decode(copy->catch_up_piece, &super) != NVT_TIER_GOOD ||
+        memcmp(super.identity, tier->super.identity, sizeof(super.identity)) != 0 ||
+        super.copy != copy - tier->copies) {
+        copy->state = NVT_TIER_BROKEN; /* the next start tells */
+        return;
+    }
+    copy->state = NVT_TIER_BEHIND;
+    copy->durable = copy->sent = 0;
+    copy->needs_look = true;
+    copy->is_slot_written = false;
+}
+
+static void look_at_lost(struct nvt_tier_copy *copy)
+{
+    if (!copy->medium || copy->is_catching_up)
+        return;
+    if (!copy->catch_up_piece && !(copy->catch_up_piece = malloc(CATCH_UP_BYTES)))
+        return;
+    copy->catch_up = (struct nvt_tier_move){.medium = copy->medium,
+                                            .uring = copy->tier->turn->uring,
+                                            .data = copy->catch_up_piece,
+                                            .bytes = NVT_TIER_HEAD_BYTES,
+                                            .done = super_read};
+    copy->is_catching_up = true;
+    if (copy->medium->ops->start(copy->medium, &copy->catch_up))
+        super_read(&copy->catch_up, copy->catch_up.result);
+}
+
 /* What it lacks is in the stage: it goes on from there. */
 static bool is_staged(const struct nvt_tier_copy *copy)
 {
@@ -314,6 +351,8 @@ static bool is_staged(const struct nvt_tier_copy *copy)
 static void mend_copy(struct nvt_tier_copy *copy)
 {
     struct nvt_tier *tier = copy->tier;
+    if (tier->epoch && copy->state == NVT_TIER_LOST)
+        return look_at_lost(copy);
     if (!tier->epoch || copy->state != NVT_TIER_BEHIND || !copy->medium || copy->flights_count ||
         copy->is_catching_up || copy->is_slot_moving)
         return;

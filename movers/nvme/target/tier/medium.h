@@ -9,5 +9,10 @@
  * It is locked. 0, or a negative errno and why. `name` stays the caller's. */
 int nvt_tier_file_open(const char *name, struct nvt_tier_medium **out, char *error,
                        size_t error_size);
+/* A region of a pmem server, "ADDR[:PORT]/REGION", which it waits for, for 2 s. Where that does not
+ * answer it goes on trying, and the copy cannot be had until then. */
+bool nvt_tier_is_pmem(const char *name);
+int nvt_tier_pmem_open(const char *name, struct nvt_tier_medium **out, char *error,
+                       size_t error_size);
 
 #endif

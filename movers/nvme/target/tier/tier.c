@@ -96,8 +96,10 @@ int nvt_tier_open(const struct nvt_tier_setup *setup, struct nvt_tier **out, cha
     for (uint32_t i = 0; i < setup->copies_count; i++) {
         tier->copies[i].tier = tier;
         tier->copies[i].medium = setup->media[i];
-        if (setup->media[i])
-            setup->media[i]->tier = tier;
+        if (!setup->media[i])
+            continue;
+        setup->media[i]->tier = tier;
+        tier->polls_media = tier->polls_media || setup->media[i]->ops->poll;
     }
     int rc = nvt_tier_survey(tier, setup, error, error_size);
     if (!rc)

@@ -11,9 +11,10 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'))
-from programs import MIB, NQN, Target, host, say  # noqa: E402
+from programs import MIB, NQN, Target, host, ports, say  # noqa: E402
 
 SIZE = 32 * MIB
 LOG = 8 * MIB
@@ -197,6 +198,70 @@ def copies(sidewire, folder):
     return say('in that order' in said or '1 of 3' in said, 'in their order', said) and good
 
 
+class Server:
+    """A region of persistent memory on a server of its own."""
+
+    def __init__(self, sidewire, folder, number):
+        self.words = [sidewire, 'pmem', 'serve', os.path.join(folder, f'region{number}')]
+        self.words += ['--size', str(LOG), '--listen', f'127.0.0.1:{ports.claim()}']
+        self.name = f'{self.words[-1]}/region{number}'
+        self.begin()
+
+    def begin(self):
+        self.process = subprocess.Popen(self.words, stdout=subprocess.PIPE, text=True)
+        line = ' '
+        while line and 'Ctrl-C' not in line:
+            line = self.process.stdout.readline()
+
+    def end(self, number=signal.SIGKILL):
+        self.process.send_signal(number)
+        self.process.communicate(timeout=20)
+
+
+def await_copies(tier, wanted):
+    states = []
+    for _ in range(100):
+        states = [copy['copy_state'] for copy in tier.status()['copies']]
+        if states == wanted:
+            break
+        time.sleep(0.1)
+    return say(states == wanted, 'copies are ' + ', '.join(wanted), states)
+
+
+def remote(sidewire, folder):
+    """Two copies in regions of servers, one in a file."""
+    tier = Tier(sidewire, folder)
+    servers = [Server(sidewire, folder, number) for number in range(2)]
+    tier.logs += [server.name for server in servers]
+    data = os.urandom(65536)
+    try:
+        target = tier.serve()
+        good = say(tier.write(data)[0] == 0, 'it writes to a file and two servers')
+        servers[0].end()
+        good = say(tier.write(data, MIB)[0] == 0, 'and goes on without one of them') and good
+        good = await_copies(tier, ['live', 'behind', 'live']) and good
+        servers[0].begin()
+        good = await_copies(tier, ['live'] * 3) and good
+        target.end(signal.SIGKILL)
+        os.unlink(tier.logs[0])  # what is left is what the servers have
+        make(tier.logs[0], LOG)
+        target = tier.serve()
+        good = (
+            say(tier.read(65536) + tier.read(65536, MIB) == 2 * data, 'servers have all') and good
+        )
+        target.end(signal.SIGKILL)
+        servers[1].end()
+        target = tier.serve()
+        good = say(tier.read(65536, MIB) == data, 'it starts without one of them') and good
+        servers[1].begin()
+        good = await_copies(tier, ['live'] * 3) and good
+        good = say(target.end() == 0, 'SIGTERM: it ends by itself') and good
+    finally:
+        for server in servers:
+            server.end()
+    return say(tier.in_file(65536, MIB) == data, 'the file is whole then') and good
+
+
 def full_disk(sidewire, folder):
     """A file system that is full below: writes fail, reads go on, the log keeps all."""
     tier = Tier(sidewire, folder)
@@ -237,7 +302,7 @@ exec {sidewire} "$@"
 
 def main():
     good = True
-    for case in (outlives, refused, damaged, copies, full_disk):
+    for case in (outlives, refused, damaged, copies, remote, full_disk):
         with tempfile.TemporaryDirectory() as folder:
             os.environ['XDG_RUNTIME_DIR'] = folder
             good = case(sys.argv[1], folder) and good
