@@ -71,7 +71,7 @@ static void fail_torn(struct sw_snap *snap, int code)
             snprintf(names + length, sizeof(names) - length, "%s%.80s", i ? ", " : "",
                      index->ranges[numbers[i]].name);
     }
-    const char *what = code == -EFAULT ? "not mapped any more"
+    const char *what = code == -EFAULT ? "not there any more (unmapped, or its file got shorter)"
                        : code          ? "could not be copied"
                                        : "written between begin and gate";
     if (count > NAMED_MAX)
