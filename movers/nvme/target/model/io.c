@@ -113,7 +113,10 @@ static uint16_t write_measure(struct nvt_request *request, uint64_t *bytes)
     *bytes = request->io.len_bytes;
     if (status)
         return status;
-    if (!request->sgl.is_in_capsule && request->sgl.len_bytes >= *bytes)
+    /* In a group this process alone writes to the medium: what a NIC, or the process of a host,
+     * still stores there would outlive the fence, which ends this process. */
+    const bool is_direct = !request->queue->ctrl->subsystem->is_grouped;
+    if (is_direct && !request->sgl.is_in_capsule && request->sgl.len_bytes >= *bytes)
         return use_memory_of_backend(request);
     return 0;
 }

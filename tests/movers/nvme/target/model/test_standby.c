@@ -149,6 +149,28 @@ static void remove__of_one_that_comes_to_rest(void **state)
     assert_int_equal(target.serial, 0);
 }
 
+/* A fence ends this process: nobody else may be writing to the medium. */
+static void write__of_a_group_is_this_process_alone(void **state)
+{
+    (void)state;
+    const struct mover_region *region = &first_namespace()->region;
+    memset(host + DATA, 0x5a, BLOCK);
+    holds = true;
+    assert_int_equal(move(nvme_cmd_write), WAITS);
+    assert_ptr_equal(fetching->region, region);
+    nvt_request_fetched(fetching, true);
+    subsystem->is_grouped = true;
+    memset(host + DATA, 0xa5, BLOCK);
+    assert_int_equal(move(nvme_cmd_write), WAITS);
+    assert_ptr_not_equal(fetching->region, region);
+    nvt_request_fetched(fetching, true);
+    holds = false;
+    assert_int_equal(move(nvme_cmd_write), 0);
+    host[DATA] = 0;
+    assert_int_equal(move(nvme_cmd_read), 0);
+    assert_int_equal(host[DATA], 0xa5);
+}
+
 static void identify__says_that_the_medium_fences(void **state)
 {
     (void)state;
@@ -336,6 +358,7 @@ int main(void)
         CASE(rest__comes_behind_the_last_request),
         CASE(wake__serves_another_backend),
         CASE(remove__of_one_that_comes_to_rest),
+        CASE(write__of_a_group_is_this_process_alone),
         CASE(identify__says_that_the_medium_fences),
         CASE(discovery__lists_other_targets),
         COMMITS(register__is_answered_when_it_is_committed),
