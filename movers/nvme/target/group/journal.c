@@ -54,6 +54,7 @@ static void post_event(struct nvg_journal *j, enum nvg_journal_kind kind)
     struct nvg_journal_event event = {.kind = kind, .has_quorum = j->has_quorum};
     if (j->log)
         sw_pmem_log_info_of(j->log, &info);
+    event.epoch = info.epoch;
     event.wants_checkpoint = j->log && info.used_bytes > info.ring_bytes / CHECKPOINT_PART;
     post_result(j, j->order.generation, &event, NULL, 0);
 }

@@ -213,6 +213,32 @@ void nvg_lead_hello(struct nvg_machine *m, uint32_t link, const struct nvg_messa
     }
 }
 
+static bool is_linked(const struct nvg_machine *m, uint8_t slot, uint64_t incarnation)
+{
+    for (uint32_t i = NVG_LINKS_IN; i < NVG_LINKS; i++)
+        if (m->links[i].is_member && m->links[i].slot == slot &&
+            m->links[i].incarnation == incarnation)
+            return true;
+    return nvg_is_self(m, slot, incarnation);
+}
+
+/* Tells the members that the log names who leads. A refused call says that one is gone. */
+static void call_members(struct nvg_machine *m)
+{
+    for (uint8_t i = 0; i < NVG_SLOTS; i++) {
+        const struct nvg_join *member = &m->replica.now.members[i];
+        if (m->links[i].is_open || !m->replica.now.has_member[i] || !member->is_here ||
+            is_linked(m, i, member->who.incarnation))
+            continue;
+        m->links[i] = (struct nvg_link){.is_open = true,
+                                        .slot = i,
+                                        .incarnation = member->who.incarnation,
+                                        .heard_ns = m->now_ns,
+                                        .since_ns = m->now_ns};
+        m->port.dial(m->port.context, i, member->group_address);
+    }
+}
+
 /* A member has joined: it hears the state, and one that had its name before ends. */
 static void greet_member(struct nvg_machine *m, const struct nvg_former *who)
 {
@@ -303,15 +329,6 @@ void nvg_lead_quorum(struct nvg_machine *m, bool has_quorum)
 }
 
 /* ---- decisions ---- */
-
-static bool is_linked(const struct nvg_machine *m, uint8_t slot, uint64_t incarnation)
-{
-    for (uint32_t i = NVG_LINKS_IN; i < NVG_LINKS; i++)
-        if (m->links[i].is_member && m->links[i].slot == slot &&
-            m->links[i].incarnation == incarnation)
-            return true;
-    return nvg_is_self(m, slot, incarnation);
-}
 
 static bool is_suspect(const struct nvg_machine *m, uint8_t slot, uint64_t incarnation)
 {
@@ -442,8 +459,10 @@ void nvg_lead_done(struct nvg_machine *m, bool wants_checkpoint)
     const bool is_lead = done->kind == NVG_LEAD;
     if (!m->replica.is_filling)
         nvg_state_moved(m, nsid);
-    if (is_lead)
+    if (is_lead && m->role == NVG_LEADER) {
+        call_members(m);
         nvg_wish_anew(m);
+    }
     if (m->role == NVG_LEADER)
         nvg_lead_tick(m);
 }

@@ -96,16 +96,19 @@ void nvg_state_moved(struct nvg_machine *m, uint32_t nsid)
 void nvg_machine_link_up(struct nvg_machine *m, uint32_t link)
 {
     struct nvg_link *l = &m->links[link];
-    if (!l->is_open || m->role != NVG_SEEKING)
+    if (!l->is_open || (m->role != NVG_SEEKING && m->role != NVG_LEADER))
         return;
     l->is_up = true;
     l->heard_ns = m->now_ns;
     memset(&m->out, 0, sizeof(m->out));
-    m->out.kind = NVG_HELLO;
+    m->out.kind = m->role == NVG_LEADER ? NVG_CALL : NVG_HELLO;
     m->out.is_member = m->has_joined;
+    m->out.epoch = m->log_epoch;
     memcpy(m->out.identity, m->replica.now.identity, sizeof(m->out.identity));
     m->out.join = m->setup.self;
     nvg_send(m, link, &m->out);
+    if (m->role == NVG_LEADER)
+        nvg_hang_up(m, link);
 }
 
 void nvg_machine_link_in(struct nvg_machine *m, uint32_t link)
@@ -225,12 +228,28 @@ static void hear_leader(struct nvg_machine *m, uint32_t link)
         nvg_machine_link_lost(m, link), m->port.hang_up(m->port.context, link);
 }
 
+/* Another member writes the log by now. The log would say so, too, but later: its copies have ended
+ * this writer's sessions, and it has to connect anew. */
+static void take_call(struct nvg_machine *m, uint32_t link)
+{
+    const struct nvg_state *now = &m->replica.now;
+    const bool knows = now->has_group && !memcmp(m->in.identity, now->identity, 16);
+    if (knows && m->role == NVG_LEADER && m->in.epoch > m->log_epoch) {
+        nvg_close_links(m);
+        m->port.journal_close(m->port.context);
+        nvg_seek(m);
+    }
+    nvg_hang_up(m, link);
+}
+
 /* What members say to the leader, and whoever calls. */
 static void machine_hear_caller(struct nvg_machine *m, uint32_t link)
 {
     struct nvg_link *l = &m->links[link];
     if (m->in.kind == NVG_HELLO)
         take_hello(m, link);
+    else if (m->in.kind == NVG_CALL)
+        take_call(m, link);
     else if (m->role != NVG_LEADER || !l->is_member)
         nvg_hang_up(m, link);
     else if (m->in.kind == NVG_PROPOSE)
@@ -293,6 +312,7 @@ void nvg_machine_journal(struct nvg_machine *m, const struct nvg_journal_event *
             nvg_seek(m);
         return;
     case NVG_JOURNAL_OPENED:
+        m->log_epoch = event->epoch;
         if (m->role == NVG_CANDIDATE)
             nvg_lead_begin(m, event->wants_checkpoint);
         return;

@@ -38,6 +38,7 @@ struct nvg_journal_event {
     enum nvg_journal_kind kind;
     bool has_quorum;
     bool wants_checkpoint; /* of OPENED and DONE: much of the ring is used */
+    uint64_t epoch;        /* of OPENED: the writer's; greater than that of each before it */
     bool is_hopeless;      /* of FAILED: trying again changes nothing */
     char text[NVG_TEXT_BYTES];
 };
@@ -131,6 +132,7 @@ struct nvg_machine {
     bool is_leaving, has_quorum;
     uint8_t slot;
     uint64_t seek_ns, round_ns, lead_ns, leave_ns, retry_ns;
+    uint64_t log_epoch;   /* of a leader, as the writer of the log */
     uint64_t reread_ns;   /* when one that seeks has read the log again */
     uint64_t quorum_ns;   /* when a leader has lost the quorum */
     uint32_t leader_link; /* of a follower; NVG_LINKS: none */

@@ -45,7 +45,7 @@ static void code_message(struct nvg_coder *coder, struct nvg_message *m)
     uint8_t version = NVG_MESSAGE_VERSION, kind = (uint8_t)m->kind;
     nvg_code_u8(coder, &version);
     nvg_code_u8(coder, &kind);
-    coder->is_bad |= version != NVG_MESSAGE_VERSION || kind < NVG_HELLO || kind > NVG_BYE;
+    coder->is_bad |= version != NVG_MESSAGE_VERSION || kind < NVG_HELLO || kind > NVG_CALL;
     m->kind = coder->is_bad ? NVG_BYE : (enum nvg_message_kind)kind;
     switch (m->kind) {
     case NVG_HELLO:
@@ -76,6 +76,10 @@ static void code_message(struct nvg_coder *coder, struct nvg_message *m)
         return;
     case NVG_HALT:
         nvg_code_text(coder, m->text, sizeof(m->text));
+        return;
+    case NVG_CALL:
+        nvg_code_bytes(coder, m->identity, sizeof(m->identity));
+        nvg_code_u64(coder, &m->epoch);
         return;
     case NVG_BYE:
         return;

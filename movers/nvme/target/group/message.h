@@ -17,11 +17,12 @@ enum nvg_message_kind {
     NVG_PING,
     NVG_HALT, /* the called one has no part in the group any more: why */
     NVG_BYE,  /* the leader ends: look for another one */
+    NVG_CALL, /* the caller leads: one that led before is to step down */
 };
 
 struct nvg_message {
     enum nvg_message_kind kind;
-    uint8_t identity[16];          /* of HELLO */
+    uint8_t identity[16];          /* of HELLO and CALL */
     bool is_member;                /* of HELLO: it has been in the log */
     struct nvg_join join;          /* of HELLO */
     uint8_t role;                  /* of ANSWER: enum nvg_role */
@@ -30,6 +31,7 @@ struct nvg_message {
     uint64_t leads_incarnation;    /* of ANSWER: and which process that is */
     uint64_t number;               /* of PROPOSE and REFUSE */
     int status;                    /* of REFUSE */
+    uint64_t epoch;                /* of CALL: the caller's as the writer of the log */
     bool is_leaving;               /* of PING: it takes no more namespaces */
     bool has_quorum;               /* of PING */
     char text[NVG_TEXT_BYTES - 2]; /* of HALT */

@@ -144,6 +144,50 @@ class Group(unittest.TestCase):
         two.order('grow')
         again.wait_for('RESIZED nsid=1')
 
+    def test_all_killed(self):
+        """Members and servers die together. What was committed is there when they come again."""
+        one, two = self.pair()
+        one.order('reserve 78')
+        one.wait_for('COMMITTED nsid=1', 'status=0')
+        for process in (one, two, *self.copies):
+            process.end()
+        for number in range(COPIES):
+            self.serve(number)
+        two = self.member('two')
+        two.wait_for('joined slot=1')
+        two.wait_for('TAKE nsid=1 epoch=2', 'formers=1')
+        two.wait_for('SERVE nsid=1', 'key=78')
+
+    def test_copy_lost(self):
+        """With a copy less, another member leads all the same; with the copy back, too."""
+        one, two = self.pair()
+        self.copies[1].end()
+        one.order('reserve 79')
+        one.wait_for('COMMITTED nsid=1', 'status=0')
+        one.process.kill()
+        two.wait_for('SERVE nsid=1', 'key=79')
+        self.serve(1)
+        self.copies[2].end()
+        two.order('reserve 80')
+        two.wait_for('COMMITTED nsid=1', 'status=0')
+
+    def test_together(self):
+        """Members that start together agree, and none of them is taken for dead."""
+        members = [self.member(name) for name in ('one', 'two', 'three')]
+        for member in members:
+            member.wait_for('joined')
+        for member in members:
+            member.until_status('1=')
+            for name in ('one', 'two', 'three'):
+                member.until_status(name)
+        roles = []
+        until = time.monotonic() + PATIENCE_S
+        while sorted(roles) != ['2', '2', '4'] and time.monotonic() < until:
+            for member in members:
+                member.order('status')
+            roles = [member.wait_for('status role=').split('role=')[1][0] for member in members]
+        self.assertEqual(sorted(roles), ['2', '2', '4'])
+
     def test_stopped(self):
         """One that is silent is suspected, and fenced before it can go on."""
         one, two = self.pair()

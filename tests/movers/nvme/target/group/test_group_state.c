@@ -262,7 +262,7 @@ static void message__is_the_same_there(void **state)
     (void)state;
     static struct nvg_message message, got;
     uint8_t bytes[NVG_MESSAGE_MAX];
-    for (int kind = NVG_HELLO; kind <= NVG_BYE; kind++) {
+    for (int kind = NVG_HELLO; kind <= NVG_CALL; kind++) {
         memset(&message, 0, sizeof(message));
         message.kind = (enum nvg_message_kind)kind;
         if (kind == NVG_HELLO)

@@ -57,6 +57,7 @@ static void say_of_log(struct world *w, int process, enum nvg_journal_kind kind,
 {
     struct nvg_journal_event event = {.kind = kind,
                                       .has_quorum = has_quorum,
+                                      .epoch = w->leads,
                                       .wants_checkpoint = w->count - w->head > CHECKPOINT,
                                       .text = "no quorum"};
     nvg_machine_journal(w->processes[process].machine, &event);
