@@ -78,7 +78,7 @@ static bool may_reset(const struct nvh_paths *paths, const struct nvh_loss *loss
  * is time. */
 static enum nvh_proof proof_of_forgotten(const struct nvh_path *p, uint32_t epoch, uint64_t now_ns)
 {
-    if (atomic_load(&p->used) == epoch + 1ull) /* nobody has seen yet that it is lost */
+    if (p->carried && p->epoch == epoch) /* nobody has seen yet that it is lost */
         return NVH_PROOF_MISSING;
     const struct nvh_loss *oldest = &p->losses[p->losses_at % NVH_LOSSES_MAX];
     if (!oldest->is_used || oldest->quiet_ns == UINT64_MAX)

@@ -72,15 +72,16 @@ void nvh_path_live(struct nvh_paths *paths, uint32_t path, uint32_t epoch, uint3
     p->keep_alive_ms = keep_alive_ms;
     p->traffic_keeps_alive = traffic_keeps_alive;
     p->stage = NVH_ASK_CTRL;
-    p->waits = p->is_again = p->wants_ana = p->wants_names = p->wants_look = false;
+    p->carried = p->waits = p->is_again = p->wants_ana = p->wants_names = p->wants_look = false;
 }
 
 void nvh_path_lost(struct nvh_paths *paths, uint32_t path, uint64_t now_ns, bool is_over,
                    const char *why)
 {
     struct nvh_path *p = &paths->paths[path];
-    if (atomic_load(&p->used))
+    if (p->carried)
         nvh_loss_add(paths, path, now_ns);
+    p->carried = false;
     if (p->stage == NVH_ASK_RESET || p->stage == NVH_ASK_RESETS) {
         const struct sw_nvme_result lost = {.status = SW_NVME_NOT_DONE};
         nvh_loss_answered(paths, path, now_ns, &lost, NULL);
@@ -102,8 +103,8 @@ void nvh_path_refuse(struct nvh_paths *paths, uint32_t path, uint64_t now_ns, co
     va_start(args, format);
     vsnprintf(p->why, sizeof(p->why), format, args);
     va_end(args);
-    if (atomic_exchange(&p->used, 0))
-        nvh_loss_add(paths, path, now_ns);
+    /* What it has under way ends there, or with its connection. */
+    atomic_store(&p->used, 0);
     p->state = SW_NVME_PATH_REFUSED;
     p->stage = NVH_ASK_NOTHING;
     p->was_tried = true;
@@ -336,6 +337,7 @@ static void use_path(struct nvh_paths *paths, struct nvh_path *p)
     p->was_tried = true;
     p->why[0] = '\0';
     p->stage = NVH_ASK_NOTHING;
+    p->carried = true;
     atomic_store(&p->used, p->epoch + 1ull);
     paths_changed(paths);
 }

@@ -85,6 +85,7 @@ struct nvh_path {
     char why[NVH_WHY_BYTES];
     uint32_t epoch;        /* of its live controller */
     _Atomic uint64_t used; /* that epoch and one, while requests may take it; else 0 */
+    bool carried;          /* requests took it since it is live, so some may be under way */
     uint32_t keep_alive_ms;
     bool traffic_keeps_alive;
 

@@ -161,6 +161,24 @@ static void compare__growth(void **state)
     free(paths);
 }
 
+/* A path that is refused still has requests under way: the time counts from the end of its
+ * connection. */
+static void loss__of_a_path_that_was_refused(void **state)
+{
+    (void)state;
+    enum { QUIET_MS = 3 * 5000 + 1000 };
+    struct nvh_paths *paths = two_paths(&usual);
+    paths->paths[0].facts.quiesce_ms = 1000;
+    nvh_path_refuse(paths, 0, 100ull * MS, "it leads to something else");
+    assert_int_equal(nvh_paths_proof(paths, 0, 1, 0, 0, 60000ull * MS), NVH_PROOF_MISSING);
+    nvh_path_lost(paths, 0, 70000ull * MS, false, "lost");
+    assert_int_equal(nvh_paths_proof(paths, 0, 1, 0, 0, (70000ull + QUIET_MS - 1) * MS),
+                     NVH_PROOF_MISSING);
+    assert_int_equal(nvh_paths_proof(paths, 0, 1, 0, 0, (70000ull + QUIET_MS) * MS),
+                     NVH_PROOF_HERE);
+    free(paths);
+}
+
 static void ana__states(void **state)
 {
     (void)state;
@@ -226,9 +244,13 @@ static void choose__policies(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(compare__each_difference), cmocka_unit_test(compare__missing_name),
-        cmocka_unit_test(compare__growth),          cmocka_unit_test(ana__states),
-        cmocka_unit_test(ana__any_bytes),           cmocka_unit_test(choose__policies),
+        cmocka_unit_test(compare__each_difference),
+        cmocka_unit_test(compare__missing_name),
+        cmocka_unit_test(loss__of_a_path_that_was_refused),
+        cmocka_unit_test(compare__growth),
+        cmocka_unit_test(ana__states),
+        cmocka_unit_test(ana__any_bytes),
+        cmocka_unit_test(choose__policies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
