@@ -21,6 +21,7 @@ import links
 import nvme_rows
 import pmem_rows
 import procs
+import rbd_rows
 import rpc
 import snapshot_rows
 import tcp_programs
@@ -288,6 +289,7 @@ class Bench:
             *tcp_programs.experiments(self),
             *waiting.experiments(self),
             *nvme_rows.experiments(self),
+            *rbd_rows.experiments(self),
             *coll_rows.experiments(self),
             *pmem_rows.experiments(self),
             *transfer_rows.experiments(self),
@@ -346,6 +348,7 @@ class Bench:
             row
             for module in (
                 nvme_rows,
+                rbd_rows,
                 coll_rows,
                 pmem_rows,
                 transfer_rows,

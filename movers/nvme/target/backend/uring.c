@@ -138,7 +138,7 @@ void nvt_uring_end_unwanted(struct nvt_uring *uring)
 
 uint32_t nvt_uring_under_way(const struct nvt_uring *uring)
 {
-    return uring->calls.under_way + uring->commands.under_way + (uring->awaited > 0);
+    return uring->calls.under_way + uring->commands.under_way;
 }
 
 bool nvt_uring_is_prompt(const struct nvt_uring *uring)

@@ -79,8 +79,7 @@ bool nvt_uring_is_prompt(const struct nvt_uring *uring);
 /* Completes a few of those that are done; true: there may be more. Hosts should have their answers
  * while the rest is looked at. Adds to `moved_bytes` what they have moved. */
 bool nvt_uring_reap(struct nvt_uring *uring, uint64_t *moved_bytes);
-/* What was submitted and is not completed yet. All that other threads are to end counts as one: how
- * many they have at once says nothing of a disk here. */
+/* What was submitted and is not completed yet, without what other threads are to end. */
 uint32_t nvt_uring_under_way(const struct nvt_uring *uring);
 
 #endif
