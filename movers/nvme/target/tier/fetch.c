@@ -14,12 +14,17 @@ struct nvt_tier_fetch *nvt_tier_fetch_take(struct nvt_tier *tier, bool wants_pla
         tier->spare_fetches = fetch->next;
     else if (!(fetch = calloc(1, sizeof(*fetch))))
         return NULL;
+    else {
+        fetch->all = tier->fetches;
+        tier->fetches = fetch;
+    }
     if (wants_place && !fetch->place && !(fetch->place = malloc(NVT_TIER_PLACE_BYTES))) {
         fetch->tier = tier;
         nvt_tier_fetch_give(fetch);
         return NULL;
     }
-    *fetch = (struct nvt_tier_fetch){.tier = tier, .copy = -1, .place = fetch->place};
+    *fetch =
+        (struct nvt_tier_fetch){.all = fetch->all, .tier = tier, .copy = -1, .place = fetch->place};
     return fetch;
 }
 

@@ -53,15 +53,15 @@ static void free_tier(struct nvt_tier *tier)
         if (tier->copies[i].medium)
             tier->copies[i].medium->ops->close(tier->copies[i].medium);
     }
-    while (tier->spare_fetches) {
-        struct nvt_tier_fetch *fetch = tier->spare_fetches;
-        tier->spare_fetches = fetch->next;
+    while (tier->fetches) {
+        struct nvt_tier_fetch *fetch = tier->fetches;
+        tier->fetches = fetch->all;
         free(fetch->place);
         free(fetch);
     }
-    while (tier->spare_ops) {
-        struct nvt_tier_op *op = tier->spare_ops;
-        tier->spare_ops = op->next;
+    while (tier->ops) {
+        struct nvt_tier_op *op = tier->ops;
+        tier->ops = op->all;
         free(op);
     }
     while (tier->seats) {

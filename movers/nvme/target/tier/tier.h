@@ -109,7 +109,7 @@ struct nvt_tier_copy {
 /* One operation of a host. */
 struct nvt_tier_op {
     struct list_node node; /* of what waits for room, or for the log; spare ones by `next` */
-    struct nvt_tier_op *next;
+    struct nvt_tier_op *next, *all;
     struct nvt_tier *tier;
     struct nvt_io *io;
     uint16_t status;
@@ -156,7 +156,7 @@ struct nvt_tier_run {
 /* A record that is read for a run or a host. */
 struct nvt_tier_fetch {
     struct nvt_tier_move move; /* must be first */
-    struct nvt_tier_fetch *next;
+    struct nvt_tier_fetch *next, *all;
     struct nvt_tier_extent extent;
     void (*done)(struct nvt_tier_fetch *fetch, int result); /* the lock is held */
     struct nvt_tier *tier;
@@ -223,6 +223,8 @@ struct nvt_tier {
     struct nvt_tier_fetch *spare_fetches;
     struct nvt_tier_fetch *stalled; /* the copies that have what they want are away */
     struct nvt_tier_op *spare_ops;
+    struct nvt_tier_fetch *fetches; /* all that there are, by `all` */
+    struct nvt_tier_op *ops;
 
     /* Looks at FILE, off the loop, and ends with nvt_tier_stamped(). NULL: it has no stamp. */
     void (*stamp)(struct nvt_tier *tier);

@@ -64,7 +64,11 @@ static struct nvt_tier_op *take_tier_op(struct nvt_tier *tier, struct nvt_io *io
         tier->spare_ops = op->next;
     else if (!(op = malloc(sizeof(*op))))
         return NULL;
-    *op = (struct nvt_tier_op){.tier = tier, .io = io};
+    else {
+        op->all = tier->ops;
+        tier->ops = op;
+    }
+    *op = (struct nvt_tier_op){.all = op->all, .tier = tier, .io = io};
     return op;
 }
 

@@ -273,19 +273,7 @@ int world_open(struct world *world, uint32_t away, bool makes_anew)
 
 void world_kill(struct world *world)
 {
-    struct nvt_tier *tier = world->tier;
-    for (struct list_node *node; (node = list_first(&tier->waiting));) {
-        list_remove(node);
-        free(LIST_MEMBER(node, struct nvt_tier_op, node));
-    }
-    for (struct list_node *node; (node = list_first(&tier->logging));) {
-        list_remove(node);
-        free(LIST_MEMBER(node, struct nvt_tier_op, node));
-    }
-    for (uint32_t i = 0; i < world->pending_count; i++) /* of reads; runs are the tier's own */
-        if (world->pending[i]->kind == NVT_READ)
-            free(LIST_MEMBER(world->pending[i], struct nvt_tier_op, lower));
-    nvt_tier_close(tier);
+    nvt_tier_close(world->tier);
     world->tier = NULL;
     world->pending_count = 0;
 }
