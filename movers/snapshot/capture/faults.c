@@ -3,10 +3,12 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
-enum { SIGNALS = 2 };
+enum { SIGNALS = 2, READERS_MAX = 256 };
 
 static const int signals[SIGNALS] = {SIGSEGV, SIGBUS};
 
@@ -15,8 +17,22 @@ static pthread_mutex_t faults_lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned captures;
 static struct sigaction before[SIGNALS];
 
-/* Handlers read it, of any thread: it is there without an allocation. */
-static __thread struct snap_fault *reading __attribute__((tls_model("initial-exec")));
+/* Threads that read now. A table, and no variable of each thread: those are allocated when a thread
+ * uses them first, which a handler may not do; and libraries that are loaded late find no room for
+ * those that are there from the beginning. */
+static struct reader {
+    _Atomic uintptr_t thread; /* 0: free */
+    struct snap_fault *fault;
+} readers[READERS_MAX];
+
+static struct reader *find_reader(void)
+{
+    const uintptr_t self = (uintptr_t)pthread_self();
+    for (int i = 0; i < READERS_MAX; i++)
+        if (atomic_load_explicit(&readers[i].thread, memory_order_relaxed) == self)
+            return &readers[i];
+    return NULL;
+}
 
 /* As if this one had not been there. */
 static void hand_on(int number, siginfo_t *info, void *context)
@@ -45,12 +61,13 @@ static void hand_on(int number, siginfo_t *info, void *context)
 
 static void catch_fault(int number, siginfo_t *info, void *context)
 {
-    struct snap_fault *fault = reading;
-    if (!fault || info->si_code <= 0) {
+    struct reader *reader = info->si_code > 0 ? find_reader() : NULL;
+    if (!reader) {
         hand_on(number, info, context);
         return;
     }
-    reading = NULL;
+    struct snap_fault *fault = reader->fault;
+    snap_fault_end(fault);
     fault->address = info->si_addr;
     siglongjmp(fault->back, 1);
 }
@@ -88,13 +105,26 @@ void snap_faults_close(void)
     pthread_mutex_unlock(&faults_lock);
 }
 
+/* More threads than there are places for read without a net. */
 void snap_fault_begin(struct snap_fault *fault)
 {
+    const uintptr_t self = (uintptr_t)pthread_self();
     fault->address = NULL;
-    reading = fault;
+    fault->place = -1;
+    for (int i = 0; i < READERS_MAX && fault->place < 0; i++) {
+        uintptr_t none = 0;
+        if (!atomic_compare_exchange_strong(&readers[i].thread, &none, self))
+            continue;
+        readers[i].fault = fault;
+        fault->place = i;
+    }
+    atomic_signal_fence(memory_order_seq_cst); /* a handler of this thread finds it */
 }
 
-void snap_fault_end(void)
+void snap_fault_end(struct snap_fault *fault)
 {
-    reading = NULL;
+    atomic_signal_fence(memory_order_seq_cst);
+    if (fault->place >= 0)
+        atomic_store(&readers[fault->place].thread, 0);
+    fault->place = -1;
 }

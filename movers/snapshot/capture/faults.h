@@ -8,7 +8,7 @@
  *     if (sigsetjmp(fault.back, 0))
  *         return -EFAULT;
  *     ... reads ...
- *     snap_fault_end();
+ *     snap_fault_end(&fault);
  *
  * Notes. process_vm_readv() of the own process has an error in place of a fault, but copies: 1 GiB
  * costs 0.1 s more than the sum alone takes, and containers refuse it. So handlers of SIGSEGV and
@@ -24,6 +24,7 @@
 struct snap_fault {
     sigjmp_buf back;
     const void *address; /* where it was */
+    int place;           /* of the thread, in a table */
 };
 
 /* Sets the handlers for the first capture, and takes them away after the last one. */
@@ -32,6 +33,6 @@ void snap_faults_close(void);
 
 /* The thread's faults are caught from here on, until the first one, or the end. */
 void snap_fault_begin(struct snap_fault *fault);
-void snap_fault_end(void);
+void snap_fault_end(struct snap_fault *fault);
 
 #endif

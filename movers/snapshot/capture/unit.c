@@ -120,7 +120,7 @@ static int try_reading(const struct snap_reading *reading, const struct snap_uni
         return -EFAULT;
     }
     read_blocks(reading, unit, first, count, slot, sums);
-    snap_fault_end();
+    snap_fault_end(&fault);
     return 0;
 }
 
