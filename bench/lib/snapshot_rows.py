@@ -16,12 +16,13 @@ from programs import SERVER_CPU, pin
 from transfer_rows import PYTHON, need
 
 MIB, GIB = 1 << 20, 1 << 30
-STATE, LARGE = 256 * MIB, 2 * GIB
+STATE, LARGE, SMALL = 256 * MIB, 2 * GIB, 4 * MIB
 ROOM = 4  # volumes and the files of peers, times the state
 COMPUTE_MS, LARGE_COMPUTE_MS = 100, 500
 TURNS = 3  # of ten steps for each way
 LIMIT_S = 240
 TORCH_STEPS = 6
+COMMITS = 30
 OTHERS = ('torch.save', 'thread', 'fork', 'distributed')
 
 
@@ -118,6 +119,22 @@ class Load:
         rate = self.bench.bandwidth('ib_write_bw', size, 5000 // self.bench.divide)['bandwidth']
         return {'cpu_s': found['cpu_s'], 'parts_s': found['parts_s'] + GIB / rate}
 
+    def fresh_read(self):
+        """READs of memory that no cache holds, into such memory."""
+        self.check_memory()
+        program = os.path.join(self.bench.source, 'fresh_read')
+        words = [*self.bench.sidewire.command, program, str(self.state_bytes)]
+        return json.loads(procs.run(words, LIMIT_S))
+
+    def commit(self):
+        """Four ranks of which a page has changed; beside a flush and three messages."""
+        with Place(self.state_bytes) as place:
+            sink, floor = f'file:{place.path("{rank}.snap")}', place.path('floor')
+            at = f'127.0.0.1:{procs.free_port()}'
+            found = json.loads(procs.run(self.words('commit', sink, COMMITS, at, floor), LIMIT_S))
+        lasts_s = self.bench.latency('ib_send_lat', 64, iterations=20000)['median_s']
+        return {'commit_s': found['commit_s'], 'parts_s': found['flush_s'] + 3 * lasts_s}
+
     def torch(self, way):
         need('torch')
         self.check_memory()
@@ -132,7 +149,7 @@ class Load:
 
 
 def experiments(bench):
-    load, large = Load(bench), Load(bench, LARGE)
+    load, large, small = Load(bench), Load(bench, LARGE), Load(bench, SMALL)
     size = MIB
 
     def read_rate():
@@ -177,7 +194,16 @@ def experiments(bench):
         Experiment(
             'snapshot_restore_peer',
             'a snapshot that is read from a peer',
-            {'restore': lambda: load.on_peer('restore'), 'ib_read_bw': read_rate},
+            {
+                'restore': lambda: load.on_peer('restore'),
+                'fresh_read': load.fresh_read,
+                'ib_read_bw': read_rate,
+            },
+        ),
+        Experiment(
+            'snapshot_commit',
+            'a page of four ranks until it counts',
+            {'commit': small.commit},
         ),
         Experiment(
             'snapshot_changes',
@@ -216,8 +242,12 @@ ROWS = (
      'cpu_s', 's', True, 1.5, 1.15, 'parts_s'),
     ('snapshots: restored from a file, and fio\'s read', 'snapshot_restore', 'restore', 'fio',
      'bandwidth', 'B/s', False, 0.85, 0.95, None),
-    ('snapshots: restored from a peer, and ib_read_bw', 'snapshot_restore_peer', 'restore',
-     'ib_read_bw', 'bandwidth', 'B/s', False, 0.7, 0.9, None),
+    ('snapshots: restored from a peer, and READs of fresh memory', 'snapshot_restore_peer',
+     'restore', 'fresh_read', 'bandwidth', 'B/s', False, 0.7, 0.9, None),
+    ('  and ib_read_bw, of one MiB in the cache', 'snapshot_restore_peer', 'restore',
+     'ib_read_bw', 'bandwidth', 'B/s', False, None, None, None),
+    ('snapshots: commit of 4 ranks, and a flush and 3 messages', 'snapshot_commit', 'commit',
+     'commit', 'commit_s', 's', True, 3.0, 1.5, 'parts_s'),
     ('snapshots: 5% of the pages changed, bytes moved to these', 'snapshot_changes', 'pages',
      'pages', 'moved', 'B', True, 1.4, 1.1, 'changed'),
     ('snapshots: 1% of the tensors changed, bytes moved to these', 'snapshot_changes', 'tensors',

@@ -10,11 +10,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#if defined(__x86_64__)
+#include <emmintrin.h>
+#endif
 #include <xxhash.h>
 
 #include "endpoint.h"
 
-enum { UNIT = 2 << 20, BLOCK = 4096, SLOTS = 16 };
+enum { UNIT = 2 << 20, BLOCK = 4096, SLOTS = 16, REST_US = 100 };
 
 struct bench_floor {
     const char *state;
@@ -22,6 +25,7 @@ struct bench_floor {
     int fd;
     char *ring;
     atomic_bool ends;
+    _Atomic uint64_t allowed; /* bytes, since it was started */
     pthread_t thread;
 };
 
@@ -42,14 +46,32 @@ static char *make_ring(void)
     return ring;
 }
 
+/* Past the cache, as snapshots do; and the sum of what is in it. */
+static void stream_block(char *into, const char *from)
+{
+#if defined(__x86_64__)
+    for (size_t i = 0; i < BLOCK; i += sizeof(__m128i))
+        _mm_stream_si128((__m128i *)(void *)(into + i),
+                         _mm_loadu_si128((const __m128i *)(const void *)(from + i)));
+#else
+    memcpy(into, from, BLOCK);
+#endif
+    sum_blocks(from, BLOCK);
+}
+
 static void *floor_run(void *argument)
 {
     struct bench_floor *floor = argument;
-    for (uint64_t turn = 0; !atomic_load(&floor->ends); turn++) {
+    for (uint64_t turn = 0; !atomic_load(&floor->ends);) {
         const size_t at = turn * UNIT % floor->bytes;
         char *slot = floor->ring + turn % SLOTS * (size_t)UNIT;
-        memcpy(slot, floor->state + at, UNIT);
-        sum_blocks(slot, UNIT);
+        if ((turn + 1) * UNIT > atomic_load(&floor->allowed)) {
+            usleep(REST_US);
+            continue;
+        }
+        turn++;
+        for (size_t block = 0; block < UNIT; block += BLOCK)
+            stream_block(slot + block, floor->state + at + block);
         if (pwrite(floor->fd, slot, UNIT, (off_t)at) != UNIT)
             bench_die("the floor cannot write");
         if (at + UNIT == floor->bytes)
@@ -74,6 +96,11 @@ struct bench_floor *bench_floor_start(const void *state, size_t bytes, const cha
     if (pthread_create(&floor->thread, NULL, floor_run, floor))
         bench_die("the floor has no thread");
     return floor;
+}
+
+void bench_floor_allow(struct bench_floor *floor, uint64_t bytes)
+{
+    atomic_fetch_add(&floor->allowed, bytes);
 }
 
 void bench_floor_stop(struct bench_floor *floor)

@@ -6,34 +6,40 @@
  *     snapshot_load gate BYTES SINK ROUNDS
  *     snapshot_load save BYTES SINK ROUNDS
  *     snapshot_load pages|tensors BYTES SINK PART      changes 1/PART of them
- *     snapshot_load restore BYTES SINK
+ *     snapshot_load restore BYTES SINK [ROUNDS]
+ *     snapshot_load commit BYTES SINK ROUNDS MEET FLOOR_FILE     by four ranks
  *
  * A step computes on numbers in its cache, and then writes all of its state. In turns of some steps
  * each, nothing goes on beside it, then the floor, then snapshots, one behind the other. Prints one
  * JSON object.
  */
+#include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "endpoint.h"
 #include "sidewire/snapshot.h"
 #include "snapshot_floor.h"
 
+enum { RANKS = 4, RING_LEAST = 8 << 20 };
 enum { PAGE = 4096, TENSORS = 100, TURN_STEPS = 10, WAYS = 3, STEPS_MAX = 4000, CACHED = 4096 };
 enum way { ALONE, FLOOR, SNAPSHOTS };
 
 struct load {
     float *state;
     size_t bytes;
-    uint64_t compute_rounds, step;
+    uint64_t compute_rounds, step, step_bytes; /* that snapshots copy beside a step */
     struct sw_snap *snap;
     struct sw_snap_options options;
     struct sw_snap_error error;
-    const char *sink;
+    const char *sink, *meet; /* of several ranks */
+    uint32_t rank;
     double steps[WAYS][STEPS_MAX];
     uint32_t steps_count[WAYS];
 };
@@ -141,7 +147,12 @@ static void open_snapshots(uint32_t ranges_count)
     load.options.sinks = &load.sink;
     load.options.sinks_count = 1;
     if (load.options.ring_bytes > load.bytes)
-        load.options.ring_bytes = load.bytes;
+        load.options.ring_bytes = load.bytes > RING_LEAST ? load.bytes : RING_LEAST;
+    if (load.meet) {
+        load.options.meet = load.meet;
+        load.options.rank = load.rank;
+        load.options.world = RANKS;
+    }
     cpu_set_t all;
     sched_getaffinity(0, sizeof(all), &all);
     stay_on_core(1);
@@ -195,8 +206,11 @@ static void load_take_turn(enum way way, const char *floor_file)
         floor = bench_floor_start(load.state, load.bytes, floor_file);
         stay_on_core(0);
     }
-    for (int i = 0; i < TURN_STEPS && load.steps_count[way] < STEPS_MAX; i++)
+    for (int i = 0; i < TURN_STEPS && load.steps_count[way] < STEPS_MAX; i++) {
+        if (floor)
+            bench_floor_allow(floor, load.step_bytes);
         load.steps[way][load.steps_count[way]++] = take_step(way == SNAPSHOTS);
+    }
     if (way == SNAPSHOTS)
         check_status(sw_snap_wait(load.snap, SW_SNAP_IDLE, 0, &load.error), "idle");
     if (floor)
@@ -209,6 +223,8 @@ static void measure_steps(double compute_ms, int rounds, const char *floor_file)
     open_snapshots(1);
     find_rounds(compute_ms * 1e-3);
     load_take_turn(SNAPSHOTS, floor_file); /* the volume has all its blocks now */
+    sw_snap_info_of(load.snap, &info);
+    load.step_bytes = info.taken * load.bytes / TURN_STEPS;
     load.steps_count[SNAPSHOTS] = 0;
     for (int round = 0; round < rounds; round++)
         for (int i = 0; i < WAYS; i++)
@@ -294,7 +310,7 @@ static void measure_changes(bool by_pages, size_t part)
     printf("{\"moved\": %llu, \"changed\": %zu}\n", (unsigned long long)info.moved_bytes, changed);
 }
 
-static void measure_restore(void)
+static void measure_restore(int rounds)
 {
     struct sw_snap_reader *reader;
     struct sw_snap_entry entry;
@@ -307,14 +323,63 @@ static void measure_restore(void)
     check_status(sw_snap_choose(reader, NULL, &entry, &load.error), "choose");
     const struct sw_snap_piece piece = {.number = 0, .bytes = load.bytes, .into = load.state};
     const uint64_t begun = bench_now_ns();
-    check_status(sw_snap_read(reader, &piece, 1, &load.error), "read");
-    printf("{\"bandwidth\": %.0f}\n", (double)load.bytes / seconds_since(begun));
+    for (int round = 0; round < rounds; round++)
+        check_status(sw_snap_read(reader, &piece, 1, &load.error), "read");
+    printf("{\"bandwidth\": %.0f}\n", (double)load.bytes * rounds / seconds_since(begun));
     sw_snap_reader_close(reader);
+}
+
+/* A page of each rank changes: from its captured copy to what counts on all four. The floor: a page
+ * is written and flushed. */
+static double flush_s(const char *path, int rounds)
+{
+    void *page = aligned_alloc(PAGE, PAGE);
+    const int fd = open(path, O_RDWR | O_CREAT | O_DIRECT, 0600);
+    if (!page || fd < 0 || posix_fallocate(fd, 0, PAGE))
+        bench_die("the floor has no file");
+    const uint64_t begun = bench_now_ns();
+    for (int i = 0; i < rounds; i++) {
+        memset(page, i, PAGE);
+        if (pwrite(fd, page, PAGE, 0) != PAGE || fdatasync(fd))
+            bench_die("the floor cannot write");
+    }
+    const double took = seconds_since(begun) / rounds;
+    close(fd);
+    free(page);
+    return took;
+}
+
+static void measure_commit(int rounds, const char *meet, const char *floor_file)
+{
+    double took_s = 0;
+    pid_t others[RANKS] = {0};
+    load.rank = 0;
+    for (uint32_t rank = 1; rank < RANKS && !load.rank; rank++)
+        if (!(others[rank] = fork()))
+            load.rank = rank;
+    load.meet = meet;
+    open_snapshots(1);
+    save_once();
+    for (int round = 0; round < rounds; round++) {
+        load.state[0] += 1;
+        const struct sw_snap_info info = save_once();
+        took_s += (double)(info.durable_ns - info.staged_ns) * 1e-9;
+    }
+    check_status(sw_snap_wait(load.snap, SW_SNAP_IDLE, 0, &load.error), "idle");
+    if (load.rank)
+        return;
+    for (uint32_t rank = 1; rank < RANKS; rank++) {
+        int how;
+        if (waitpid(others[rank], &how, 0) < 0 || how)
+            bench_die("a rank has failed");
+    }
+    printf("{\"commit_s\": %.6f, \"flush_s\": %.6f}\n", took_s / rounds,
+           flush_s(floor_file, rounds));
 }
 
 int main(int argc, char **argv)
 {
-    if (argc < 4)
+    if (argc < 4 || argc > 7)
         bench_die("usage: see the head of snapshot_load.c");
     load.bytes = strtoull(argv[2], NULL, 10) / TENSORS / PAGE * PAGE * TENSORS;
     load.sink = argv[3];
@@ -335,7 +400,9 @@ int main(int argc, char **argv)
     else if (!strcmp(argv[1], "pages") || !strcmp(argv[1], "tensors"))
         measure_changes(*argv[1] == 'p', (size_t)number);
     else if (!strcmp(argv[1], "restore"))
-        measure_restore();
+        measure_restore(number);
+    else if (!strcmp(argv[1], "commit") && argc == 7)
+        measure_commit(number, argv[5], argv[6]);
     else
         bench_die("usage: see the head of snapshot_load.c");
     if (load.snap)

@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "snapshot/capture/blocks.h"
 #include "snapshot/capture/copier.h"
+#include "snapshot/core/blocks.h"
 
 struct snap_piece {
     const uint8_t *data;

@@ -123,21 +123,63 @@ static void fail_block(struct snap_span *span, int64_t at, enum sw_snap_status s
         span->status = status;
 }
 
+/* How many blocks from `first` on, of those that were read, lie whole in the span, where streaming
+ * stores may go. */
+static uint64_t whole_blocks(const struct snap_task *task, uint64_t first)
+{
+    const struct snap_span *span = task->owner;
+    const int64_t at = task->at + (int64_t)(first * SNAP_BLOCK_BYTES);
+    const int64_t begin = (int64_t)span->offset, end = (int64_t)(span->offset + span->bytes);
+    const uintptr_t into = (uintptr_t)span->into + (uintptr_t)(at - begin);
+    if (at < begin || at >= end || into % SNAP_BLOCKS_ALIGNMENT)
+        return 0;
+    return mover_min_u64((uint64_t)(end - at) / SNAP_BLOCK_BYTES, task->count - first);
+}
+
+/* Blocks go to their place while they are summed. What is damaged is there, too, until another copy
+ * is read over it. Returns how many these were. */
+static uint64_t give_whole_blocks(struct snap_task *task, uint64_t first)
+{
+    struct snap_store *store = snap_store_of(task);
+    const struct snap_table *table = store->reading;
+    struct snap_span *span = task->owner;
+    struct snap_sum sums[SNAP_SLOT_BLOCKS];
+    const uint64_t count = whole_blocks(task, first);
+    const int64_t at = task->at + (int64_t)(first * SNAP_BLOCK_BYTES);
+    if (!count)
+        return 0;
+    snap_blocks_best()->copy(&store->key, (uint8_t *)span->into + (at - (int64_t)span->offset),
+                             task->slot + first * SNAP_BLOCK_BYTES, (uint32_t)count, sums);
+    for (uint64_t i = 0; i < count; i++)
+        if (!snap_sum_equal(sums[i], table->sums[task->first + first + i]))
+            fail_block(span, at + (int64_t)(i * SNAP_BLOCK_BYTES), SW_SNAP_CORRUPT);
+    return count;
+}
+
 static void end_blocks(struct snap_task *task, int result)
 {
     struct snap_store *store = snap_store_of(task);
     struct snap_span *span = task->owner;
     const struct snap_table *table = store->reading;
+    const uint64_t seed = table->seeds[task->unit];
     enum sw_snap_status status =
         store->medium->error != 0 ? snap_store_status_of(store->medium->error) : SW_SNAP_CORRUPT;
-    for (uint64_t i = 0; i < task->count; i++) {
+    if (store->key.seed != seed || !store->has_key)
+        snap_blocks_best()->make_key(&store->key, seed);
+    store->has_key = true;
+    for (uint64_t i = 0; i < task->count;) {
+        const uint64_t given = result == 0 ? give_whole_blocks(task, i) : 0;
+        i += given;
+        if (given)
+            continue;
         const uint8_t *block = task->slot + i * SNAP_BLOCK_BYTES;
         int64_t at = task->at + (int64_t)(i * SNAP_BLOCK_BYTES);
-        if (result == 0 && snap_sum_equal(snap_sum_block(block, table->seeds[task->unit]),
-                                          table->sums[task->first + i]))
+        if (result == 0 &&
+            snap_sum_equal(snap_sum_block(block, seed), table->sums[task->first + i]))
             give_bytes(span, at, block);
         else
             fail_block(span, at, status);
+        i++;
     }
 }
 

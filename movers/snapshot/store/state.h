@@ -13,6 +13,7 @@
 #ifndef SW_SNAPSHOT_STATE_H
 #define SW_SNAPSHOT_STATE_H
 
+#include "snapshot/core/blocks.h"
 #include "snapshot/store/room.h"
 #include "snapshot/store/superblock.h"
 #include "snapshot/store/table.h"
@@ -101,6 +102,8 @@ struct snap_store {
 
     struct snap_write write;
     const struct snap_table *reading; /* of the image that is being read */
+    struct snap_blocks_key key;       /* of the seed of the unit that was read last */
+    bool has_key;
 
     /* Units that were given, in order; before `filling` all ios of theirs are under way. */
     struct snap_store_unit *units, **units_end, *filling;

@@ -17,7 +17,7 @@
 
 #include "program.h"
 
-enum { PAUSE_US = 1000, RANK_MS = 3000, STALL_MS = 4000, CONNECT_MS = 2000, MEET_BYTES = 64 };
+enum { PAUSE_US = 1000, RANK_MS = 20000, STALL_MS = 4000, CONNECT_MS = 10000, MEET_BYTES = 64 };
 
 static uint64_t seed_of(uint32_t rank, uint64_t step)
 {

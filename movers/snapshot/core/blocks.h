@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Blocks of 4 KiB that are copied and summed at once: the capture's inner loop.
+ * Blocks of 4 KiB that are copied and summed at once: the inner loop of captures, and of restoring.
  *
  * The sum is of what was copied: each vector is loaded once, and stored both to the ring and to a
  * block in the cache, which is summed then. Stores to the ring go past the caches: the ring is read
@@ -23,7 +23,7 @@
 
 #include "snapshot/core/sum.h"
 
-enum { SNAP_SECRET_BYTES = 192 };
+enum { SNAP_SECRET_BYTES = 192, SNAP_BLOCKS_ALIGNMENT = 64 };
 
 /* What XXH3 makes of a seed; made once, since it would make it for each block. */
 struct snap_blocks_key {
@@ -33,7 +33,7 @@ struct snap_blocks_key {
 
 struct snap_blocks_ops {
     void (*make_key)(struct snap_blocks_key *key, uint64_t seed);
-    /* `into` begins at a block, `from` anywhere. */
+    /* `into` is aligned to SNAP_BLOCKS_ALIGNMENT, `from` in no way. */
     void (*copy)(const struct snap_blocks_key *key, void *into, const void *from, uint32_t blocks,
                  struct snap_sum *sums);
     void (*sum)(const struct snap_blocks_key *key, const void *from, uint32_t blocks,

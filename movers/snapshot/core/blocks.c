@@ -3,7 +3,7 @@
  * Built twice, SNAP_BLOCKS_OPS is the name of the table. It reads memory that the program may be
  * writing to: that is what sums are for. So ThreadSanitizer is not told of these accesses.
  */
-#include "snapshot/capture/blocks.h"
+#include "snapshot/core/blocks.h"
 
 #include <string.h>
 #if defined(__x86_64__)

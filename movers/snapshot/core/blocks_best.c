@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "snapshot/capture/blocks.h"
+#include "snapshot/core/blocks.h"
 
 const struct snap_blocks_ops *snap_blocks_best(void)
 {
