@@ -65,7 +65,7 @@ class Kills(unittest.TestCase):
         trainer.hear_until(has(1, 1))
         trainer.end()
         self.assertEqual(trainer.failures(), [])
-        self.assert_there([file], trainer.durable)
+        self.assert_there([file], trainer.newest[0])
         if is_lasting:
             self.assert_there([other], trainer.newest[1])
 
@@ -103,7 +103,7 @@ class Kills(unittest.TestCase):
         peer.send(signal.SIGCONT)
         trainer.hear_until(has(1, 1))
         trainer.end()
-        self.assert_there([file], trainer.durable)
+        self.assert_there([file], trainer.newest[0])
         self.assert_there([peer], trainer.durable)
 
     def test_trainer_stopped__a_second_one_fences_it(self):
