@@ -7,10 +7,13 @@
  */
 #include "fuzz.h"
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "nvme/target/backend/standby.h"
+#include "nvme/target/model/commit.h"
 #include "nvme/target/model/ctrl.h"
 #include "nvme/target/model/memory.h"
 #include "nvme/target/model/namespace.h"
@@ -31,7 +34,7 @@ enum {
     READY = 4 << 20 | 6 << 16 | 1, /* of CC */
 };
 
-enum step { CAPSULE, FETCHED, GONE, TIME, NAMESPACES, PORT, HOSTS };
+enum step { CAPSULE, FETCHED, GONE, TIME, NAMESPACES, PORT, HOSTS, GROUP };
 
 struct input {
     const uint8_t *at, *end;
@@ -166,10 +169,13 @@ static void step_fetched(void)
         finish_fetch(which % fetching_count, which < 240);
 }
 
+static void drop_commits(void);
+
 /* A parked request that ends without a word is the transport's to free. */
 static void end_queue(unsigned n)
 {
     struct nvt_queue *queue = &queues[n];
+    drop_commits();
     struct nvt_request *parked[DEPTH];
     uint32_t count = 0;
     for (struct list_node *node = list_first(&queue->requests); node;
@@ -244,11 +250,70 @@ static void step_hosts(void)
     nvt_subsystem_update(subsystem, &config);
 }
 
+/* ---- a member of a group of targets ---- */
+
+static int propose(struct nvt_commits *commits, const struct nvt_reservation *proposed, uint64_t id)
+{
+    demand(id && proposed->count <= NVT_REGISTRANTS_MAX && commits->ns->reservation.persists);
+    return take() % 4 ? 0 : -EAGAIN;
+}
+
+static void rest_or_wake(struct nvt_namespace *ns)
+{
+    const struct nvt_backend_setup setup = {.size_bytes = NAMESPACE_BYTES * (1 + take() % 2),
+                                            .block_bytes = 1u << ns->block_shift};
+    struct nvt_backend *backend;
+    char error[128];
+    if (ns->is_resting)
+        return;
+    nvt_subsystem_set_ana(subsystem, ns->ana_group, NVME_ANA_STATE_INACCESSIBLE, take());
+    if (strcmp(ns->backend->ops->kind, "standby") != 0) {
+        nvt_namespace_rest(ns, nvt_standby_open(NAMESPACE_BYTES, setup.block_bytes, false));
+    } else {
+        demand(!nvt_backend_find("ram")->open(&setup, &backend, error, sizeof(error)));
+        nvt_namespace_wake(ns, backend);
+    }
+}
+
+static void step_group(void)
+{
+    const uint8_t what = take();
+    struct nvt_namespace *ns = subsystem->namespaces[1 + what % 4];
+    if (!ns)
+        return;
+    subsystem->is_grouped = what & 0x80;
+    switch (what / 4 % 4) {
+    case 0:
+        nvt_subsystem_set_ana(subsystem, ns->ana_group, NVME_ANA_STATE_OPTIMIZED + take() % 4,
+                              take());
+        break;
+    case 1:
+        rest_or_wake(ns);
+        break;
+    case 2:
+        if (!ns->commits)
+            demand(!nvt_commits_open(ns, propose, NULL));
+        break;
+    case 3:
+        if (ns->commits)
+            nvt_commits_done(ns->commits, ns->commits->id, take() % 4 ? 0 : -EAGAIN);
+        break;
+    }
+}
+
+/* So that what waits for a commit is answered. */
+static void drop_commits(void)
+{
+    for (uint32_t nsid = 1; nsid <= 4; nsid++)
+        if (subsystem->namespaces[nsid])
+            nvt_commits_drop(subsystem->namespaces[nsid]->commits, NVME_SC_NS_NOT_READY);
+}
+
 static void run_step(void)
 {
     const uint8_t kind = take();
     unsigned n;
-    switch ((enum step)(kind % 16 < 7 ? kind % 16 : CAPSULE)) {
+    switch ((enum step)(kind % 16 < 8 ? kind % 16 : CAPSULE)) {
     case CAPSULE:
         step_capsule();
         break;
@@ -274,6 +339,9 @@ static void run_step(void)
     case HOSTS:
         step_hosts();
         break;
+    case GROUP:
+        step_group();
+        break;
     }
 }
 
@@ -281,7 +349,8 @@ static void run_step(void)
 
 static void say_connect(unsigned n, uint16_t cntlid)
 {
-    struct nvmf_connect_data data = {.cntlid = htole16(cntlid), .subsysnqn = NQN, .hostnqn = "h"};
+    struct nvmf_connect_data data = {
+        .hostid = {1}, .cntlid = htole16(cntlid), .subsysnqn = NQN, .hostnqn = "h"};
     struct nvf_sqe sqe = {.opcode = NVF_OPCODE,
                           .nsid = htole32(NVF_CONNECT),
                           .cdw10 = htole32(n << 16),
