@@ -40,9 +40,12 @@ void nvt_machine_id(char out[NVT_MACHINE_ID_BYTES])
         close(fd);
     out[len > 0 ? len : 0] = '\0';
     out[strcspn(out, "\n")] = '\0';
-    if (!*out && gethostname(out, NVT_MACHINE_ID_BYTES - 1))
-        strcpy(out, "unnamed");
-    out[NVT_MACHINE_ID_BYTES - 1] = '\0';
+    if (*out)
+        return;
+    char name[NVT_MACHINE_ID_BYTES] = "";
+    if (gethostname(name, sizeof(name) - 1))
+        strcpy(name, "unnamed");
+    memcpy(out, name, sizeof(name));
 }
 
 void nvt_default_uuid(const char *machine_id, const char *nqn, uint32_t nsid,
