@@ -4,6 +4,7 @@
 #include <Python.h>
 #include <algorithm>
 
+#include "torch/group/interrupt.hpp"
 #include "torch/group/store.hpp"
 
 namespace sidewire_torch
@@ -47,6 +48,7 @@ Group::Group(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
     : Base(rank, size), timeout_ms_(settings.timeout_ms)
 {
     Meeting::Watch watch;
+    watch_interrupts();
     if (whole)
         watch = [&] { return name_gone(whole, ranks); };
     Meeting meeting(store, static_cast<uint32_t>(rank), static_cast<uint32_t>(size),

@@ -19,14 +19,14 @@
 namespace sidewire_torch
 {
 
-static const unsigned MAIN_THREAD_MAY_TAKE_MS = 300;
+static const unsigned MAIN_THREAD_MAY_TAKE_MS = 300, LOOK_EVERY_MS = 5;
 
 /* Never freed, as threads outlive the library's own variables. */
 struct Interrupts {
     std::mutex lock;
     std::set<c10::intrusive_ptr<Work>> works; /* with futures that have not ended */
     pid_t process = 0;                        /* which the thread is of */
-    bool is_ended = false;
+    std::atomic<bool> is_ended{false};
 };
 
 static Interrupts &interrupts()
@@ -92,16 +92,6 @@ static int answer_question(void *)
     return 0;
 }
 
-static bool main_thread_comes()
-{
-    const unsigned question = asked.fetch_add(1) + 1;
-    if (Py_AddPendingCall(answer_question, nullptr))
-        return true; /* there are too many: nothing is known */
-    for (unsigned ms = 0; ms < MAIN_THREAD_MAY_TAKE_MS && answered.load() < question; ms++)
-        usleep(1000);
-    return answered.load() >= question;
-}
-
 static bool has_futures()
 {
     Interrupts &all = interrupts();
@@ -121,13 +111,27 @@ static void interrupt_futures()
         work->interrupt();
 }
 
+/* A wait may begin after the interrupt, as long as the main thread has not come to its handler. */
+static void follow_interrupt()
+{
+    const unsigned question = asked.fetch_add(1) + 1;
+    unsigned waited_ms = 0;
+    if (Py_AddPendingCall(answer_question, nullptr))
+        return; /* there are too many: nothing is known */
+    while (answered.load() < question && !interrupts().is_ended.load()) {
+        if (waited_ms >= MAIN_THREAD_MAY_TAKE_MS && has_futures() && handler_raises())
+            interrupt_futures();
+        usleep(LOOK_EVERY_MS * 1000);
+        waited_ms += LOOK_EVERY_MS;
+    }
+}
+
 static void *interrupts_thread(void *)
 {
     for (;;) {
         while (sem_wait(&came))
             continue;
-        if (has_futures() && !main_thread_comes() && has_futures() && handler_raises())
-            interrupt_futures();
+        follow_interrupt();
     }
     return nullptr;
 }
@@ -151,14 +155,21 @@ static bool start_interrupts(Interrupts &all)
     return is_started;
 }
 
-void watch_future(const c10::intrusive_ptr<Work> &work)
+void watch_interrupts()
 {
     Interrupts &all = interrupts();
     std::lock_guard<std::mutex> guard(all.lock);
-    if (all.is_ended || !start_interrupts(all))
-        return;
-    handle_interrupts();
-    all.works.insert(work);
+    if (!all.is_ended && start_interrupts(all))
+        handle_interrupts();
+}
+
+void watch_future(const c10::intrusive_ptr<Work> &work)
+{
+    Interrupts &all = interrupts();
+    watch_interrupts();
+    std::lock_guard<std::mutex> guard(all.lock);
+    if (!all.is_ended)
+        all.works.insert(work);
 }
 
 void forget_future(Work &work)

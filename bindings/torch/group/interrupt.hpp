@@ -13,6 +13,8 @@
 namespace sidewire_torch
 {
 
+/* An interrupt is noted from here on. */
+void watch_interrupts();
 /* Somebody may wait for the future of this work, until forget_future(). */
 void watch_future(const c10::intrusive_ptr<Work> &work);
 void forget_future(Work &work);
