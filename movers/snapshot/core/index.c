@@ -6,8 +6,28 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/utf8.h"
 #include "snapshot/core/index_builder.h"
 #include "snapshot/core/type.h"
+
+static bool is_utf8(const char *text, size_t bytes)
+{
+    for (size_t at = 0, one; at < bytes; at += one) {
+        one = mover_utf8_bytes((const uint8_t *)text + at, bytes - at);
+        if (one == 0)
+            return false;
+    }
+    return true;
+}
+
+/* Numbers of JSON have a sign here. */
+static bool are_numbers_fit(const struct snap_index_item *item)
+{
+    uint64_t all = item->bytes;
+    for (uint32_t i = 0; i < item->dims; i++)
+        all |= item->shape[i] | item->at[i] | item->whole[i];
+    return all <= INT64_MAX;
+}
 
 static const char *whole_fault(const struct snap_index_item *item)
 {
@@ -24,10 +44,12 @@ static const char *item_fault(const struct snap_index_item *item)
         return "has no name";
     if (item->name_bytes > SW_SNAP_NAME_MAX)
         return "has a name of more than 255 bytes";
-    if (memchr(item->name, 0, item->name_bytes) != NULL || !snap_utf8(item->name, item->name_bytes))
+    if (memchr(item->name, 0, item->name_bytes) != NULL || !is_utf8(item->name, item->name_bytes))
         return "has a name that is not UTF-8";
-    if (!snap_utf8(item->type, strlen(item->type)))
+    if (!is_utf8(item->type, strlen(item->type)))
         return "has a type that is not UTF-8";
+    if (!are_numbers_fit(item))
+        return "has a number that is too large";
     if (item->dims > 0 && bytes > 0) {
         for (uint32_t i = 0; i < item->dims; i++)
             if (__builtin_mul_overflow(bytes, item->shape[i], &bytes))

@@ -29,6 +29,5 @@ int snap_index_add(struct snap_index_builder *builder, const struct snap_index_i
 /* 0, and the index is the caller's; -ENOMEM; -EBADMSG: that name is there twice. */
 int snap_index_finish(struct snap_index_builder *builder, struct snap_index *index,
                       const char **twice);
-bool snap_utf8(const char *text, size_t bytes);
 
 #endif

@@ -1,65 +1,68 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The JSON of an index. It is read by a parser of its own, which knows this one shape: a tree of
- * JSON values would need 20 times the memory of a text of 64 MiB, which may come from a stranger.
+ * The JSON of an index. It is read a range at a time: a tree of all its values would need 20 times
+ * the memory of a text of 64 MiB, which may come from a stranger. A name, or what is said of a
+ * range, takes 2 KiB at most: that bounds what jansson allocates, and how deep it goes.
  */
 #include <errno.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "snapshot/core/index_builder.h"
-#include "snapshot/core/json_scan.h"
 
-static void print_text(FILE *out, const char *text)
+enum { VALUE_BYTES_MAX = 2048 };
+
+/* ---- to JSON ---- */
+
+static json_t *pack_numbers(const uint64_t *numbers, uint32_t count)
 {
-    fputc('"', out);
-    for (const char *at = text; *at != 0; at++) {
-        if (*at == '"' || *at == '\\')
-            fprintf(out, "\\%c", *at);
-        else if ((unsigned char)*at < 0x20)
-            fprintf(out, "\\u%04x", (unsigned int)(unsigned char)*at);
-        else
-            fputc(*at, out);
-    }
-    fputc('"', out);
+    json_t *array = json_array();
+    for (uint32_t i = 0; i < count && array != NULL; i++)
+        if (json_array_append_new(array, json_integer((json_int_t)numbers[i])) != 0) {
+            json_decref(array);
+            array = NULL;
+        }
+    return array;
 }
 
-static void print_shape(FILE *out, const char *key, const uint64_t *numbers, uint32_t count)
+static json_t *pack_range(const struct snap_index_range *range)
 {
-    fprintf(out, ",\"%s\":[", key);
-    for (uint32_t i = 0; i < count; i++)
-        fprintf(out, "%s%lu", i == 0 ? "" : ",", numbers[i]);
-    fputc(']', out);
+    json_t *packed =
+        json_pack("{ss so sI sI sI}", "dtype", range->type, "shape",
+                  pack_numbers(range->shape, range->dims), "unit", (json_int_t)range->unit,
+                  "offset", (json_int_t)range->offset, "bytes", (json_int_t)range->bytes);
+    if (range->whole == NULL ||
+        (json_object_set_new(packed, "at", pack_numbers(range->at, range->dims)) == 0 &&
+         json_object_set_new(packed, "whole", pack_numbers(range->whole, range->dims)) == 0))
+        return packed;
+    json_decref(packed);
+    return NULL;
 }
 
-static void print_range(FILE *out, const struct snap_index_range *range)
+static bool print_value(FILE *out, json_t *value)
 {
-    print_text(out, range->name);
-    fputs(":{\"dtype\":", out);
-    print_text(out, range->type);
-    print_shape(out, "shape", range->shape, range->dims);
-    fprintf(out, ",\"unit\":%u,\"offset\":%u,\"bytes\":%lu", range->unit, range->offset,
-            range->bytes);
-    if (range->whole != NULL) {
-        print_shape(out, "at", range->at, range->dims);
-        print_shape(out, "whole", range->whole, range->dims);
-    }
-    fputc('}', out);
+    const bool is_fine =
+        value != NULL && json_dumpf(value, out, JSON_COMPACT | JSON_ENCODE_ANY) == 0;
+    json_decref(value);
+    return is_fine;
 }
 
 int snap_index_print(const struct snap_index *index, char **text, size_t *bytes)
 {
     FILE *out = open_memstream(text, bytes);
+    bool is_fine = true;
     if (out == NULL)
         return -ENOMEM;
     fputc('{', out);
-    for (uint32_t i = 0; i < index->ranges_count; i++) {
+    for (uint32_t i = 0; i < index->ranges_count && is_fine; i++) {
         fputs(i == 0 ? "\n" : ",\n", out);
-        print_range(out, &index->ranges[i]);
+        is_fine = print_value(out, json_string(index->ranges[i].name)) && fputc(':', out) == ':' &&
+                  print_value(out, pack_range(&index->ranges[i]));
     }
     fputs("\n}\n", out);
-    int result = ferror(out) != 0 ? -ENOMEM : 0;
+    int result = !is_fine || ferror(out) != 0 ? -ENOMEM : 0;
     if (fclose(out) != 0)
         result = -ENOMEM;
     if (result == 0 && *bytes > SNAP_INDEX_BYTES_MAX)
@@ -69,144 +72,174 @@ int snap_index_print(const struct snap_index *index, char **text, size_t *bytes)
     return result;
 }
 
-enum member { DTYPE = 1, SHAPE = 2, UNIT = 4, OFFSET = 8, BYTES = 16, AT = 32, WHOLE = 64 };
+/* ---- from JSON ---- */
 
 struct index_parse {
-    struct snap_json json;
+    const char *text;
+    size_t bytes, at;
+    char fault[JSON_ERROR_TEXT_LENGTH]; /* the first one */
     struct snap_index_builder builder;
     struct snap_index_item item;
-    uint32_t members; /* of the item, that were seen */
-    uint32_t dims[2]; /* of `at` and `whole` */
 };
 
-static bool scan_u32(struct snap_json *json, uint32_t *number)
+static bool fail_parse(struct index_parse *parse, const char *fault)
 {
-    uint64_t wide;
-    if (!snap_json_number(json, &wide) || wide > UINT32_MAX)
-        return snap_json_fail(json, "a number is too large");
-    *number = (uint32_t)wide;
-    return true;
-}
-
-static bool scan_numbers(struct snap_json *json, uint64_t *numbers, uint32_t *count)
-{
-    *count = 0;
-    if (!snap_json_expect(json, '['))
-        return false;
-    if (snap_json_accept(json, ']'))
-        return true;
-    do {
-        if (*count == SW_SNAP_DIMS_MAX)
-            return snap_json_fail(json, "there are more than 8 dimensions");
-        if (!snap_json_number(json, &numbers[(*count)++]))
-            return false;
-    } while (snap_json_accept(json, ','));
-    return snap_json_expect(json, ']');
-}
-
-static bool scan_type(struct snap_json *json, char *type)
-{
-    char text[SNAP_TYPE_MAX + 1];
-    size_t bytes;
-    if (!snap_json_text(json, text, SNAP_TYPE_MAX, &bytes))
-        return false;
-    text[bytes] = 0;
-    if (strlen(text) != bytes)
-        return snap_json_fail(json, "a type has a zero in it");
-    strcpy(type, text);
-    return true;
-}
-
-static bool scan_member(struct index_parse *parse)
-{
-    static const struct {
-        const char *key;
-        enum member member;
-    } KEYS[] = {{"dtype", DTYPE}, {"shape", SHAPE}, {"unit", UNIT},  {"offset", OFFSET},
-                {"bytes", BYTES}, {"at", AT},       {"whole", WHOLE}};
-    struct snap_json *json = &parse->json;
-    struct snap_index_item *item = &parse->item;
-    char key[16];
-    size_t bytes;
-    if (!snap_json_text(json, key, sizeof(key) - 1, &bytes) || !snap_json_expect(json, ':'))
-        return false;
-    key[bytes] = 0;
-    enum member member = 0;
-    for (size_t i = 0; i < sizeof(KEYS) / sizeof(*KEYS); i++)
-        if (strcmp(key, KEYS[i].key) == 0)
-            member = KEYS[i].member;
-    if (member == 0 || (parse->members & member) != 0)
-        return snap_json_fail(json, "a member is not known, or there twice");
-    parse->members |= member;
-    switch (member) {
-    case DTYPE:
-        return scan_type(json, item->type);
-    case SHAPE:
-        return scan_numbers(json, item->shape, &item->dims);
-    case UNIT:
-        return scan_u32(json, &item->unit);
-    case OFFSET:
-        return scan_u32(json, &item->offset);
-    case BYTES:
-        return snap_json_number(json, &item->bytes);
-    case AT:
-        return scan_numbers(json, item->at, &parse->dims[0]);
-    case WHOLE:
-        return scan_numbers(json, item->whole, &parse->dims[1]);
-    }
+    snprintf(parse->fault, sizeof(parse->fault), "%s", fault);
     return false;
 }
 
-static bool scan_members(struct index_parse *parse)
+/* White space, then that character: passed over; or left where it is not there. */
+static bool accept_char(struct index_parse *parse, char character)
 {
-    struct snap_json *json = &parse->json;
-    parse->members = 0;
-    if (!snap_json_expect(json, '{'))
+    while (parse->at < parse->bytes && strchr(" \n\r\t", parse->text[parse->at]) != NULL &&
+           parse->text[parse->at] != 0)
+        parse->at++;
+    if (parse->at == parse->bytes || parse->text[parse->at] != character)
         return false;
-    do {
-        if (!scan_member(parse))
-            return false;
-    } while (snap_json_accept(json, ','));
-    if (!snap_json_expect(json, '}'))
-        return false;
-    uint32_t needed = DTYPE | SHAPE | UNIT | OFFSET | BYTES;
-    if ((parse->members & needed) != needed)
-        return snap_json_fail(json, "a member is missing");
-    uint32_t both = parse->members & (AT | WHOLE);
-    parse->item.has_whole = both == (AT | WHOLE);
-    if (both != 0 && (!parse->item.has_whole || parse->dims[0] != parse->item.dims ||
-                      parse->dims[1] != parse->item.dims))
-        return snap_json_fail(json, "\"at\" and \"whole\" do not fit the shape");
+    parse->at++;
     return true;
+}
+
+/* A value that begins with that character. What a stranger wrote is not repeated in the fault. */
+static json_t *take_value(struct index_parse *parse, char character, const char *missing)
+{
+    json_error_t error;
+    if (!accept_char(parse, character)) {
+        fail_parse(parse, missing);
+        return NULL;
+    }
+    const size_t begin = parse->at - 1, left = parse->bytes - begin;
+    json_t *value =
+        json_loadb(parse->text + begin, left < VALUE_BYTES_MAX ? left : VALUE_BYTES_MAX,
+                   JSON_DECODE_ANY | JSON_DISABLE_EOF_CHECK | JSON_REJECT_DUPLICATES, &error);
+    parse->at = begin + (size_t)error.position;
+    if (value == NULL) {
+        fail_parse(parse, error.text);
+        char *near = strstr(parse->fault, " near ");
+        if (near != NULL)
+            *near = 0;
+    }
+    return value;
+}
+
+static bool take_unsigned(const json_t *value, uint64_t *number)
+{
+    *number = json_is_integer(value) ? (uint64_t)json_integer_value(value) : UINT64_MAX;
+    return *number <= INT64_MAX;
+}
+
+static const char *take_numbers(const json_t *value, uint64_t *numbers, uint32_t *count)
+{
+    if (!json_is_array(value))
+        return "a [ is missing";
+    if (json_array_size(value) > SW_SNAP_DIMS_MAX)
+        return "there are more than 8 dimensions";
+    *count = (uint32_t)json_array_size(value);
+    for (uint32_t i = 0; i < *count; i++)
+        if (!take_unsigned(json_array_get(value, i), &numbers[i]))
+            return "a number is missing";
+    return NULL;
+}
+
+static const char *take_small(const json_t *value, uint32_t *number)
+{
+    uint64_t wide;
+    if (!take_unsigned(value, &wide))
+        return "a number is missing";
+    *number = (uint32_t)wide;
+    return wide > UINT32_MAX ? "a number is too large" : NULL;
+}
+
+static const char *take_dtype(const json_t *value, char type[SNAP_TYPE_MAX + 1])
+{
+    if (!json_is_string(value) || json_string_length(value) > SNAP_TYPE_MAX)
+        return "a type has 15 bytes at most";
+    strcpy(type, json_string_value(value));
+    return NULL;
+}
+
+static const char *take_whole(const json_t *at, const json_t *whole, struct snap_index_item *item)
+{
+    uint32_t at_dims = 0, whole_dims = 0;
+    const char *fault = NULL;
+    if (at == NULL && whole == NULL)
+        return NULL;
+    fault = take_numbers(at, item->at, &at_dims);
+    if (fault == NULL)
+        fault = take_numbers(whole, item->whole, &whole_dims);
+    item->has_whole = true;
+    return fault != NULL ? fault
+           : at_dims != item->dims || whole_dims != item->dims
+               ? "\"at\" and \"whole\" do not fit the shape"
+               : NULL;
+}
+
+/* What is wrong with the members of a range; NULL: nothing. */
+static const char *take_members(const json_t *members, struct snap_index_item *item)
+{
+    const json_t *at = json_object_get(members, "at"), *whole = json_object_get(members, "whole");
+    const json_t *type = json_object_get(members, "dtype"),
+                 *shape = json_object_get(members, "shape"),
+                 *unit = json_object_get(members, "unit"),
+                 *offset = json_object_get(members, "offset"),
+                 *bytes = json_object_get(members, "bytes");
+    const size_t needed = 5 + (at != NULL) + (whole != NULL);
+    if (json_object_size(members) > needed)
+        return "a member is not known";
+    if (!type || !shape || !unit || !offset || !bytes)
+        return "a member is missing";
+    const char *fault = take_dtype(type, item->type);
+    if (fault == NULL)
+        fault = take_numbers(shape, item->shape, &item->dims);
+    if (fault == NULL)
+        fault = take_small(unit, &item->unit);
+    if (fault == NULL)
+        fault = take_small(offset, &item->offset);
+    if (fault == NULL && !take_unsigned(bytes, &item->bytes))
+        fault = "a number is missing";
+    return fault != NULL ? fault : take_whole(at, whole, item);
+}
+
+static bool add_range(struct index_parse *parse, const json_t *name, const json_t *members,
+                      int *result)
+{
+    parse->item = (struct snap_index_item){.name = json_string_value(name),
+                                           .name_bytes = json_string_length(name)};
+    const char *fault = take_members(members, &parse->item);
+    if (fault != NULL)
+        return fail_parse(parse, fault);
+    *result = snap_index_add(&parse->builder, &parse->item, &fault);
+    return *result == 0 || fail_parse(parse, *result == -ENOMEM ? "no memory" : fault);
 }
 
 static bool scan_range(struct index_parse *parse, int *result)
 {
-    struct snap_json *json = &parse->json;
-    char name[SW_SNAP_NAME_MAX + 1];
-    const char *fault;
-    parse->item = (struct snap_index_item){.name = name};
-    if (!snap_json_text(json, name, SW_SNAP_NAME_MAX, &parse->item.name_bytes) ||
-        !snap_json_expect(json, ':') || !scan_members(parse))
-        return false;
-    *result = snap_index_add(&parse->builder, &parse->item, &fault);
-    return *result == 0 || snap_json_fail(json, *result == -ENOMEM ? "no memory" : fault);
+    json_t *name = take_value(parse, '"', "a string is missing"), *members = NULL;
+    bool is_fine = name != NULL;
+    if (is_fine && !accept_char(parse, ':'))
+        is_fine = fail_parse(parse, "a : is missing");
+    if (is_fine)
+        members = take_value(parse, '{', "a { is missing");
+    is_fine = members != NULL && add_range(parse, name, members, result);
+    json_decref(name);
+    json_decref(members);
+    return is_fine;
 }
 
 static bool scan_index(struct index_parse *parse, int *result)
 {
-    struct snap_json *json = &parse->json;
-    if (!snap_json_expect(json, '{'))
-        return false;
-    if (!snap_json_accept(json, '}')) {
+    if (!accept_char(parse, '{'))
+        return fail_parse(parse, "a { is missing");
+    if (!accept_char(parse, '}')) {
         do {
             if (!scan_range(parse, result))
                 return false;
-        } while (snap_json_accept(json, ','));
-        if (!snap_json_expect(json, '}'))
-            return false;
+        } while (accept_char(parse, ','));
+        if (!accept_char(parse, '}'))
+            return fail_parse(parse, "a , or an end is missing");
     }
-    return snap_json_is_at_end(json) || snap_json_fail(json, "something comes after the end");
+    accept_char(parse, ' '); /* white space */
+    return parse->at == parse->bytes || fail_parse(parse, "something comes after the end");
 }
 
 /* Where ranges lie, seen as a row of units of full length. */
@@ -277,13 +310,11 @@ static int check_places(const struct snap_index *index, uint32_t unit_bytes, uin
 int snap_index_parse(struct snap_index *index, const char *text, size_t bytes, uint32_t unit_bytes,
                      uint32_t units_count, const uint32_t *unit_blocks, char *why, size_t why_bytes)
 {
-    struct index_parse parse = {
-        .json = {.at = text, .end = text + bytes, .fault = "it is too long"}};
+    struct index_parse parse = {.text = text, .bytes = bytes, .fault = "it is too long"};
     const char *twice = NULL;
     int result = -EBADMSG;
     if (bytes > SNAP_INDEX_BYTES_MAX || !scan_index(&parse, &result)) {
-        snprintf(why, why_bytes, "byte %zu of the index: %s", (size_t)(parse.json.at - text),
-                 parse.json.fault);
+        snprintf(why, why_bytes, "byte %zu of the index: %s", parse.at, parse.fault);
         result = result == -ENOMEM ? -ENOMEM : -EBADMSG;
     } else {
         result = snap_index_finish(&parse.builder, index, &twice);
