@@ -454,12 +454,12 @@ static void gate__memory_that_vanishes_at_any_time_ends_no_program(void **state)
     (void)state;
     for (int i = 0; i < 20; i++) {
         struct rig rig = {0};
-        uint32_t bad;
         pthread_t forbidder;
+        uint32_t bad;
         open_rig(&rig, &options);
         assert_int_equal(pthread_create(&forbidder, NULL, forbid_soon, &rig), 0);
-        if (snap_capture_begin(rig.collector.capture, &bad) == 0)
-            snap_capture_gate(rig.collector.capture, SW_SNAP_HELP, 0);
+        snap_capture_begin(rig.collector.capture, &bad);
+        snap_capture_gate(rig.collector.capture, SW_SNAP_HELP, 0);
         pthread_join(forbidder, NULL);
         close_rig(&rig);
     }
@@ -492,7 +492,6 @@ static void faults__of_the_program_are_its_own(void **state)
     assert_int_equal(sigaction(SIGSEGV, &own, &before), 0);
     open_rig(&rig, &options);
     assert_int_equal(mprotect(rig.large, LARGE, PROT_NONE), 0);
-    assert_own_fault(&rig);
     assert_own_fault(&rig);
     assert_int_equal(mprotect(rig.large, LARGE, PROT_READ | PROT_WRITE), 0);
     close_rig(&rig);
