@@ -51,6 +51,12 @@ PASTED = [
             ' 0 damaged',
         ],
     ),
+    (
+        'shared-storage',
+        ['Five minutes'],
+        ['127[.]0[.]0[.]1', '127[.]0[.]0[.]2', 'target1', 'target2'],
+    ),
+    ('shared-storage', ['A tier in five minutes'], ['^ready', 'tier']),
     ('transfer', ['Caches that are split in another way'], ['^ +1 +3 ']),
     ('python', ['RDMA in Python'], ['the server wrote 100', 'its last four are 112 113 114 115']),
 ]
@@ -67,6 +73,7 @@ LEFT_OUT = {
     'nvme connect -t': "a kernel's host",
     'nvme resv-register': "a kernel's host",
     'nvmetcli save': "a kernel's target",
+    'sidewire nvme list -a 127.0.0.1:4420 -a': 'two addresses; tests/movers/nvme/command has it',
     'sidewire run -- nbdkit': 'nbdkit; tests/movers/nvme/nbdkit has it',
     '[global]': 'a file of fio; tests/movers/nvme/fio has it',
     'sidewire run -- fio': 'fio; tests/movers/nvme/fio has it',
@@ -74,6 +81,9 @@ LEFT_OUT = {
     'scrape_configs': 'a file of Prometheus',
     'sidewire transfer serve -l 192.0.2.1 --rail': 'two devices',
     'ndctl': 'DAX',
+    'rbd create': 'a cluster of Ceph; tests/movers/nvme/target/test_ceph.py has it',
+    'ceph auth': 'the same',
+    'sidewire nvme target --listen 192.0.2.2': 'the same',
 }
 
 

@@ -10,11 +10,10 @@
  *     ... reads ...
  *     snap_fault_end(&fault);
  *
- * Notes. process_vm_readv() of the own process has an error in place of a fault, but copies: 1 GiB
- * costs 0.1 s more than the sum alone takes, and containers refuse it. So handlers of SIGSEGV and
- * SIGBUS are set, while there is a capture. Any other fault goes to the handler that was there, or
- * ends the program as it would have without. A program that sets handlers of its own later has all
- * faults.
+ * Notes. process_vm_readv() of the own process has an error in place of a fault, but it copies what
+ * is only to be summed, and some containers refuse it. So handlers of SIGSEGV and SIGBUS are set,
+ * while there is a capture. Any other fault goes to the handler that was there, or ends the program
+ * as it would have without. A program that sets handlers of its own later has all faults.
  */
 #ifndef SW_SNAPSHOT_FAULTS_H
 #define SW_SNAPSHOT_FAULTS_H

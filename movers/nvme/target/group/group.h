@@ -83,7 +83,8 @@ enum nvg_event_kind {
     NVG_RESIZED,     /* the owner says that it has `size_bytes` now */
     NVG_MEMBERS,     /* members or their addresses have changed */
     NVG_COMMITTED,   /* what nvg_reserve() asked for under `id` is in the log (status 0), or never
-                        will be: -EAGAIN no quorum, -ESTALE another owner epoch, -EINVAL */
+                        will be: -EAGAIN no quorum, -EINVAL. -ESTALE: another one is the owner now,
+                        and the log may have it or not */
     NVG_STOP,        /* this member has no part in the group any more: `text`; the last event */
 };
 

@@ -16,6 +16,7 @@
 #include "nvme/target/model/subsystem.h"
 #include "nvme/target/model/target.h"
 #include "nvme/wire/bytes.h"
+#include "nvme/wire/quiesce.h"
 
 enum {
     ANA_TRANSITION_S = 10,
@@ -31,7 +32,7 @@ enum {
     SGLS = 1 << 0 | 1 << 2 /* keyed */ | 1 << 18 /* longer than data */ |
            1 << 20 /* offsets in capsules */,
     NMIC_SHARED = 1,
-    FENCED_BYTES = 8,
+    FENCED_BYTES = sizeof(NVF_FENCED_WORD) - 1,
     SIZE_LIMIT_SHIFT = 13,                 /* of Write Zeroes and Verify: 2^13 pages, 32 MiB */
     RANGE_LIMIT_BLOCKS = (1 << 30) / 4096, /* of a range to be deallocated */
     RANGES_LIMIT_BLOCKS = 4 * RANGE_LIMIT_BLOCKS, /* of all ranges of a command */
@@ -89,7 +90,7 @@ static void describe_io_ctrl(const struct nvt_ctrl *ctrl, struct nvme_id_ctrl *i
     id->ioccsz = htole32((NVF_SQE_BYTES + in_capsule) / 16);
     id->psd[0].mp = htole16(2500);
     if (ctrl->subsystem->is_grouped) { /* our host's rule for writes that may have been done */
-        memcpy(id->vs, "SWFENCED", FENCED_BYTES);
+        memcpy(id->vs, NVF_FENCED_WORD, FENCED_BYTES);
         id->vs[FENCED_BYTES] = ctrl->subsystem->slot;
     }
 }
