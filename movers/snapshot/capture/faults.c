@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
+#include <unistd.h>
 
 enum { SIGNALS = 2, READERS_MAX = 256 };
 
@@ -24,6 +26,10 @@ static struct reader {
     _Atomic uintptr_t thread; /* 0: free */
     struct snap_fault *fault;
 } readers[READERS_MAX];
+
+/* The table is of this process. A child of fork() has a copy, and its new threads get the stacks
+ * of threads that its parent had, and with them their names. */
+static pid_t process;
 
 static struct reader *find_reader(void)
 {
@@ -61,7 +67,7 @@ static void hand_on(int number, siginfo_t *info, void *context)
 
 static void catch_fault(int number, siginfo_t *info, void *context)
 {
-    struct reader *reader = info->si_code > 0 ? find_reader() : NULL;
+    struct reader *reader = info->si_code > 0 && getpid() == process ? find_reader() : NULL;
     if (!reader) {
         hand_on(number, info, context);
         return;
@@ -79,6 +85,10 @@ void snap_faults_open(void)
                             .sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK | SA_RESTART};
     sigemptyset(&now.sa_mask);
     pthread_mutex_lock(&faults_lock);
+    if (process != getpid()) {
+        memset(readers, 0, sizeof(readers));
+        process = getpid();
+    }
     for (int i = 0; i < SIGNALS && captures == 0; i++) {
         struct sigaction old;
         sigaction(signals[i], NULL, &old);
