@@ -151,7 +151,8 @@ atexit.register(_native.close_all)
 
 
 def gone(group=None):
-    """The ranks of a group that are known to be gone, after an operation has failed."""
+    """The ranks of a group that have died, closed, or not come by the deadline of an operation:
+    those that a shrink leaves out."""
     return _native_group(group).gone()
 
 
