@@ -90,6 +90,22 @@ int nvt_fence_look(const struct nvt_backend_spec *spec, struct nvt_backend_look 
     return -EOPNOTSUPP;
 }
 
+int nvt_fence_look_again(const struct nvt_backend_spec *spec, const char *medium, char *error,
+                         size_t error_bytes)
+{
+    struct nvt_backend_look look;
+    if (spec->kind != NVT_BACKEND_FILE && spec->kind != NVT_BACKEND_NVRAM)
+        return 0;
+    const int rc = nvt_fence_look(spec, &look, error, error_bytes);
+    if (rc || !strcmp(look.medium, medium))
+        return rc;
+    snprintf(error, error_bytes,
+             "%.200s is another file than the group has, and lacks what hosts have written: bring "
+             "that one back",
+             spec->path);
+    return -ESTALE;
+}
+
 int nvt_fence(const struct nvt_backend_spec *spec, const struct nvt_former *formers, size_t count,
               uint32_t wait_ms, char *error, size_t error_bytes)
 {

@@ -34,6 +34,11 @@ struct nvt_former {
 int nvt_fence_look(const struct nvt_backend_spec *spec, struct nvt_backend_look *out, char *error,
                    size_t error_bytes);
 
+/* What a look has called `medium` is still there: a file may have been replaced by another one of
+ * its name. Returns 0, or a negative errno and what is there. Other kinds are not asked. */
+int nvt_fence_look_again(const struct nvt_backend_spec *spec, const char *medium, char *error,
+                         size_t error_bytes);
+
 /* Returns 0 when none of the formers can change the medium any more, or a negative errno and what
  * is in the way. Waits up to wait_ms: not on a thread that serves hosts. */
 int nvt_fence(const struct nvt_backend_spec *spec, const struct nvt_former *formers, size_t count,

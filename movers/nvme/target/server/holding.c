@@ -22,6 +22,7 @@ struct nvr_taking {
     struct nvr_holding *holding; /* NULL: nobody wants it any more */
     bool is_given_up;            /* the group wants the namespace back once the fence has ended */
     struct nvt_backend_spec spec;
+    char medium[NVT_MEDIUM_BYTES];
     uint64_t epoch;
     size_t former_count;
     struct nvt_former formers[NVG_FORMERS_MAX];
@@ -214,6 +215,9 @@ static void taking_work(struct nvt_job *job)
     struct nvr_taking *taking = (struct nvr_taking *)job;
     taking->rc = nvt_fence(&taking->spec, taking->formers, taking->former_count, FENCE_MS,
                            taking->why, sizeof(taking->why));
+    if (!taking->rc)
+        taking->rc =
+            nvt_fence_look_again(&taking->spec, taking->medium, taking->why, sizeof(taking->why));
 }
 
 static void taking_done(struct nvt_job *job)
@@ -233,6 +237,7 @@ static struct nvr_taking *plan_taking(struct nvr_holding *holding, const struct 
         .owner = "group", .is_trusted = true, .work = taking_work, .done = taking_done};
     taking->holding = holding;
     taking->spec = *holding->spec;
+    memcpy(taking->medium, holding->medium, sizeof(taking->medium));
     taking->epoch = event->epoch;
     taking->former_count = event->former_count;
     for (uint32_t i = 0; i < event->former_count; i++) {

@@ -35,7 +35,8 @@ struct nvr_holding {
     uint64_t epoch;      /* of the owner, as was heard last */
     uint64_t told_bytes; /* the size that the group knows */
     struct nvt_backend_spec *spec;
-    struct nvr_taking *taking; /* the last one; NULL: none is under way */
+    char medium[NVT_MEDIUM_BYTES]; /* what the path led to when this member began */
+    struct nvr_taking *taking;     /* the last one; NULL: none is under way */
 };
 
 /* What its state is called. */

@@ -65,6 +65,7 @@ static int look_at_media(struct nvr_member *member, const struct nvt_config_subs
         if (holding->spec->has_nguid)
             memcpy(out[i].nguid, holding->spec->nguid, sizeof(out[i].nguid));
         snprintf(out[i].medium, sizeof(out[i].medium), "%.*s", NVG_MEDIUM_BYTES - 1, medium.medium);
+        memcpy(holding->medium, medium.medium, sizeof(holding->medium));
     }
     return 0;
 }

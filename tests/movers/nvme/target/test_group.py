@@ -157,6 +157,26 @@ def keeps_reservations(session, owner):
     return last
 
 
+def refuses_another_file(session, owner):
+    """The file was replaced by one of its name and size, which lacks what hosts have written."""
+    heir = session.other(owner)
+    disk = os.path.join(session.folder, 'disk')
+    os.rename(disk, disk + '.kept')
+    with open(disk, 'wb') as file:
+        file.truncate(16 * MIB)
+    owner.kill()
+    session.note(
+        await_that(lambda: 'another file than the group has' in heir.said()) and not heir.serves(),
+        'another file of that name is not served',
+        heir.said(),
+    )
+    os.rename(disk + '.kept', disk)
+    session.note(await_that(heir.serves), 'it is served when it is back', heir.said())
+    owner.start()
+    session.note(owner.is_ready(), 'it joins again', owner.said())
+    return heir
+
+
 def has_one_of_a_name(session, owner):
     """A second process by the name of one that serves takes its place."""
     old = owner.process
@@ -183,6 +203,7 @@ def main(sidewire):
             owner = goes_on(session, owner)
             last = keeps_reservations(session, owner)
             if last:
+                last = refuses_another_file(session, last)
                 has_one_of_a_name(session, last)
             if not session.good:
                 for member in session.group.members:
