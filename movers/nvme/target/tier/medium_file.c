@@ -175,6 +175,11 @@ static int measure_medium(struct file_medium *file, char *error, size_t error_si
         if (rc)
             return rc;
     }
+    if (!bytes) {
+        snprintf(error, error_size, "the log %s is empty: 'fallocate -l 4G %s' gives it room",
+                 file->medium.name, file->medium.name);
+        return -EINVAL;
+    }
     file->medium.size_bytes = bytes;
     return 0;
 }

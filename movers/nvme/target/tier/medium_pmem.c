@@ -9,9 +9,11 @@
  * All else goes through pieces of the medium's own; where none is free, moves wait.
  */
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "common/text/endpoint.h"
 #include "common/time/clock.h"
@@ -228,9 +230,18 @@ static const struct nvt_tier_medium_ops pmem_ops = {.now = medium_pmem_now,
                                                     .poll = medium_pmem_poll,
                                                     .close = medium_pmem_close};
 
+/* Also "folder/log" is a path, where such a folder is. */
 bool nvt_tier_is_pmem(const char *name)
 {
-    return *name != '/' && *name != '.' && strchr(name, '/');
+    const char *slash = strchr(name, '/');
+    struct stat st;
+    char folder[NAME_MAX + 1];
+    if (!slash || *name == '/' || *name == '.')
+        return false;
+    if ((size_t)(slash - name) > NAME_MAX)
+        return true;
+    *stpncpy(folder, name, (size_t)(slash - name)) = '\0';
+    return stat(folder, &st) || !S_ISDIR(st.st_mode);
 }
 
 int nvt_tier_pmem_open(const char *name, struct nvt_tier_medium **out, char *error,

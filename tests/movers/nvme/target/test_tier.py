@@ -152,6 +152,24 @@ def refused(sidewire, folder):
     return say('has something else' in said, 'a file that is no log is refused', said) and good
 
 
+def relative(sidewire, folder):
+    """A path of a log may begin with a folder; an empty file is no log."""
+    tier = Tier(sidewire, folder)
+    os.mkdir(os.path.join(folder, 'fast'))
+    os.rename(tier.logs[0], os.path.join(folder, 'fast', 'log'))
+    tier.logs = ['fast/log']
+    before = os.getcwd()
+    os.chdir(folder)
+    try:
+        said = tier.refusal()
+        good = say(not said, 'log=FOLDER/FILE is a path where the folder is', said)
+        make('fast/log', 0)
+        said = tier.refusal()
+        return say('is empty' in said, 'an empty file is refused, and why', said) and good
+    finally:
+        os.chdir(before)
+
+
 def damaged(sidewire, folder):
     """A byte in the middle of the log: what is before goes to the file, and nothing else."""
     tier = Tier(sidewire, folder)
@@ -302,7 +320,7 @@ exec {sidewire} "$@"
 
 def main():
     good = True
-    for case in (outlives, refused, damaged, copies, remote, full_disk):
+    for case in (outlives, refused, relative, damaged, copies, remote, full_disk):
         with tempfile.TemporaryDirectory() as folder:
             os.environ['XDG_RUNTIME_DIR'] = folder
             good = case(sys.argv[1], folder) and good
