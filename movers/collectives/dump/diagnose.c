@@ -355,7 +355,7 @@ static bool diagnose_job(const struct coll_job *job, const struct coll_seen *all
     struct coll_finding *finding = coll_finding_add(findings, job, COLL_FOUND_WELL);
     if (finding)
         snprintf(finding->text, sizeof(finding->text),
-                 "no rank waits, and none came 10 ms later than the others");
+                 "no rank waits in an operation, and none came 10 ms later than the others");
     return finding;
 }
 
