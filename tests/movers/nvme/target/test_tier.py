@@ -319,11 +319,12 @@ exec {sidewire} "$@"
 
 
 def main():
+    sidewire = os.path.abspath(sys.argv[1])  # a case changes its folder
     good = True
     for case in (outlives, refused, relative, damaged, copies, remote, full_disk):
         with tempfile.TemporaryDirectory() as folder:
             os.environ['XDG_RUNTIME_DIR'] = folder
-            good = case(sys.argv[1], folder) and good
+            good = case(sidewire, folder) and good
     return 0 if good else 1
 
 
