@@ -123,7 +123,7 @@ void pms_places_watch(struct pms_server *server);
 void pms_client_request(struct pms_server *server, const struct mover_arrival *request);
 /* Ends its connection. One that is stopped amid a store stays in its place. */
 void pms_client_end(struct pms_server *server, struct pms_client *client);
-/* Those that were stopped amid a store leave once nothing of them is to come any more. True: some
+/* Clients that were stopped amid a store leave once nothing of them is to come any more. True: some
  * are stopped still. */
 bool pms_clients_sweep(struct pms_server *server);
 void pms_clients_end(struct pms_server *server);

@@ -20,10 +20,11 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "common/serve/process_mark.h"
 #include "common/serve/served.h"
 #include "common/time/clock.h"
 
-enum { PAUSE_US = 2000, START_FIELD = 22 };
+enum { PAUSE_US = 2000 };
 
 const char *nvt_fence_network_name(const char *path)
 {
@@ -49,34 +50,10 @@ const char *nvt_fence_network_name(const char *path)
 
 /* ---- the process ---- */
 
-static bool is_this_boot(const uint8_t boot_id[16])
+static bool is_this_boot(const uint8_t boot_id[MOVER_BOOT_ID_BYTES])
 {
-    char text[64] = "";
-    uint8_t mine[NVT_UUID_BYTES];
-    const int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    const ssize_t len = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
-    if (fd >= 0)
-        close(fd);
-    text[len > 0 ? len : 0] = 0;
-    text[strcspn(text, "\n")] = 0;
-    return !nvt_uuid_parse(text, mine) && !memcmp(mine, boot_id, sizeof(mine));
-}
-
-/* 0: there is no such process. */
-static uint64_t read_start_ticks(int32_t pid)
-{
-    char path[64], text[1024];
-    unsigned long long ticks = 0;
-    snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    const ssize_t len = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
-    if (fd >= 0)
-        close(fd);
-    text[len > 0 ? len : 0] = 0;
-    const char *at = strrchr(text, ')'); /* behind the name, field 2 */
-    for (int field = 2; at && field < START_FIELD; field++)
-        at = strchr(at + 1, ' ');
-    return at && sscanf(at, "%llu", &ticks) == 1 ? ticks : 0;
+    uint8_t mine[MOVER_BOOT_ID_BYTES];
+    return mover_boot_id(mine) && !memcmp(mine, boot_id, sizeof(mine));
 }
 
 int nvt_fence_kill(const struct nvt_former *former, char *error, size_t error_bytes)
@@ -87,7 +64,7 @@ int nvt_fence_kill(const struct nvt_former *former, char *error, size_t error_by
     if (fd < 0 && errno == ESRCH)
         return 0;
     int rc = fd < 0 ? -errno : 0;
-    if (!rc && read_start_ticks(former->pid) == former->start_ticks &&
+    if (!rc && mover_process_start(former->pid) == former->start_ticks &&
         syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0) && errno != ESRCH)
         rc = -errno;
     if (fd >= 0)

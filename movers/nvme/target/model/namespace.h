@@ -53,7 +53,7 @@ struct nvt_namespace {
 int nvt_namespace_add(struct nvt_subsystem *subsystem, const struct nvt_config_namespace *config,
                       struct nvt_backend *backend, struct nvt_namespace **out);
 void nvt_namespace_remove(struct nvt_namespace *ns);
-/* Those that are removed and whose backends have done what they had to do first are gone. */
+/* Removed namespaces go whose backends have done what they had to do first. */
 void nvt_namespace_sweep(struct nvt_target *target);
 /* Removes those whose backends have something to do first. Sweep until none is left. */
 void nvt_namespace_remove_slow(struct nvt_target *target);

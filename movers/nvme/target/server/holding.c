@@ -23,7 +23,6 @@ struct nvr_taking {
     bool is_given_up;            /* the group wants the namespace back once the fence has ended */
     struct nvt_backend_spec spec;
     char medium[NVT_MEDIUM_BYTES];
-    uint64_t epoch;
     size_t former_count;
     struct nvt_former formers[NVG_FORMERS_MAX];
     char names[NVG_FORMERS_MAX][NVG_NAME_BYTES];
@@ -238,7 +237,6 @@ static struct nvr_taking *plan_taking(struct nvr_holding *holding, const struct 
     taking->holding = holding;
     taking->spec = *holding->spec;
     memcpy(taking->medium, holding->medium, sizeof(taking->medium));
-    taking->epoch = event->epoch;
     taking->former_count = event->former_count;
     for (uint32_t i = 0; i < event->former_count; i++) {
         const struct nvg_former *from = &event->formers[i];

@@ -26,7 +26,7 @@ void nvt_tier_go_on(struct nvt_tier *tier);
 void nvt_tier_answer(struct nvt_tier *tier);
 /* Writes that are in the log of too few copies end with an error. */
 void nvt_tier_end_logging(struct nvt_tier *tier);
-/* Those that wait and that nobody wants any more. */
+/* Ends requests that wait and that nobody wants any more. */
 void nvt_tier_end_unwanted(struct nvt_tier *tier);
 /* The log has no room for the next write, or the index has not. */
 bool nvt_tier_is_short(const struct nvt_tier *tier);
@@ -47,7 +47,7 @@ void nvt_tier_fetch_give(struct nvt_tier_fetch *fetch);
 /* From `position` on; done() gives it back. May end at once. */
 void nvt_tier_fetch_start(struct nvt_tier_fetch *fetch, uint8_t *to, uint64_t position,
                           uint32_t bytes, void (*done)(struct nvt_tier_fetch *fetch, int result));
-/* Those that wait for copies that were away. */
+/* Asks again for requests that wait for copies which were away. */
 void nvt_tier_fetch_again(struct nvt_tier *tier);
 /* What the stage still has of it. False: not all. */
 bool nvt_tier_stage_read(const struct nvt_tier *tier, uint64_t position, uint8_t *to,
