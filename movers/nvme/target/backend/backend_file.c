@@ -18,6 +18,7 @@
 #include "common/serve/served.h"
 #include "nvme/target/backend/backends.h"
 #include "nvme/target/backend/claim.h"
+#include "nvme/target/backend/device_key.h"
 #include "nvme/target/backend/disk.h"
 #include "nvme/target/backend/length.h"
 #include "nvme/target/backend/uring.h"
@@ -29,6 +30,7 @@ enum { ZEROED_BYTES = 32 << 20, FREED_BYTES = 256 << 20 };
 
 struct file {
     struct nvt_backend backend;
+    struct nvt_device_hold hold; /* of a block device in a group */
     int fd;
     bool is_block, is_direct;
     _Atomic bool lacks_nowait; /* the system cannot tell that it would have to wait */
@@ -155,6 +157,9 @@ static void backend_file_complete_op(struct mover_ring_op *base, int result)
         io->deallocates = true; /* a file system without ZERO_RANGE: a hole reads as zeroes, too */
         return backend_file_go_on(op);
     }
+    const uint16_t lost = result == -EBADE ? nvt_device_note_conflict(&op->file->hold) : 0;
+    if (lost)
+        return finish_op(op, lost);
     if (is_flush(op) ||
         (is_durable_write(io) && (result < 0 || io->moved + (uint64_t)result == io->len_bytes)))
         return end_durable(op, result);
@@ -309,8 +314,11 @@ static void file_end_part(struct file_op *op)
 static void backend_file_submit_io(struct nvt_backend *backend, struct nvt_io *io)
 {
     struct file *file = (struct file *)backend;
+    const uint16_t lost = nvt_device_lost_status(&file->hold);
     io->owner = file;
     io->moved = 0;
+    if (lost)
+        return io->done(io, lost);
     if (io->kind == NVT_VERIFY)
         return file_add_part(file, io);
     struct file_op *op = take_op(file, io);
@@ -436,6 +444,7 @@ static int open_either(const struct nvt_backend_setup *setup, const struct nvt_b
         free(file);
         return rc;
     }
+    nvt_device_hold_begin(&file->hold, setup, file->fd, &file->backend);
     *out = &file->backend;
     return 0;
 }
@@ -455,6 +464,7 @@ static int open_block(const struct nvt_backend_setup *setup, struct nvt_backend 
 static void close_either(struct nvt_backend *backend)
 {
     struct file *file = (struct file *)backend;
+    nvt_device_hold_end(&file->hold);
     close(file->fd);
     nvt_length_close(file->length);
     nvt_disk_close(backend->watched);
@@ -482,4 +492,5 @@ const struct nvt_backend_ops nvt_block = {.kind = "block",
                                           .open = open_block,
                                           .close = close_either,
                                           .submit = backend_file_submit_io,
-                                          .size_bytes = backend_file_size_now};
+                                          .size_bytes = backend_file_size_now,
+                                          .look = nvt_block_look};

@@ -16,8 +16,10 @@
 #include <nvme/types.h>
 
 #include "common/base/minmax.h"
+#include "common/serve/served.h"
 #include "nvme/target/backend/backends.h"
 #include "nvme/target/backend/claim.h"
+#include "nvme/target/backend/device_key.h"
 #include "nvme/target/backend/uring.h"
 #include "nvme/wire/fabrics.h"
 
@@ -33,6 +35,7 @@ enum {
 
 struct device {
     struct nvt_backend backend;
+    struct nvt_device_hold hold; /* in a group */
     int fd;
     uint32_t nsid, piece_bytes;
     uint8_t block_shift;
@@ -100,6 +103,9 @@ static void backend_nvme_complete_op(struct mover_ring_op *op, int result)
     const enum nvt_io_kind kind = transfer->io->kind;
     const bool is_write = kind != NVT_READ && kind != NVT_VERIFY;
     free(piece);
+    struct device *device = transfer->io->owner;
+    if (result > 0 && (result & 0x7ff) == NVME_SC_RESERVATION_CONFLICT && !transfer->status)
+        transfer->status = nvt_device_note_conflict(&device->hold);
     if (result < 0 && !transfer->status)
         transfer->status = nvt_backend_status(-result, is_write);
     else if (result > 0 && !transfer->status)
@@ -227,8 +233,11 @@ static bool nvme_begin_part(struct nvt_io *io)
 static void backend_nvme_submit_io(struct nvt_backend *backend, struct nvt_io *io)
 {
     struct device *device = (struct device *)backend;
+    const uint16_t lost = nvt_device_lost_status(&device->hold);
     io->owner = device;
     io->moved = 0;
+    if (lost)
+        return io->done(io, lost);
     if (is_in_parts(device, io))
         return nvme_add_part(io);
     struct transfer *transfer = calloc(1, sizeof(*transfer));
@@ -334,6 +343,7 @@ static int inquire_device(struct device *device, const struct nvt_backend_setup 
 static void close_device(struct nvt_backend *backend)
 {
     struct device *device = (struct device *)backend;
+    nvt_device_hold_end(&device->hold);
     if (device->fd >= 0)
         close(device->fd);
     free(device->zeroes);
@@ -362,6 +372,8 @@ static int backend_nvme_open_device(const struct nvt_backend_setup *setup, struc
                      setup->path, strerror(-rc));
     }
     if (!rc) {
+        (void)mover_served_mark_io(device->fd); /* for the fence of a group */
+        nvt_device_hold_begin(&device->hold, setup, device->fd, &device->backend);
         *out = &device->backend;
         return 0;
     }
@@ -382,9 +394,59 @@ static uint64_t backend_nvme_size_now(struct nvt_backend *backend)
     return size;
 }
 
+/* The name that the namespace has at each host. */
+static bool name_namespace_of(const struct nvme_id_ns *ns, char medium[NVT_MEDIUM_BYTES])
+{
+    static const uint8_t none[sizeof(ns->nguid)];
+    const bool has_nguid = memcmp(ns->nguid, none, sizeof(ns->nguid)) != 0;
+    const uint8_t *name = has_nguid ? ns->nguid : ns->eui64;
+    const size_t bytes = has_nguid ? sizeof(ns->nguid) : sizeof(ns->eui64);
+    size_t at = (size_t)snprintf(medium, NVT_MEDIUM_BYTES, "nvme %s ", has_nguid ? "nguid" : "eui");
+    for (size_t i = 0; i < bytes; i++)
+        at += (size_t)snprintf(medium + at, NVT_MEDIUM_BYTES - at, "%02x", name[i]);
+    return memcmp(name, none, bytes) != 0;
+}
+
+static int look_at_nvme(const struct nvt_backend_setup *setup, struct nvt_backend_look *out,
+                        char *error, size_t error_size)
+{
+    struct device *device = calloc(1, sizeof(*device));
+    struct nvme_id_ns *ns = malloc(sizeof(*ns));
+    int rc = device && ns ? 0 : -ENOMEM;
+    *error = 0;
+    if (device)
+        device->fd = -1;
+    if (!rc && (device->fd = open(setup->path, O_RDWR | O_CLOEXEC)) < 0)
+        rc = -errno;
+    if (!rc)
+        rc = inquire_device(device, setup, error, error_size);
+    if (!rc)
+        rc = nvt_device_may_reserve(device->fd, setup->path, error, error_size);
+    if (!rc)
+        rc = identify_device(device, device->nsid, NVME_IDENTIFY_CNS_NS, ns);
+    if (!rc && !name_namespace_of(ns, out->medium)) {
+        snprintf(error, error_size,
+                 "%s: has neither NGUID nor EUI64, so nobody can tell whether it is the same at "
+                 "all members: no group can serve it",
+                 setup->path);
+        rc = -EOPNOTSUPP;
+    }
+    if (!rc) {
+        out->size_bytes = device->backend.size_bytes;
+        out->block_bytes = device->backend.block_bytes;
+    } else if (!*error) {
+        snprintf(error, error_size, "%s cannot be opened: %s", setup->path, strerror(-rc));
+    }
+    free(ns);
+    if (device)
+        close_device(&device->backend);
+    return rc;
+}
+
 const struct nvt_backend_ops nvt_nvme = {.kind = "nvme",
                                          .open = backend_nvme_open_device,
                                          .close = close_device,
                                          .submit = backend_nvme_submit_io,
                                          .size_bytes = backend_nvme_size_now,
+                                         .look = look_at_nvme,
                                          .is_size_far = true};

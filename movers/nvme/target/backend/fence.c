@@ -3,11 +3,15 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
+#include <unistd.h>
 
+#include "nvme/target/backend/device_key.h"
 #include "nvme/target/backend/fence_process.h"
 
 /* Numbers of devices change when a machine starts again; the file system's own ID does not. */
@@ -53,6 +57,12 @@ static int look_at_file(const struct nvt_backend_spec *spec, struct nvt_backend_
     return fence_identify_file(spec->path, &st, out->medium, error, error_bytes);
 }
 
+/* Its device keeps out other hosts. */
+static bool is_reserved_kind(const struct nvt_backend_spec *spec)
+{
+    return spec->kind == NVT_BACKEND_BLOCK || spec->kind == NVT_BACKEND_NVME;
+}
+
 int nvt_fence_look(const struct nvt_backend_spec *spec, struct nvt_backend_look *out, char *error,
                    size_t error_bytes)
 {
@@ -82,7 +92,7 @@ int nvt_fence_look(const struct nvt_backend_spec *spec, struct nvt_backend_look 
     }
     const struct nvt_backend_ops *ops = nvt_backend_find(nvt_backend_kind_name(spec->kind));
     const struct nvt_backend_setup setup = nvt_backend_setup_of(spec, NULL);
-    if (ops && ops->look && ops->fence)
+    if (ops && ops->look && (ops->fence || is_reserved_kind(spec)))
         return ops->look(&setup, out, error, error_bytes);
     snprintf(error, error_bytes,
              "%s: nothing here fences a target that was cut off from it: no group can serve it",
@@ -106,6 +116,34 @@ int nvt_fence_look_again(const struct nvt_backend_spec *spec, const char *medium
     return -ESTALE;
 }
 
+static int open_reserved(const struct nvt_backend_spec *spec, struct nvt_device *device)
+{
+    *device = (struct nvt_device){.path = spec->path,
+                                  .fd = open(spec->path, O_RDWR | O_CLOEXEC),
+                                  .key = spec->reserve_key,
+                                  .idle_key = spec->idle_key};
+    return device->fd < 0 ? -errno : 0;
+}
+
+/* Processes of this host have let go of the device. */
+static int fence_device(const struct nvt_backend_spec *spec, const struct nvt_former *formers,
+                        size_t count, char *error, size_t error_bytes)
+{
+    struct nvt_device device;
+    uint64_t *keys = calloc(count + 1, sizeof(*keys));
+    int rc = keys ? open_reserved(spec, &device) : -ENOMEM;
+    for (size_t i = 0; !rc && i < count; i++)
+        keys[i] = formers[i].key;
+    if (rc) {
+        snprintf(error, error_bytes, "%.150s: %s", spec->path, strerror(-rc));
+    } else {
+        rc = nvt_device_reserve(&device, keys, count, error, error_bytes);
+        close(device.fd);
+    }
+    free(keys);
+    return rc;
+}
+
 int nvt_fence(const struct nvt_backend_spec *spec, const struct nvt_former *formers, size_t count,
               uint32_t wait_ms, char *error, size_t error_bytes)
 {
@@ -122,5 +160,17 @@ int nvt_fence(const struct nvt_backend_spec *spec, const struct nvt_former *form
         if (rc)
             return rc;
     }
-    return nvt_fence_await_file(spec->path, wait_ms, error, error_bytes);
+    const int rc = nvt_fence_await_file(spec->path, wait_ms, error, error_bytes);
+    if (rc || !is_reserved_kind(spec) || !spec->reserve_key)
+        return rc;
+    return fence_device(spec, formers, count, error, error_bytes);
+}
+
+void nvt_fence_undo(const struct nvt_backend_spec *spec)
+{
+    struct nvt_device device;
+    if (!is_reserved_kind(spec) || !spec->reserve_key || open_reserved(spec, &device))
+        return;
+    nvt_device_leave(&device);
+    close(device.fd);
 }

@@ -7,6 +7,7 @@
  * - file, nvram: the earlier owner is a process of this host. It is killed, by a descriptor of the
  *   process (pidfd), and what it had under way is waited for: the lock of the file, and the mark of
  *   the descriptor that io_uring writes by, which outlives the process (common/serve/served.h).
+ * - block, nvme: the same, and the reservation of the device shuts out other hosts (device_key.h).
  * - a kind with a fence of its own (struct nvt_backend_ops), as rbd, has that.
  *
  * A medium without one is refused at the start. No clock decides here but how long is waited.
@@ -26,6 +27,7 @@ struct nvt_former {
     uint8_t boot_id[16]; /* of its kernel */
     int32_t pid;
     uint64_t start_ticks; /* of the process: field 22 of /proc/PID/stat */
+    uint64_t key;         /* by which it has reserved the device */
 };
 
 /* Whether it can be fenced, and what it is (`medium`): the same text for all that open it, and for
@@ -43,5 +45,7 @@ int nvt_fence_look_again(const struct nvt_backend_spec *spec, const char *medium
  * is in the way. Waits up to wait_ms: not on a thread that serves hosts. */
 int nvt_fence(const struct nvt_backend_spec *spec, const struct nvt_former *formers, size_t count,
               uint32_t wait_ms, char *error, size_t error_bytes);
+/* What a fence has reserved is given up, since the medium could not be opened. */
+void nvt_fence_undo(const struct nvt_backend_spec *spec);
 
 #endif

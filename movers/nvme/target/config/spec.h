@@ -47,7 +47,9 @@ struct nvt_backend_spec {
     bool read_only, shared, fence, has_uuid, has_nguid;
     char conf[NVT_CONF_BYTES], id[NVT_ID_BYTES]; /* of rbd; empty where they are not said */
     uint32_t wait_ms; /* for the caller of nvt_backend_open(): how long it may take; 0: as usual */
-    bool unfenced;    /* for tests: a group takes it without a fence */
+    /* A group says by which keys it reserves the device; 0: it does not. */
+    uint64_t reserve_key, idle_key;
+    bool unfenced; /* for tests: a group takes it without a fence */
     uint8_t uuid[NVT_UUID_BYTES], nguid[NVT_UUID_BYTES];
     uint32_t nsid;                 /* 0 where it is not said */
     uint32_t error_ppm, short_ppm; /* of a million requests: how many fail, how many end early */

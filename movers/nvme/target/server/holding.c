@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "nvme/target/backend/backend.h"
+#include "nvme/target/backend/device_key.h"
 #include "nvme/target/backend/standby.h"
 #include "nvme/target/model/commit.h"
 #include "nvme/target/model/namespace.h"
@@ -171,6 +172,16 @@ static void fail_to_take(struct nvr_holding *holding, const char *why)
     nvg_failed(holding->member->group, holding->nsid, holding->epoch, why);
 }
 
+/* By which the device that is the medium is reserved, if it is one. */
+static void give_keys(const struct nvr_holding *holding, struct nvt_backend_spec *spec)
+{
+    const struct nvg_identity *group = nvg_identity_of(holding->member->group);
+    if (spec->unfenced)
+        return;
+    spec->reserve_key = nvt_device_key(group->identity, group->slot, holding->epoch);
+    spec->idle_key = nvt_device_idle_key(group->identity);
+}
+
 static int open_medium(const struct nvr_holding *holding, struct nvt_backend **out, char *why,
                        size_t why_bytes)
 {
@@ -180,6 +191,7 @@ static int open_medium(const struct nvr_holding *holding, struct nvt_backend **o
     struct nvt_backend_spec spec = *holding->spec;
     spec.block_bytes = 1u << ns->block_shift;
     spec.wait_ms = OPEN_MS;
+    give_keys(holding, &spec);
     const int rc = nvt_backend_open(&spec, uring, &backend, why, why_bytes);
     if (rc)
         return rc;
@@ -197,10 +209,16 @@ static void finish_taking(struct nvr_holding *holding, struct nvr_taking *taking
 {
     struct nvt_backend *backend;
     holding->taking = NULL;
-    if (taking->is_given_up)
+    if (taking->is_given_up) {
+        if (!taking->rc)
+            nvt_fence_undo(&taking->spec);
         return tell_released(holding);
-    if (!taking->rc)
+    }
+    if (!taking->rc) {
         taking->rc = open_medium(holding, &backend, taking->why, sizeof(taking->why));
+        if (taking->rc)
+            nvt_fence_undo(&taking->spec);
+    }
     if (taking->rc)
         return fail_to_take(holding, taking->why);
     nvt_namespace_wake(namespace_at(holding), backend);
@@ -224,11 +242,14 @@ static void taking_done(struct nvt_job *job)
     struct nvr_taking *taking = (struct nvr_taking *)job;
     if (taking->holding)
         finish_taking(taking->holding, taking);
+    else if (!taking->rc)
+        nvt_fence_undo(&taking->spec);
     free(taking);
 }
 
 static struct nvr_taking *plan_taking(struct nvr_holding *holding, const struct nvg_event *event)
 {
+    const uint8_t *identity = nvg_identity_of(holding->member->group)->identity;
     struct nvr_taking *taking = calloc(1, sizeof(*taking));
     if (!taking)
         return NULL;
@@ -236,13 +257,17 @@ static struct nvr_taking *plan_taking(struct nvr_holding *holding, const struct 
         .owner = "group", .is_trusted = true, .work = taking_work, .done = taking_done};
     taking->holding = holding;
     taking->spec = *holding->spec;
+    give_keys(holding, &taking->spec);
     memcpy(taking->medium, holding->medium, sizeof(taking->medium));
     taking->former_count = event->former_count;
     for (uint32_t i = 0; i < event->former_count; i++) {
         const struct nvg_former *from = &event->formers[i];
         memcpy(taking->names[i], from->member, sizeof(taking->names[i]));
-        taking->formers[i] = (struct nvt_former){
-            .name = taking->names[i], .pid = from->pid, .start_ticks = from->start_ticks};
+        taking->formers[i] =
+            (struct nvt_former){.name = taking->names[i],
+                                .pid = from->pid,
+                                .start_ticks = from->start_ticks,
+                                .key = nvt_device_key(identity, from->slot, from->epoch)};
         memcpy(taking->formers[i].boot_id, from->boot_id, sizeof(from->boot_id));
     }
     return taking;

@@ -164,6 +164,12 @@ static void look__knows_a_file_by_any_path(void **state)
     assert_int_equal(first.size_bytes, 1 << 20);
     assert_int_equal(first.block_bytes, 4096);
     assert_int_equal(nvt_fence_look(&missing, &second, error, sizeof(error)), -ENOENT);
+    missing.kind = NVT_BACKEND_NVME;
+    assert_int_equal(nvt_fence_look(&missing, &second, error, sizeof(error)), -ENOENT);
+    missing.kind = NVT_BACKEND_BLOCK;
+    assert_int_equal(nvt_fence_look(&missing, &second, error, sizeof(error)), -ENOENT);
+    snprintf(missing.path, sizeof(missing.path), "/dev/null");
+    assert_int_equal(nvt_fence_look(&missing, &second, error, sizeof(error)), -ENOTBLK);
 }
 
 static void look__refuses_what_nothing_fences(void **state)
@@ -172,7 +178,6 @@ static void look__refuses_what_nothing_fences(void **state)
     static const struct nvt_backend_spec wrong[] = {
         {.kind = NVT_BACKEND_RAM, .size_bytes = 4096},
         {.kind = NVT_BACKEND_NULL, .size_bytes = 4096},
-        {.kind = NVT_BACKEND_NVME, .path = "/dev/ng0n1"},
     };
     struct nvt_backend_look medium;
     for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
