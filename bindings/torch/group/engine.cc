@@ -34,8 +34,14 @@ std::shared_ptr<Engine> Engine::make(pge_engine *engine)
     return made;
 }
 
-Engine::Engine(pge_engine *engine) : engine_(engine), owner_(getpid())
+Engine::Engine(pge_engine *engine) : engine_(engine), owner_(getpid()), is_closed_(!engine)
 {
+}
+
+const char *Engine::why_closed() const
+{
+    return engine_ ? "this process group was ended"
+                   : "this process group is not open before reconfigure()";
 }
 
 Engine::~Engine()

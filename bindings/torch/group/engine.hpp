@@ -18,10 +18,10 @@
 namespace sidewire_torch
 {
 
-class Engine
+class Engine : public std::enable_shared_from_this<Engine>
 {
   public:
-    /* Takes the engine over. */
+    /* Takes the engine over. NULL: one that is closed, as its ranks have not met yet. */
     static std::shared_ptr<Engine> make(pge_engine *engine);
     ~Engine();
     Engine(const Engine &) = delete;
@@ -29,6 +29,7 @@ class Engine
 
     /* Never with Python's lock: what ends may want it. In a child of fork() it does nothing. */
     void close();
+    const char *why_closed() const;
     /* All engines of this process: the interpreter ends. */
     static void close_all();
 
@@ -56,7 +57,7 @@ class Engine
     pge_engine *engine_;
     const pid_t owner_;
     std::atomic<uint32_t> inside_{0};
-    std::atomic<bool> is_closed_{false};
+    std::atomic<bool> is_closed_;
     std::mutex closing_;
 };
 

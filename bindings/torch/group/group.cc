@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "torch/group/group.hpp"
 
-#include <Python.h>
 #include <algorithm>
 
 #include "torch/group/interrupt.hpp"
@@ -42,17 +41,8 @@ static std::string name_gone(const c10::intrusive_ptr<Group> &whole,
     return "";
 }
 
-Group::Group(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
-             const Settings &settings, const c10::intrusive_ptr<Group> &whole,
-             const std::vector<int64_t> &ranks)
-    : Base(rank, size), timeout_ms_(settings.timeout_ms)
+pge_engine *Group::open_engine(Meeting &meeting, const Settings &settings, int rank, int size)
 {
-    Meeting::Watch watch;
-    watch_interrupts();
-    if (whole)
-        watch = [&] { return name_gone(whole, ranks); };
-    Meeting meeting(store, static_cast<uint32_t>(rank), static_cast<uint32_t>(size),
-                    settings.timeout_ms, watch);
     pge_options options = options_of(settings);
     options.coll.rank = static_cast<uint32_t>(rank);
     options.coll.size = static_cast<uint32_t>(size);
@@ -60,10 +50,8 @@ Group::Group(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
     options.coll.exchange_context = &meeting;
     pge_engine *engine = nullptr;
     struct sw_coll_error error = {};
-    if (pge_open(&options, &error, &engine) == SW_COLL_OK) {
-        engine_ = Engine::make(engine);
-        return;
-    }
+    if (pge_open(&options, &error, &engine) == SW_COLL_OK)
+        return engine;
     if (meeting.failure().empty())
         meeting.fail(error.text);
     if (meeting.interruption())
@@ -74,10 +62,36 @@ Group::Group(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
         (meeting.failure().empty() ? std::string(error.text) : meeting.failure()));
 }
 
-Group::Group(pge_engine *engine, int64_t timeout_ms)
-    : Base(static_cast<int>(pge_rank(engine)), static_cast<int>(pge_size(engine))),
-      engine_(Engine::make(engine)), timeout_ms_(timeout_ms)
+Group::Group(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
+             const Settings &settings, const c10::intrusive_ptr<Group> &whole,
+             const std::vector<int64_t> &ranks)
+    : Base(rank, size), settings_(settings), first_rank_(rank), timeout_ms_(settings.timeout_ms)
 {
+    Meeting::Watch watch;
+    watch_interrupts();
+    if (settings.is_deferred) {
+        take_engine(nullptr);
+        return;
+    }
+    if (whole)
+        watch = [&] { return name_gone(whole, ranks); };
+    Meeting meeting(store, static_cast<uint32_t>(rank), static_cast<uint32_t>(size),
+                    settings.timeout_ms, watch);
+    take_engine(open_engine(meeting, settings, rank, size));
+}
+
+Group::Group(pge_engine *engine, const Settings &settings)
+    : Base(static_cast<int>(pge_rank(engine)), static_cast<int>(pge_size(engine))),
+      settings_(settings), first_rank_(static_cast<int>(pge_rank(engine))),
+      timeout_ms_(settings.timeout_ms)
+{
+    take_engine(engine);
+}
+
+void Group::take_engine(pge_engine *engine)
+{
+    engines_.push_back(Engine::make(engine));
+    engine_.store(engines_.back().get());
 }
 
 Group::~Group()
@@ -85,23 +99,28 @@ Group::~Group()
     close();
 }
 
-/* What ends may want Python's lock: a tensor that Python knows, a callback. */
+WithoutPython::WithoutPython()
+{
+    if (Py_IsInitialized() && PyGILState_Check())
+        state_ = PyEval_SaveThread();
+}
+
+WithoutPython::~WithoutPython()
+{
+    if (state_)
+        PyEval_RestoreThread(state_);
+}
+
 void Group::close()
 {
-    if (!engine_)
-        return;
-    if (!Py_IsInitialized() || !PyGILState_Check()) {
-        engine_->close();
-        return;
-    }
-    PyThreadState *state = PyEval_SaveThread();
-    engine_->close();
-    PyEval_RestoreThread(state);
+    const WithoutPython unlocked;
+    if (engine_.load())
+        engine().close();
 }
 
 void Group::abort()
 {
-    Engine::Entry entry(*engine_);
+    Engine::Entry entry(engine());
     if (entry.get())
         pge_abort(entry.get(), "the process group was aborted");
 }
@@ -113,8 +132,8 @@ void Group::shutdown()
 
 c10::intrusive_ptr<Group> Group::shrink_to_rest(int64_t timeout_ms)
 {
-    Engine::Entry entry(*engine_);
-    TORCH_CHECK(entry.get(), "sidewire: this process group was ended");
+    Engine::Entry entry(engine());
+    TORCH_CHECK(entry.get(), "sidewire: ", engine().why_closed());
     pge_engine *rest = nullptr;
     struct sw_coll_error error = {};
     const uint64_t deadline_ns =
@@ -123,7 +142,7 @@ c10::intrusive_ptr<Group> Group::shrink_to_rest(int64_t timeout_ms)
             : 0;
     if (pge_shrink(entry.get(), deadline_ns, &error, &rest) != SW_COLL_OK)
         throw std::runtime_error(std::string("sidewire: shrink: ") + error.text);
-    return c10::intrusive_ptr<Group>::unsafe_steal_from_new(new Group(rest, timeout_ms_));
+    return c10::intrusive_ptr<Group>::unsafe_steal_from_new(new Group(rest, settings_));
 }
 
 #ifdef C10D_BACKEND_HAS_RECONFIGURE
@@ -141,7 +160,7 @@ c10::intrusive_ptr<c10d::Backend> Group::shrink(const std::vector<int64_t> &left
 c10d::ErrorType Group::getError()
 {
     struct sw_coll_error error = {};
-    Engine::Entry entry(*engine_);
+    Engine::Entry entry(engine());
     switch (entry.get() ? pge_error(entry.get(), &error) : SW_COLL_REVOKED) {
     case SW_COLL_OK:
     case SW_COLL_AGAIN:
@@ -159,7 +178,7 @@ c10d::ErrorType Group::getError()
 std::vector<int64_t> Group::gone()
 {
     std::vector<int64_t> ranks;
-    Engine::Entry entry(*engine_);
+    Engine::Entry entry(engine());
     if (!entry.get())
         return ranks;
     std::unique_ptr<bool[]> is_gone(new bool[size()]());
@@ -175,9 +194,9 @@ std::vector<int64_t> Group::gone()
 std::string Group::failure()
 {
     struct sw_coll_error error = {};
-    Engine::Entry entry(*engine_);
+    Engine::Entry entry(engine());
     if (!entry.get())
-        return "the process group was ended";
+        return engine().why_closed();
     const sw_coll_status status = pge_error(entry.get(), &error);
     return status == SW_COLL_AGAIN ? "ranks agree on who is gone" : error.text;
 }
@@ -185,8 +204,8 @@ std::string Group::failure()
 void Group::dump(const std::string &path)
 {
     struct sw_coll_error error = {};
-    Engine::Entry entry(*engine_);
-    TORCH_CHECK(entry.get(), "sidewire: this process group was ended");
+    Engine::Entry entry(engine());
+    TORCH_CHECK(entry.get(), "sidewire: ", engine().why_closed());
     if (pge_dump(entry.get(), path.c_str(), &error) != SW_COLL_OK)
         throw std::runtime_error(std::string("sidewire: dump: ") + error.text);
 }
@@ -197,8 +216,8 @@ Group::Prepared Group::prepare(c10d::OpType type, const char *title, const Tenso
                                Outputs outputs, std::chrono::milliseconds timeout,
                                size_t operations)
 {
-    auto work = c10::make_intrusive<Work>(engine_, getRank(), type, title, inputs,
-                                          std::move(outputs), operations);
+    auto work = c10::make_intrusive<Work>(engine().shared_from_this(), getRank(), type, title,
+                                          inputs, std::move(outputs), operations);
     if (timeout.count() > 0) {
         const uint64_t deadline_ns = sw_coll_deadline_ms(
             static_cast<uint32_t>(std::min<int64_t>(timeout.count(), UINT32_MAX)));
@@ -227,14 +246,14 @@ WorkPtr Group::barrier(const c10d::BarrierOptions &options)
 
 void Group::setSequenceNumberForGroup()
 {
-    Engine::Entry entry(*engine_);
+    Engine::Entry entry(engine());
     if (entry.get())
         pge_sequence_set(entry.get(), 0);
 }
 
 uint64_t Group::getSequenceNumberForGroup()
 {
-    Engine::Entry entry(*engine_);
+    Engine::Entry entry(engine());
     return entry.get() ? pge_sequence(entry.get()) : 0;
 }
 

@@ -9,6 +9,10 @@
 #ifndef SW_BINDINGS_TORCH_GROUP_HPP
 #define SW_BINDINGS_TORCH_GROUP_HPP
 
+#include <Python.h>
+
+#include "torch/group/reconfigure.hpp"
+#include "torch/group/store.hpp"
 #include "torch/group/tensors.hpp"
 #include "torch/group/work.hpp"
 
@@ -19,7 +23,22 @@ namespace sidewire_torch
 struct Settings {
     std::string address, algorithm; /* empty: the library chooses */
     bool is_any_order = false;
+    bool is_deferred = false; /* reconfigure() opens it, the constructor does not */
     int64_t timeout_ms = 0, spin_us = -1, eager_bytes = -1; /* below 0: the library's own */
+};
+
+/* What ends may want Python's lock: a tensor that Python knows, a callback. So it is not held
+ * while something is waited for. */
+class WithoutPython
+{
+  public:
+    WithoutPython();
+    ~WithoutPython();
+    WithoutPython(const WithoutPython &) = delete;
+    WithoutPython &operator=(const WithoutPython &) = delete;
+
+  private:
+    PyThreadState *state_ = nullptr;
 };
 
 class Group : public Base
@@ -48,6 +67,11 @@ class Group : public Base
     WorkPtr allreduce_leaves(at::Tensor rows, const c10d::ReduceOp &op);
     /* Ends requests, and all of the group; later calls throw. */
     void close();
+    /* That of the last reconfigure(), where new groups of these ranks meet; null: torch's own. */
+    c10::intrusive_ptr<c10d::Store> store() const
+    {
+        return store_;
+    }
 
     /* ---- torch's ---- */
 
@@ -105,12 +129,20 @@ class Group : public Base
     shrink(const std::vector<int64_t> &left_out, int flags,
            const c10::intrusive_ptr<c10d::Backend::Options> &options) override;
     c10d::ErrorType getError() override;
+    bool supportsReconfigure() const override
+    {
+        return true;
+    }
+    c10d::ReconfigureHandle get_reconfigure_handle() const override;
+    /* Ends what is under way, and waits until all ranks of the new group have called it. After an
+     * error it may be called again. Throws. */
+    WorkPtr reconfigure(const c10d::ReconfigureOptions &options) override;
 #endif
 
   private:
     using Prepared = c10::intrusive_ptr<Work>;
 
-    Group(pge_engine *engine, int64_t timeout_ms);
+    Group(pge_engine *engine, const Settings &settings);
     uint32_t rank() const
     {
         return static_cast<uint32_t>(getRank());
@@ -147,12 +179,28 @@ class Group : public Base
     void lead_barrier(uint64_t tag, std::chrono::milliseconds timeout, bool must_name_all);
     void join_barrier(uint64_t tag, std::chrono::milliseconds timeout);
 
-    std::shared_ptr<Engine> engine_;
+    Engine &engine() const
+    {
+        return *engine_.load();
+    }
+    void take_engine(pge_engine *engine);
+    /* Waits until all ranks are there. Throws. */
+    static pge_engine *open_engine(Meeting &meeting, const Settings &settings, int rank, int size);
+
+    const Settings settings_;
+    const int first_rank_;
+    /* Those of earlier ranks stay, closed: another thread may be about to enter one. */
+    std::vector<std::shared_ptr<Engine>> engines_;
+    std::atomic<Engine *> engine_{nullptr};
+    c10::intrusive_ptr<c10d::Store> store_;
     const int64_t timeout_ms_;
     uint64_t monitored_ = 0; /* monitored barriers that this rank has begun */
 #if TORCH_VERSION_MAJOR >= 2
     bool is_coalescing_ = false;
     std::vector<WorkPtr> coalesced_;
+#endif
+#ifdef C10D_BACKEND_HAS_RECONFIGURE
+    mutable MeetingPlace place_;
 #endif
 };
 

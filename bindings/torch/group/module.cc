@@ -34,6 +34,7 @@ PYBIND11_MODULE(SIDEWIRE_TORCH_MODULE, module)
         .def_readwrite("address", &Settings::address)
         .def_readwrite("algorithm", &Settings::algorithm)
         .def_readwrite("is_any_order", &Settings::is_any_order)
+        .def_readwrite("is_deferred", &Settings::is_deferred)
         .def_readwrite("timeout_ms", &Settings::timeout_ms)
         .def_readwrite("spin_us", &Settings::spin_us)
         .def_readwrite("eager_bytes", &Settings::eager_bytes);
@@ -46,6 +47,7 @@ PYBIND11_MODULE(SIDEWIRE_TORCH_MODULE, module)
         .def("dump", &Group::dump, py::arg("path"), Unlocked())
         .def("failure", &Group::failure, Unlocked())
         .def("gone", &Group::gone, Unlocked())
+        .def("store", &Group::store)
         .def("shrink_to_rest", &Group::shrink_to_rest, py::arg("timeout_ms"), Unlocked())
         .def("allreduce_leaves", &Group::allreduce_leaves, py::arg("rows"), py::arg("op"),
              Unlocked());

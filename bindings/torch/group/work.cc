@@ -101,7 +101,7 @@ void Work::then(std::function<void()> function)
 WorkPtr Work::begin(c10::intrusive_ptr<Work> work)
 {
     Engine::Entry entry(*work->engine_);
-    TORCH_CHECK(entry.get(), work->title_, ": this process group was ended");
+    TORCH_CHECK(entry.get(), work->title_, ": ", work->engine_->why_closed());
     work->self_ = work;
     if (work->count_ == 1) {
         pge_operation *only = &work->first_;

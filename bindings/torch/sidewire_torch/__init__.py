@@ -105,20 +105,30 @@ def _open(backend_options, options):
     elif not isinstance(options, Options):
         raise TypeError('pg_options of sidewire is a sidewire_torch.Options')
     timeout = backend_options.timeout
-    timeout_ms = round(timeout.total_seconds() * 1000)
+    settings = options._settings(round(timeout.total_seconds() * 1000))
+    settings.is_deferred = getattr(backend_options, 'enable_reconfigure', False)
+    ranks = list(backend_options.global_ranks_in_group)
     return _native.Group(
-        backend_options.store,
+        _store_of(ranks) or backend_options.store,
         backend_options.group_rank,
         backend_options.group_size,
-        options._settings(timeout_ms),
-        *_watched(backend_options.global_ranks_in_group),
+        settings,
+        *_watched(ranks),
     )
+
+
+def _store_of(ranks):
+    """What all ranks have since the default group was reconfigured, or None: torch's own store may
+    have ended, and those that came later never had it."""
+    whole = _watched(ranks)[0]
+    store = whole.store() if whole is not None else None
+    return store and dist.PrefixStore('/'.join(map(str, ranks)), store)
 
 
 def _watched(ranks):
     """The group whose ranks a new one has, and which ones: a death ends the opening."""
     try:
-        return (_native_group(), list(ranks)) if ranks else (None, [])
+        return (_native_group(), ranks) if ranks else (None, [])
     except TypeError:  # the default group is of another back end
         return None, []
 

@@ -16,7 +16,7 @@ SAMPLE = (
 # By the minor version of torch: at least so many are for processors.
 REACHED = {
     'gloo': {'1.13': 108},
-    'sidewire': {'1.13': 120, '2.6': 120},
+    'sidewire': {'1.13': 120, '2.6': 120, '2.14': 121},
 }
 # Backend -> (test, numbers of ranks, reason)
 FAILURES = {
@@ -25,7 +25,7 @@ FAILURES = {
 }
 
 
-# The same of torch 2.6 under Python 3.13, in Debian 13 (scripts/weekly).
+# The same of torch 2.6 under Python 3.13 in Debian 13 (scripts/weekly), and of torch 2.14 in sid.
 FAILURES_2 = (
     ('test_ddp_logging_data_cpu', 'torch calls each backend that is not its own "custom" there'),
     ('test_gather_object', 'Python 3.13 has another text where it cannot pickle'),

@@ -185,10 +185,6 @@ def new_group__names_the_rank_that_hangs():
 
 
 def interrupted__backward_of_ddp():
-    """With torch 2.6 of Debian 13 it goes on: docs/roadmap.md."""
-    if not torch.__version__.startswith('1.'):
-        return
-
     def run(rank, folder):
         model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1))
         loss = model(torch.ones(2, 4)).sum()
@@ -256,6 +252,8 @@ def interrupted__a_program_that_goes_on_by_itself():
 CASES = {name: one for name, one in list(globals().items()) if '__' in name.strip('_')}
 
 if __name__ == '__main__':
+    # A shell's job in the background ignores it, and Python leaves that so.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     for name in sys.argv[2:] or CASES:
         print(name, flush=True)
         CASES[name]()

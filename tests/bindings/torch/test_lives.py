@@ -458,6 +458,8 @@ def another_version__is_told():
 CASES = {name: one for name, one in list(globals().items()) if '__' in name.strip('_')}
 
 if __name__ == '__main__':
+    # A shell's job in the background ignores it, and Python leaves that so.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     for name in sys.argv[1:] or CASES:
         print(name, flush=True)
         CASES[name]()
