@@ -18,8 +18,9 @@
  * are what was adopted.
  *
  * Thread-safe. Fork: it installs its own pthread_atfork handlers; the child gets private copies as
- * of the fork (made by the parent, before it), of MADV_DONTFORK'd memory nothing, and its segment
- * table starts empty: segments of the parent are dead there, and putting them does nothing.
+ * of the fork (made by the parent, as it enters the clone), of MADV_DONTFORK'd memory nothing, and
+ * its segment table starts empty: segments of the parent are dead there, and putting them does
+ * nothing.
  *
  * How and why, and the limits: docs/adoption.md.
  */

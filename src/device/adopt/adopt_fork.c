@@ -2,11 +2,12 @@
 /*
  * Adopted memory and fork(2): the child gets private memory with what was in it at the fork.
  *
- * The parent makes the copy, in the place where the private mapping waits (the park), before the
- * fork; afterwards the child swaps it in and the parent drops it. So nobody waits for another
- * process, the child only makes a few system calls, and what the program said about the mapping
- * (MADV_DONTFORK, MADV_WIPEONFORK) acts on the copy as it should. No child inherits the shared
- * mapping itself: what could not be copied is not there.
+ * The parent makes the copy, in the place where the private mapping waits (the park), as it enters
+ * the clone: libc has locked malloc by then, whose lists may lie on such pages. Afterwards the
+ * child swaps the copy in and the parent drops it. So nobody waits for another process, the child
+ * only makes a few system calls, and what the program said about the mapping (MADV_DONTFORK,
+ * MADV_WIPEONFORK) acts on the copy as it should. No child inherits the shared mapping itself: what
+ * could not be copied is not there.
  *
  * The handlers are installed when the library is loaded, so that they run next to the fork itself:
  * after the program's own prepare handlers have quiesced its threads, and before its child and
@@ -25,6 +26,7 @@
 #include "device/adopt/adopt_monitor.h"
 #include "device/adopt/arena.h"
 #include "device/adopt/fork_fault.h"
+#include "device/adopt/fork_moment.h"
 #include "device/adopt/keep.h"
 #include "device/adopt/memory_room.h"
 #include "device/adopt/page_move.h"
@@ -124,7 +126,6 @@ static void adopt_fork_make_room(void)
 static void adopt_fork_copy_all(void)
 {
     uint64_t missing = 0;
-    adopt_fork_make_room();
     if (!parts_find())
         sw_error("fork: the parts of registered memory cannot be found; the child has none of it");
     const uint64_t needed = bytes_needed();
@@ -167,15 +168,21 @@ static bool adopt_fork_mend(const void *address)
 
 static void adopt_fork_prepare(void)
 {
+    uint64_t start, end;
     sw_adopt_lock();
-    adopt_fork_copy_all();
-    if (forking.count)
-        sw_fork_fault_watch(adopt_fork_mend);
+    adopt_fork_make_room();
+    sw_segments_bounds(&start, &end);
     sw_segments_lock();
+    if (start >= end)
+        return;
+    sw_fork_fault_watch(adopt_fork_mend);
+    if (!sw_fork_moment_watch(adopt_fork_copy_all))
+        adopt_fork_copy_all();
 }
 
 static void adopt_fork_parent(void)
 {
+    sw_fork_moment_end();
     sw_fork_fault_end();
     sw_segments_unlock();
     for (struct sw_segment *s = sw_segments_first(); s; s = s->next) {
@@ -189,6 +196,7 @@ static void adopt_fork_parent(void)
 static void adopt_fork_child(void)
 {
     parts_swap_in();
+    sw_fork_moment_end();
     sw_fork_fault_end();
     parts_forget();
     sw_keep_forget();
