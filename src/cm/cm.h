@@ -151,6 +151,7 @@ enum {
     SW_CM_PAST_MAX = 1024,   /* connections that are over, whose REQs may still be on their way */
     /* REPs for one REQ, until the peer has shown that it hears. */
     SW_CM_REPS_EACH = 3,
+    SW_CM_COPIES_MAX = 4, /* of a message without an answer that leave at a time */
 };
 
 /* No peer makes us wait longer than that for one answer. */

@@ -182,6 +182,18 @@ static void repeat_unheard_rep(struct sw_cm *cm, struct sw_cm_id *id, uint64_t n
     arm_timer(cm, id, id->reps_left ? id->response_ns : id->deadline_ns - now_ns, now_ns);
 }
 
+/* By packets each copy leaves from another source port: the kernel of the peer's host may give those
+ * of one port to a process that is stopped. The more were in vain, the more leave at a time, since
+ * the next ones come later and later. */
+static void repeat_unanswered(struct sw_cm *cm, struct sw_cm_id *id)
+{
+    const uint16_t more = id->copies < SW_CM_COPIES_MAX ? id->copies : SW_CM_COPIES_MAX;
+    for (uint16_t i = 0; i < (id->path.slot ? 1 : more); i++) {
+        sw_cm_say_again(cm, id, &id->path);
+        id->copies++;
+    }
+}
+
 static void time_out(struct sw_cm *cm, struct sw_cm_id *id, uint64_t now_ns)
 {
     if (id->state == SW_CM_TIMEWAIT) {
@@ -197,8 +209,7 @@ static void time_out(struct sw_cm *cm, struct sw_cm_id *id, uint64_t now_ns)
         return life_give_up(cm, id, now_ns);
     if (id->state == SW_CM_REP_SENT && !id->is_heard)
         return repeat_unheard_rep(cm, id, now_ns);
-    sw_cm_say_again(cm, id, &id->path);
-    id->copies++;
+    repeat_unanswered(cm, id);
     id->resend_ns = sw_min_u64(2 * id->resend_ns, id->response_ns);
     arm_timer(cm, id, id->resend_ns, now_ns);
 }

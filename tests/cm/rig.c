@@ -191,6 +191,19 @@ struct sw_cm_message rig_carry_copy(int from, enum sw_cm_attribute attribute)
     return mad.message;
 }
 
+void rig_lose_copies(int from, enum sw_cm_attribute attribute, int time)
+{
+    const int copies = time < 2 ? 1 : time == 2 ? 2 : SW_CM_COPIES_MAX;
+    uint32_t last = 0;
+    for (int i = 0; i < copies; i++) {
+        const uint32_t attempt = take(from, attribute).path.attempt;
+        if (i && attempt != last + 1)
+            fail_msg("copies leave by attempts %u and %u", last, attempt);
+        last = attempt;
+    }
+    rig_nothing_sent(from);
+}
+
 void rig_nothing_sent(int from)
 {
     if (rig[from].out_count)

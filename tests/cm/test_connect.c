@@ -90,8 +90,7 @@ static void connect__asks_again_until_retries_are_over(void **state)
     ask();
     uint64_t started = rig_now;
     for (int i = 0; i <= 3; i++) {
-        rig_lose(0, SW_CM_REQ);
-        rig_nothing_sent(0);
+        rig_lose_copies(0, SW_CM_REQ, i);
         rig_until_due(0);
     }
     /* 67.1 ms for the peer, as much for the way there and back. */
@@ -113,11 +112,11 @@ static void connect__hurries_as_configured(void **state)
     ask();
     static const uint64_t waits_ms[] = {10, 20, 40, 80};
     for (int i = 0; i < 4; i++) {
-        rig_lose(0, SW_CM_REQ);
+        rig_lose_copies(0, SW_CM_REQ, i);
         assert_int_equal(sw_cm_due_ns(&rig[0].cm) - rig_now, waits_ms[i] * RIG_MS);
         rig_until_due(0);
     }
-    rig_lose(0, SW_CM_REQ); /* and from here as the protocol has it */
+    rig_lose_copies(0, SW_CM_REQ, 4); /* and from here as the protocol has it */
     assert_in_range(sw_cm_due_ns(&rig[0].cm) - rig_now, 134 * RIG_MS, 135 * RIG_MS);
 }
 

@@ -302,7 +302,7 @@ static void dreq__is_said_again_until_retries_are_over(void **state)
     (void)state;
     disconnect();
     for (int i = 0; i <= 3; i++) {
-        rig_lose(0, SW_CM_DREQ);
+        rig_lose_copies(0, SW_CM_DREQ, i);
         rig_until_due(0);
     }
     rig_nothing_sent(0);

@@ -89,7 +89,7 @@ static void sidr__asks_again_until_retries_are_over(void **state)
     (void)state;
     resolve();
     for (int i = 0; i <= 6; i++) {
-        rig_lose(0, SW_CM_SIDR_REQ);
+        rig_lose_copies(0, SW_CM_SIDR_REQ, i);
         assert_int_equal(sw_cm_due_ns(&rig[0].cm) - rig_now, 100 * RIG_MS);
         rig_until_due(0);
     }
