@@ -182,9 +182,9 @@ static void repeat_unheard_rep(struct sw_cm *cm, struct sw_cm_id *id, uint64_t n
     arm_timer(cm, id, id->reps_left ? id->response_ns : id->deadline_ns - now_ns, now_ns);
 }
 
-/* By packets each copy leaves from another source port: the kernel of the peer's host may give those
- * of one port to a process that is stopped. The more were in vain, the more leave at a time, since
- * the next ones come later and later. */
+/* By packets each copy leaves from another source port: the kernel of the peer's host may give
+ * those of one port to a process that is stopped. The more were in vain, the more leave at a time,
+ * since the next ones come later and later. */
 static void repeat_unanswered(struct sw_cm *cm, struct sw_cm_id *id)
 {
     const uint16_t more = id->copies < SW_CM_COPIES_MAX ? id->copies : SW_CM_COPIES_MAX;

@@ -58,8 +58,8 @@ struct sw_cm_rep rig_rep(uint32_t qpn);
 struct sw_cm_message rig_carry(int from, enum sw_cm_attribute attribute);
 struct sw_cm_message rig_lose(int from, enum sw_cm_attribute attribute);
 struct sw_cm_message rig_carry_copy(int from, enum sw_cm_attribute attribute);
-/* Loses what leaves when a message without an answer is said for the `time`th time, from 0 on: 1, 1,
- * 2, 4, 4... copies, each by another source port, and nothing else. */
+/* Loses what leaves when a message without an answer is said for the `time`th time, from 0 on: 1,
+ * 1, 2, 4, 4... copies, each by another source port, and nothing else. */
 void rig_lose_copies(int from, enum sw_cm_attribute attribute, int time);
 void rig_nothing_sent(int from);
 
