@@ -30,6 +30,7 @@ void nvh_loss_add(struct nvh_paths *paths, uint32_t path, uint64_t now_ns)
     p->losses[p->losses_at++ % NVH_LOSSES_MAX] = (struct nvh_loss){
         .is_used = true,
         .epoch = p->epoch,
+        .lost_at = ++paths->moments,
         .lost_ns = now_ns,
         .quiet_ns = quiesce_ms ? now_ns + quiesce_ms * NS_PER_MS : UINT64_MAX,
         .facts = p->facts,
@@ -57,7 +58,7 @@ static bool is_fenced(const struct nvh_paths *paths, const struct nvh_loss *loss
         const struct nvh_path_namespace *n = &p->namespaces[ns];
         if (atomic_load(&p->used) && p->facts.member >= 0 &&
             p->facts.member != loss->facts.member && n->ana == SW_NVME_ANA_OPTIMIZED &&
-            n->changes > changes && n->log_ns > loss->lost_ns)
+            n->changes > changes && n->log_at > loss->lost_at)
             return true;
     }
     return false;

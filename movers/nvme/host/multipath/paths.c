@@ -225,7 +225,7 @@ bool nvh_path_ask(struct nvh_paths *paths, uint32_t path, uint64_t now_ns, struc
                       (p->state == SW_NVME_PATH_USED && nvh_loss_ask(paths, path, now_ns, ask));
     p->waits = asks;
     if (asks)
-        p->asked_ns = now_ns;
+        p->asked_at = ++paths->moments;
     return asks;
 }
 
@@ -354,7 +354,7 @@ static void take_ana(struct nvh_paths *paths, struct nvh_path *p, const uint8_t 
             continue;
         seen[ns] = 1;
         p->namespaces[ns].changes = entry.changes;
-        p->namespaces[ns].log_ns = p->asked_ns;
+        p->namespaces[ns].log_at = p->asked_at;
         atomic_store(&p->namespaces[ns].ana, entry.state);
     }
     for (uint32_t i = 0; i < paths->namespaces_count; i++)

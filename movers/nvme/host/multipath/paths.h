@@ -40,7 +40,7 @@ struct nvh_namespace {
 struct nvh_path_namespace {
     _Atomic uint8_t ana;      /* enum sw_nvme_ana; INACCESSIBLE where it is not behind the path */
     _Atomic uint64_t changes; /* of its ANA group */
-    uint64_t log_ns;          /* when the log was asked for that says so */
+    uint64_t log_at;          /* `moments` when the log was asked for that says so */
     bool is_there;
 };
 
@@ -72,6 +72,7 @@ enum nvh_reset { NVH_RESET_WANTED, NVH_RESET_ASKED, NVH_RESET_SUCCEEDED, NVH_RES
 struct nvh_loss {
     bool is_used;
     uint32_t epoch;             /* of the controller's */
+    uint64_t lost_at;           /* `moments` then */
     uint64_t lost_ns, quiet_ns; /* quiet: when time alone proves it; UINT64_MAX: never */
     struct nvh_facts facts;
     enum nvh_reset reset;
@@ -96,7 +97,7 @@ struct nvh_path {
     bool wants_look;           /* others have something else than when it was asked */
     bool was_tried;            /* it has been used, refused or lost */
     uint64_t next_ns;          /* when to look again at a path that was refused */
-    uint64_t asked_ns, ana_ns; /* when the last command was sent, and the last for the ANA log */
+    uint64_t asked_at, ana_ns; /* when the last command was sent, and the last for the ANA log */
     uint32_t list[NVH_NAMESPACES_MAX], list_count, list_at;
     struct nvh_namespace asked; /* the one of the list that is being asked for */
     struct nvh_facts facts;
@@ -110,6 +111,7 @@ struct nvh_paths {
     uint32_t count;
     int32_t quiesce_tmo_s; /* as in the options */
     uint64_t born_ns;      /* the first look */
+    uint64_t moments;      /* counts commands and losses: several come at one time of the clock */
     bool has_serial;
     uint8_t serial[NVH_SERIAL_BYTES];
     struct nvh_namespace namespaces[NVH_NAMESPACES_MAX];

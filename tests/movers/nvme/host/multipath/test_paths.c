@@ -22,9 +22,10 @@ struct says {
     const char *serial;
     uint8_t blocks, format, nguid, uuid;
     uint8_t ana; /* 0: it has no ANA */
+    uint8_t changes;
 };
 
-static const struct says usual = {"one", 100, 12, 7, 9, 0};
+static const struct says usual = {"one", 100, 12, 7, 9, 0, 0};
 
 static void say_page(const struct says *says, const struct nvh_ask *ask, uint8_t *page)
 {
@@ -32,6 +33,7 @@ static void say_page(const struct says *says, const struct nvh_ask *ask, uint8_t
     if (ask->opcode == nvme_admin_get_log_page) {
         page[8] = 1;
         page[16] = page[16 + 4] = 1;
+        page[16 + 8] = says->changes;
         page[16 + 16] = says->ana;
         page[16 + 32] = 1;
         return;
@@ -179,6 +181,31 @@ static void loss__of_a_path_that_was_refused(void **state)
     free(paths);
 }
 
+/* The next owner is known before the loss of the old one's path is. It is asked once more, also at
+ * the same time of the clock: only what it says then is a proof. */
+static void loss__after_the_next_owner_is_known(void **state)
+{
+    (void)state;
+    struct says old = usual, new = usual;
+    old.ana = new.ana = SW_NVME_ANA_OPTIMIZED;
+    old.changes = 1;
+    new.changes = 2;
+    struct nvh_paths *paths = two_paths(&new);
+    ask_all(paths, 0, &old, 5000ull * MS);
+    paths->paths[0].namespaces[0].changes = 1;
+    for (int i = 0; i < 2; i++)
+        paths->paths[i].facts = (struct nvh_facts){.has_ana = true, .member = i};
+    const uint64_t lost_ns = 6000ull * MS;
+    paths->paths[1].wants_ana = true;
+    ask_all(paths, 1, &new, lost_ns - 20 * MS);
+    nvh_path_lost(paths, 0, lost_ns, false, "lost");
+    assert_int_equal(nvh_paths_proof(paths, 0, 1, 0, 1, lost_ns), NVH_PROOF_MISSING);
+    ask_all(paths, 1, &new, lost_ns);
+    assert_int_equal(nvh_paths_proof(paths, 0, 1, 0, 1, lost_ns), NVH_PROOF_HERE);
+    assert_int_equal(nvh_paths_proof(paths, 0, 1, 0, 2, lost_ns), NVH_PROOF_MISSING);
+    free(paths);
+}
+
 static void ana__states(void **state)
 {
     (void)state;
@@ -247,6 +274,7 @@ int main(void)
         cmocka_unit_test(compare__each_difference),
         cmocka_unit_test(compare__missing_name),
         cmocka_unit_test(loss__of_a_path_that_was_refused),
+        cmocka_unit_test(loss__after_the_next_owner_is_known),
         cmocka_unit_test(compare__growth),
         cmocka_unit_test(ana__states),
         cmocka_unit_test(ana__any_bytes),
