@@ -1,0 +1,265 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""What several hosts see of a block that members of a group serve is linearizable, whoever is
+killed, stopped or restarted. usage: test_histories.py SIDEWIRE HISTORY_HOST FIRST_SEED SEEDS
+
+Each seed is a round: three hosts with a path to each of three members read, write and compare four
+blocks, and trouble of the seed comes. Where the fence is left out on purpose, the checker finds it.
+"""
+import collections
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'))
+from group_members import LIMIT_S, NQN, Group, await_that  # noqa: E402
+from history import History  # noqa: E402
+from programs import ports, say  # noqa: E402
+
+HOSTS, BLOCKS, BLOCK, DEPTH, GAP_US = 3, 4, 4096, 3, 4000
+TIMEOUT_S = 1  # of the group
+HOST_STOPS_S = 0.6  # less than its keep-alive time
+DELAY_MS = 150  # of a disk that holds what it is to do
+NEWER = 2 * HOSTS * DEPTH  # writes, after which each block has newer data than a silent owner
+PLANTED = 5  # rounds in which the fault that was planted must show
+
+
+class Host:
+    """history_host as a process, and what it tells."""
+
+    def __init__(self, world, number, first_block, seed):
+        self.name, self.path = f'host{number}', os.path.join(world.folder, f'host{number}')
+        where = ','.join(f'{one.address}:{one.port}' for one in world.group.members)
+        words = [where, NQN, number, first_block, BLOCKS, DEPTH, GAP_US, seed]
+        with open(self.path, 'wb') as out:
+            self.process = subprocess.Popen(
+                [*world.host_command, *map(str, words)], stdout=out, stderr=subprocess.STDOUT
+            )
+
+    def told(self):
+        with open(self.path, encoding='utf-8', errors='replace') as file:
+            return file.read()
+
+    def is_ready(self):
+        await_that(lambda: 'ready\n' in self.told() or self.process.poll() is not None)
+        return self.process.poll() is None
+
+    def end(self):
+        """Whether it has ended well, with all its requests, or was killed on purpose."""
+        if self.process.poll() is None:
+            self.process.terminate()
+        try:
+            return self.process.wait(timeout=LIMIT_S) in (0, -signal.SIGKILL)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            return False
+
+
+class World:
+    def __init__(self, sidewire, program, folder, options, members=3):
+        port = ports.claim(1 + 2 * members)
+        self.folder, self.host_command = folder, [sidewire, 'run', '--', program]
+        self.disk = os.path.join(folder, 'disk')
+        with open(self.disk, 'wb') as file:
+            file.truncate(64 << 20)
+        self.group = Group([sidewire], folder, f'file:{self.disk},bs=4096{options}', port)
+        self.group.timeout_s = TIMEOUT_S
+        self.group.start_log()
+        for i in range(members):
+            name = 'abc'[i]
+            self.group.add(name, '127.0.0.1', port + 1 + 2 * i, port + 2 + 2 * i)
+            self.group.members[-1].start().is_ready()
+        self.hosts, self.rounds = [], 0
+
+    def owner(self):
+        return await_that(self.group.owner)
+
+    def revive(self):
+        """Members that have ended come again."""
+        for member in self.group.members:
+            if member.process.poll() is not None:
+                member.start().is_ready()
+
+    def round(self, seed, kinds):
+        """The history, and which troubles came; None: something did not go on."""
+        draw = random.Random(seed)
+        first, self.rounds = BLOCKS * self.rounds, self.rounds + 1
+        self.hosts = [Host(self, i + 1, first, seed) for i in range(HOSTS)]
+        good = all([host.is_ready() for host in self.hosts])
+        came = []
+        for _ in range(draw.choice((1, 2))):
+            time.sleep(draw.uniform(0.1, 0.5))
+            kind = draw.choice(kinds)
+            kind(self, draw)
+            came.append(kind.__name__)
+            good = good and self.owner() is not None
+            self.revive()
+        time.sleep(draw.uniform(0.1, 0.4))
+        good = all([host.end() for host in self.hosts]) and good
+        history = History()
+        for host in self.hosts:
+            history.add_host(host.name, host.told())
+        return (history if good else None), came
+
+    def close(self):
+        for host in self.hosts:
+            if host.process.poll() is None:
+                host.process.kill()
+            host.process.wait()
+        self.group.close()
+
+
+def writes_of(member):
+    return member.status()['subsystems'][0]['namespaces'][0]['writes']
+
+
+# ---- trouble ----
+
+
+def owner_killed(world, _):
+    world.owner().signal(signal.SIGKILL)
+
+
+def owner_leaves(world, _):
+    world.owner().end()
+
+
+def owner_stopped(world, _):
+    """Until another one serves; it goes on then, unless it was fenced."""
+    owner = world.owner()
+    owner.signal(signal.SIGSTOP)
+    await_that(lambda: world.group.owner(*[m for m in world.group.members if m is not owner]))
+    if owner.process.poll() is None:
+        owner.signal(signal.SIGCONT)
+
+
+def owner_wakes_late(world, _):
+    """It goes on when what it holds has been done at the next one, and newer data is there."""
+    owner = world.owner()
+    others = [one for one in world.group.members if one is not owner]
+    owner.signal(signal.SIGSTOP)
+    heir = await_that(lambda: world.group.owner(*others))
+    before = writes_of(heir)
+    await_that(lambda: writes_of(heir) > before + NEWER)
+    owner.signal(signal.SIGCONT)
+    time.sleep(3 * DELAY_MS / 1000)
+
+
+def owner_pauses(world, draw):
+    """For about as long as the group waits for it."""
+    owner = world.owner()
+    owner.signal(signal.SIGSTOP)
+    time.sleep(draw.uniform(0.1, 2 * TIMEOUT_S))
+    if owner.process.poll() is None:
+        owner.signal(signal.SIGCONT)
+
+
+def standby_killed(world, draw):
+    owner = world.owner()
+    draw.choice([one for one in world.group.members if one is not owner]).signal(signal.SIGKILL)
+
+
+def two_killed(world, draw):
+    """The owner, and the next one before or after it serves."""
+    world.owner().signal(signal.SIGKILL)
+    time.sleep(draw.uniform(0, 0.6))
+    left = [one for one in world.group.members if one.process.poll() is None]
+    draw.choice(left).signal(signal.SIGKILL)
+
+
+def host_stopped(world, draw):
+    host = draw.choice(world.hosts)
+    host.process.send_signal(signal.SIGSTOP)
+    time.sleep(draw.uniform(0.1, HOST_STOPS_S))
+    host.process.send_signal(signal.SIGCONT)
+
+
+def host_killed(world, draw):
+    draw.choice(world.hosts).process.kill()
+
+
+def host_stopped_amid_change(world, draw):
+    """A host sleeps while the owner is killed and newer data is written; it goes on later."""
+    host = draw.choice(world.hosts)
+    host.process.send_signal(signal.SIGSTOP)
+    world.owner().signal(signal.SIGKILL)
+    world.owner()
+    time.sleep(draw.uniform(0, 0.5))
+    host.process.send_signal(signal.SIGCONT)
+
+
+ALL = [
+    owner_killed,
+    owner_leaves,
+    owner_stopped,
+    owner_pauses,
+    standby_killed,
+    two_killed,
+    host_stopped,
+    host_killed,
+    host_stopped_amid_change,
+]
+
+
+def tell_failure(world, seed, came, history, why):
+    for member in world.group.members:
+        print(f'{member.name} says:\n{member.said()[-4000:]}')
+    for host in world.hosts:
+        print(f'{host.name} ends: {host.process.returncode}, {host.told()[-300:]}')
+    return say(False, f'seed {seed}: {", ".join(came)}', why, history and history.errors[:20])
+
+
+def linearizable(sidewire, program, seeds):
+    with tempfile.TemporaryDirectory() as folder:
+        world, counts, requests, unknown = World(sidewire, program, folder, ''), {}, 0, 0
+        counts = collections.Counter()
+        try:
+            for done, seed in enumerate(seeds):
+                history, came = world.round(seed, ALL)
+                why = 'not all hosts have ended well' if not history else history.fault()
+                if why or history.errors:
+                    return tell_failure(world, seed, came, history, why)
+                counts.update(came)
+                requests += len(history.requests)
+                unknown += history.unknown
+                if done % 20 == 19:
+                    print(f'    {done + 1} rounds, {requests} requests', flush=True)
+        finally:
+            world.close()
+    what = ', '.join(f'{name} {count}' for name, count in sorted(counts.items()))
+    return say(
+        requests > 50 * len(seeds),
+        f'{len(seeds)} rounds are linearizable: {requests} requests, {unknown} writes without a '
+        f'result; {what}',
+    )
+
+
+def planted(sidewire, program):
+    """An owner that is not fenced goes on: a ghost comes, and the checker says so."""
+    with tempfile.TemporaryDirectory() as folder:
+        world = World(sidewire, program, folder, f',delay={DELAY_MS}ms,unfenced', members=2)
+        try:
+            found = None
+            for seed in range(PLANTED):
+                history, _ = world.round(seed, [owner_wakes_late])
+                found = history and history.fault()
+                if found:
+                    break
+        finally:
+            world.close()
+    return say(found and 'nothing explains' in found, 'a fence that is left out is found', found)
+
+
+def main(sidewire, program, first, count):
+    first, count = int(first), int(count)
+    good = linearizable(sidewire, program, range(first, first + count))
+    return planted(sidewire, program) and good
+
+
+if __name__ == '__main__':
+    sys.exit(not main(*sys.argv[1:]))
