@@ -52,8 +52,11 @@ static const struct mover_metric metrics[] = {
 
 static int serve_clients(struct server *server)
 {
-    const struct mover_control_setup setup = {
-        .mover = "echo", .context = server, .status = status_of, .metrics = metrics};
+    const struct mover_control_setup setup = {.mover = "echo",
+                                              .context = server,
+                                              .status = status_of,
+                                              .metrics = metrics,
+                                              .metrics_port = "9490"};
     char error[400];
     int code = mover_server_open(&server->base);
     if (code)
@@ -76,8 +79,11 @@ static int serve(int argc, char **argv)
         {"listen", 'l', "ADDR", 0, "Address to listen at (all)", 1,
          MOVER_TO(struct server, address)},
         MOVER_OPTION_PORT(offsetof(struct server, port), PORT),
-        MOVER_OPTION_CONTROL(offsetof(struct server, base.control_path)),
-        MOVER_OPTION_BACKGROUND(offsetof(struct server, base.is_background)),
+        MOVER_OPTION_CONTROL(offsetof(struct server, base.wish.control_path)),
+        MOVER_OPTION_BACKGROUND(offsetof(struct server, base.wish.is_background)),
+        MOVER_OPTION_LOG(),
+        MOVER_OPTION_METRICS(offsetof(struct server, base.wish.metrics), "9490"),
+        MOVER_OPTION_METRICS_FILE(offsetof(struct server, base.wish.metrics_file)),
         {0},
     };
     static const struct mover_usage usage = {.about = "Sends back what comes.",
@@ -105,6 +111,11 @@ static int show_status(int argc, char **argv)
 static int show_metrics(int argc, char **argv)
 {
     return mover_control_metrics(&server_of_this_host, argc, argv);
+}
+
+static int stop_server(int argc, char **argv)
+{
+    return mover_control_stop(&server_of_this_host, argc, argv);
 }
 
 /* ---- the bench ---- */
@@ -177,6 +188,7 @@ int main(int argc, char **argv)
         {"serve", "sends back what comes", serve},
         {"status", "shows what the server of this host has counted", show_status},
         {"metrics", "writes it as Prometheus reads it", show_metrics},
+        {"stop", "ends that server", stop_server},
         {"bench", "measures messages there and back", run_bench},
         {0},
     };

@@ -423,6 +423,10 @@ SW_XFER_PUBLIC enum sw_xfer_status sw_xfer_notice_match(struct sw_xfer_agent *ag
 /* Whether that visitor is connected still. A visitor that connects anew has another number. */
 SW_XFER_PUBLIC bool sw_xfer_visitor_is_live(const struct sw_xfer_agent *agent, uint64_t visitor);
 SW_XFER_PUBLIC uint32_t sw_xfer_visitors(const struct sw_xfer_agent *agent);
+/* The visitor in that place, of 0 to visitors_max - 1, and the address that it has come from,
+ * as IPv6 or as IPv4 mapped to that; 0: nobody has the place now. */
+SW_XFER_PUBLIC uint64_t sw_xfer_visitor_in(const struct sw_xfer_agent *agent, uint32_t place,
+                                           uint8_t address[16]);
 
 #ifdef __cplusplus
 }

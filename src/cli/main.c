@@ -19,6 +19,7 @@ static const struct sw_command commands[] = {
     {"nvme", "serves and reaches NVMe namespaces over RDMA", sw_command_mover},
     {"pmem", "serves and reaches persistent memory over RDMA", sw_command_mover},
     {"transfer", "moves blocks of memory between processes and hosts", sw_command_mover},
+    {"snapshot", "saves the state of programs, and restores it", sw_command_mover},
     {"coll", "sums and gathers buffers of many processes", sw_command_mover},
     {"help", "explains a command", show_help},
 };

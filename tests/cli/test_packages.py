@@ -35,7 +35,9 @@ def installed():
             os.path.dirname(glob.glob(f'{folder}/**/bin/sidewire', recursive=True)[0])
         )
         files = [os.path.join(where, name) for where, _, names in os.walk(folder) for name in names]
-        return ['usr/' + os.path.relpath(path, prefix) for path in files]
+        paths = ['usr/' + os.path.relpath(path, prefix) for path in files]
+        # Where debian/rules has units of systemd.
+        return [re.sub('^usr/(?=lib/systemd/)', '', path) for path in paths]
 
 
 def packages__need_what_setup_installs():

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "common/command/front.h"
+#include "common/serve/notify.h"
 
 static int ready_fd = -1; /* of the pipe to the process that was started */
 static bool is_behind;    /* this is the process in the background */
@@ -68,6 +69,7 @@ static void let_go_of(int fd, int nowhere)
 void mover_background_ready(void)
 {
     fflush(NULL);
+    mover_notify_ready();
     if (ready_fd < 0)
         return;
     setsid();

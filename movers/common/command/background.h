@@ -21,8 +21,8 @@
 int mover_background_begin(bool is_wanted);
 /* What ends the server, for the line that says that it is ready: "Ctrl-C" or "kill PID". */
 const char *mover_background_end(void);
-/* The server is ready. Its output from here on goes to files, where it was sent to files, and to
- * nobody else. */
+/* The server is ready, which systemd is told, too (serve/notify.h). Its output from here on goes to
+ * files, where it was sent to files, and to nobody else. */
 void mover_background_ready(void);
 
 #endif

@@ -66,6 +66,15 @@ int mover_control_status(const struct mover_ask *of, void (*print)(const json_t 
     return mover_control_show(&args.ask, print, args.is_json);
 }
 
+int mover_control_stop(const struct mover_ask *of, int argc, char **argv)
+{
+    static const struct mover_usage usage = {
+        .about = "Ends a running server, and waits until it has ended.", .shared = &which};
+    struct show_args args = {.ask = *of};
+    mover_parse(&usage, argc, argv, &args);
+    return mover_ask_stop(&args.ask) ? MOVER_DONE : MOVER_FAILED;
+}
+
 int mover_control_metrics(const struct mover_ask *of, int argc, char **argv)
 {
     static const struct mover_usage usage = {

@@ -5,10 +5,10 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdarg.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "common/serve/log.h"
 
 static char front_words[96] = "sidewire"; /* a program runs one command */
 
@@ -38,6 +38,7 @@ const char *mover_front_words(void)
 int mover_front_main(const struct mover_front *front, int argc, char **argv)
 {
     argp_err_exit_status = MOVER_USAGE;
+    mover_log_name(front_words);
     argp_program_version = "sidewire " MOVER_VERSION;
     mover_front_enter(front->mover);
     if (argc > 1 && !strcmp(argv[1], "--version")) {
@@ -64,17 +65,6 @@ int mover_front_main(const struct mover_front *front, int argc, char **argv)
     return MOVER_USAGE;
 }
 
-void mover_make_printable(char *text)
-{
-    for (uint8_t *at = (uint8_t *)text; *at; at++) {
-        const bool is_c1 = at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0; /* U+0080 to U+009F */
-        if (*at < ' ' || *at == 0x7f)
-            *at = '?';
-        else if (is_c1)
-            at[0] = at[1] = '?';
-    }
-}
-
 int mover_fail(const char *format, ...)
 {
     char text[4096];
@@ -82,8 +72,7 @@ int mover_fail(const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
-    mover_make_printable(text);
-    fprintf(stderr, "%s: %s\n", front_words, text);
+    mover_log(MOVER_LOG_ERROR, "%s", text);
     return MOVER_FAILED;
 }
 

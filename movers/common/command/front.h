@@ -42,10 +42,8 @@ char *mover_front_enter(const char *word);
 /* "pmem log append" while that runs: what messages have behind "sidewire". */
 const char *mover_front_words(void);
 
-/* A stranger's text for a terminal: in place of control characters it has '?'. */
-void mover_make_printable(char *text);
-
-/* "sidewire pmem ls: " and what went wrong, a line on standard error. Returns MOVER_FAILED. */
+/* "sidewire pmem ls: " and what went wrong, a line on standard error, or of a server's log
+ * (serve/log.h). Returns MOVER_FAILED. */
 int mover_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* At the end of what was printed. MOVER_DONE, if all of it was written; else it fails as above. */
 int mover_finish_output(void);

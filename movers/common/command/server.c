@@ -9,7 +9,7 @@
 int mover_server_open(struct mover_server *server)
 {
     char error[256];
-    if (mover_background_begin(server->is_background))
+    if (mover_background_begin(server->wish.is_background))
         return MOVER_FAILED;
     const int rc = mover_loop_open(&server->loop);
     server->has_loop = !rc;
@@ -25,13 +25,15 @@ int mover_server_control(struct mover_server *server, const struct mover_control
 {
     struct mover_control_setup at = *setup;
     char error[512];
-    at.path = server->control_path;
+    at.path = server->wish.control_path;
     server->has_control =
         !mover_control_open(&server->control, &server->loop, &at, error, sizeof(error));
-    if (server->has_control)
-        return MOVER_DONE;
-    mover_fail("%s%s", error, at.path ? "" : "; 'status' and 'metrics' do not reach this server");
-    return at.path ? MOVER_FAILED : MOVER_DONE;
+    if (!server->has_control)
+        mover_fail("%s%s", error,
+                   at.path ? "" : "; 'status', 'metrics' and 'stop' do not reach this server");
+    if (!server->has_control && at.path)
+        return MOVER_FAILED;
+    return mover_operator_export(&server->wish, &server->exporter, &server->loop, setup);
 }
 
 void mover_server_tell_size(const char *what, uint64_t bytes, uint64_t size)
@@ -44,6 +46,7 @@ void mover_server_tell_size(const char *what, uint64_t bytes, uint64_t size)
 
 void mover_server_close(struct mover_server *server)
 {
+    mover_exporter_close(&server->exporter);
     if (server->has_control)
         mover_control_close(&server->control);
     if (server->has_signals)

@@ -18,17 +18,18 @@
 #define SW_MOVERS_SERVER_H
 
 #include "common/command/background.h"
+#include "common/command/operator.h"
 #include "common/serve/control.h"
 #include "common/serve/loop.h"
 #include "common/serve/signals.h"
 
 /* All zero to begin with, but for what the options say. */
 struct mover_server {
-    const char *control_path; /* of MOVER_OPTION_CONTROL(); NULL: in the user's folder */
-    bool is_background;       /* of MOVER_OPTION_BACKGROUND() */
+    struct mover_operator wish; /* as the options say (operator.h) */
     struct mover_loop loop;
     struct mover_signals signals;
     struct mover_control control;
+    struct mover_exporter exporter;
     bool has_loop, has_signals, has_control;
 };
 
@@ -36,8 +37,9 @@ struct mover_server {
  * ends what waits for it by mover_background_ready(). Before devices are opened and other threads
  * start. Returns the exit status: 0, or 1 after it has said why not. */
 int mover_server_open(struct mover_server *server);
-/* The control socket, by `setup` and the path above. A server that can have none says so and serves
- * all the same, unless --control asked for it: then this returns 1. */
+/* The control socket, by `setup` and the path above, and metrics where they are wanted. A server
+ * that can have no socket says so and serves all the same, unless --control asked for it: then this
+ * returns 1. */
 int mover_server_control(struct mover_server *server, const struct mover_control_setup *setup);
 /* Tells that --size did not make `what`, whose size is another one. 0: there was no --size. */
 void mover_server_tell_size(const char *what, uint64_t bytes, uint64_t size);

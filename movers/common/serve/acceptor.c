@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/rdma/resolve.h"
+#include "common/serve/log.h"
 #include "common/serve/origin.h"
 
 static void acceptor_take_event(struct mover_watch *watch)
@@ -35,10 +36,9 @@ static void acceptor_tick(struct mover_watch *watch)
 
 static void acceptor_say(struct mover_listener *listener)
 {
-    const struct mover_acceptor *acceptor = listener->owner;
     char text[MOVER_LISTENER_SAID];
     mover_listener_say(listener, text);
-    fprintf(stderr, "sidewire %s: %s\n", acceptor->command, text);
+    mover_log(listener->id ? MOVER_LOG_WARNING : MOVER_LOG_ERROR, "%s", text);
 }
 
 static int acceptor_fail(struct mover_acceptor *acceptor, int code, char *error, size_t error_bytes)
@@ -97,11 +97,8 @@ void mover_acceptor_refuse(struct mover_acceptor *acceptor, struct rdma_cm_id *i
                            const void *data, size_t bytes)
 {
     char where[INET6_ADDRSTRLEN];
-    if (mover_told_begin(&acceptor->told)) {
-        mover_address_name(rdma_get_peer_addr(id), where);
-        fprintf(stderr, "sidewire %s: refused %s: %s", acceptor->command, where, why);
-        mover_told_end(&acceptor->told);
-    }
+    mover_address_name(rdma_get_peer_addr(id), where);
+    mover_log_told(&acceptor->told, MOVER_LOG_WARNING, "refused %s: %s", where, why);
     rdma_reject(id, data, (uint8_t)bytes);
     rdma_destroy_id(id);
 }

@@ -3,18 +3,20 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include "common/serve/control.h"
 
-enum { PATIENCE_S = 10 };
+enum { PATIENCE_S = 10, STOP_PATIENCE_MS = 60000 };
 
 static void tell_asker(const struct mover_ask *ask, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -107,6 +109,10 @@ static int reach_server(const struct mover_ask *ask)
     if (!choose_socket(ask, folder, path))
         return -1;
     int fd = *path ? connect_to(path) : ask_find_server(folder, path, &count);
+    if (fd < 0 && !count) /* none of this user's own: perhaps that of the system */
+        fd = connect_to(mover_control_system_path(ask->mover, path));
+    if (fd < 0 && !count)
+        *path = '\0';
     if (count > 1)
         tell_asker(ask, "%d %ss run; say --pid, %s/ has them by number", count, ask->noun, folder);
     else if (fd < 0 && *path && errno == EAGAIN)
@@ -177,24 +183,62 @@ static char *take_answer(const struct mover_ask *ask, const json_t *answer, int 
     return text;
 }
 
+static char *ask_by(const struct mover_ask *ask, int socket, json_t *request)
+{
+    int document_fd;
+    json_t *answer = send_request(socket, request, &document_fd);
+    char *text = take_answer(ask, answer, document_fd);
+    json_decref(answer);
+    json_decref(request);
+    if (document_fd >= 0)
+        close(document_fd);
+    return text;
+}
+
 char *mover_ask(const struct mover_ask *ask, json_t *request)
 {
-    char *text = NULL;
     const int socket = reach_server(ask);
-    if (socket >= 0) {
-        int document_fd;
-        json_t *answer = send_request(socket, request, &document_fd);
-        text = take_answer(ask, answer, document_fd);
-        json_decref(answer);
-        close(socket);
-        if (document_fd >= 0)
-            close(document_fd);
+    if (socket < 0) {
+        json_decref(request);
+        return NULL;
     }
-    json_decref(request);
+    char *text = ask_by(ask, socket, request);
+    close(socket);
     return text;
 }
 
 char *mover_ask_command(const struct mover_ask *ask, const char *command)
 {
     return mover_ask(ask, json_pack("{s:s}", "command", command));
+}
+
+bool mover_ask_stop(const struct mover_ask *ask)
+{
+    struct ucred server = {0};
+    socklen_t bytes = sizeof(server);
+    bool has_ended = false;
+    const int socket = reach_server(ask);
+    if (socket < 0)
+        return false;
+    /* Before it is asked: later its number may be another one's. 0 is one of another container. */
+    getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &server, &bytes);
+    const int process = server.pid ? (int)syscall(SYS_pidfd_open, server.pid, 0) : -1;
+    char *text = ask_by(ask, socket, json_pack("{s:s}", "command", "stop"));
+    if (text && process < 0) {
+        tell_asker(ask, "the %s was told to end, and its process cannot be seen from here",
+                   ask->noun);
+    } else if (text) {
+        struct pollfd end = {.fd = process, .events = POLLIN};
+        has_ended = poll(&end, 1, STOP_PATIENCE_MS) == 1;
+        if (!has_ended)
+            tell_asker(ask,
+                       "the %s, process %d, was told to end and still waits for a disk or a "
+                       "peer: 'kill -9 %d' ends it",
+                       ask->noun, server.pid, server.pid);
+    }
+    free(text);
+    close(socket);
+    if (process >= 0)
+        close(process);
+    return has_ended;
 }

@@ -4,6 +4,7 @@
 #define SW_MOVERS_ASK_H
 
 #include <jansson.h>
+#include <stdbool.h>
 
 /* Which server is meant, and how it is spoken of on standard error. */
 struct mover_ask {
@@ -11,7 +12,7 @@ struct mover_ask {
     const char *command; /* "nvme target status", for messages */
     const char *noun;    /* "target" */
     const char *start;   /* "sidewire nvme target --namespace ram:64M": what starts one */
-    const char *path;    /* its socket; NULL: one of the user's folder */
+    const char *path;    /* its socket; NULL: one of the user's folder, or the system's */
     const char *pid;     /* its number, if there are several; NULL: the only one */
 };
 
@@ -22,5 +23,9 @@ struct mover_ask {
 char *mover_ask(const struct mover_ask *ask, json_t *request);
 /* The same, with a command and no more: "status". */
 char *mover_ask_command(const struct mover_ask *ask, const char *command);
+
+/* Has the server end, and waits up to a minute until its process is gone. False: standard error was
+ * told why it is not, or that nobody can see whether it is. */
+bool mover_ask_stop(const struct mover_ask *ask);
 
 #endif

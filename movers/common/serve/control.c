@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "common/serve/json_text.h"
+#include "common/serve/notify.h"
 #include "common/time/clock.h"
 
 enum { PAUSE_MS = 100 };
@@ -84,9 +85,18 @@ control_find_command(const struct mover_control_setup *setup, const char *name)
     return command && command->name ? command : NULL;
 }
 
-static void carry_out_order(const struct mover_control_setup *setup, int socket,
-                            const json_t *request)
+static void stop_server(struct mover_control *control)
 {
+    mover_notify_stopping();
+    if (control->setup.stop)
+        control->setup.stop(control->setup.context);
+    else
+        mover_loop_stop(control->loop);
+}
+
+static void carry_out_order(struct mover_control *control, int socket, const json_t *request)
+{
+    const struct mover_control_setup *setup = &control->setup;
     const char *name = json_string_value(json_object_get(request, "command"));
     const struct mover_control_command *command = name ? control_find_command(setup, name) : NULL;
     struct mover_order *order = calloc(1, sizeof(*order));
@@ -103,6 +113,9 @@ static void carry_out_order(const struct mover_control_setup *setup, int socket,
         is_good = fd >= 0;
         if (!is_good)
             mover_order_say(order, "the server has no memory or no descriptor left for that");
+    } else if (name && !strcmp(name, "stop")) {
+        is_good = true;
+        stop_server(control);
     } else {
         mover_order_say(order, "this server knows no such command");
     }
@@ -135,7 +148,7 @@ static void control_read_request(struct mover_watch *watch)
     } else if (len > 0) {
         json_t *request = json_loadb(message, (size_t)len, JSON_REJECT_DUPLICATES, NULL);
         if (json_is_object(request))
-            carry_out_order(&client->control->setup, watch->fd, request);
+            carry_out_order(client->control, watch->fd, request);
         else
             answer_client(watch->fd, false, "not a JSON object", -1);
         json_decref(request);

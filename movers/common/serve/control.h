@@ -7,8 +7,8 @@
  *   {"ok": true, "text": "namespace 2 ..."}
  *
  * A document, as the status, comes as a descriptor of a file beside the answer, since it may be
- * long. Each server knows "status" and, where it has names for its numbers, "metrics"; the rest are
- * its own. ask.h is the other end.
+ * long. Each server knows "status", "stop" and, where it has names for its numbers, "metrics"; the
+ * rest are its own. ask.h is the other end.
  */
 #ifndef SW_MOVERS_CONTROL_H
 #define SW_MOVERS_CONTROL_H
@@ -50,7 +50,9 @@ struct mover_control_setup {
     /* What the server does and has counted: the control's to release. NULL: no memory. */
     json_t *(*status)(void *context);
     const struct mover_metric *metrics;           /* NULL: none */
+    const char *metrics_port;                     /* of exporter.h, where none is said */
     const struct mover_control_command *commands; /* up to one without a name; NULL: none */
+    void (*stop)(void *context);                  /* NULL: mover_loop_stop() */
 };
 
 struct mover_control;

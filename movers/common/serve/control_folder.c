@@ -34,6 +34,12 @@ bool mover_control_folder(const char *mover, char folder[MOVER_CONTROL_FOLDER_MA
     return false;
 }
 
+const char *mover_control_system_path(const char *mover, char path[MOVER_CONTROL_PATH_MAX])
+{
+    snprintf(path, MOVER_CONTROL_PATH_MAX, "/run/sidewire-%s/control.sock", mover);
+    return path;
+}
+
 bool mover_control_folder_is_ours(const char *folder, char *error, size_t error_bytes)
 {
     struct stat stat;

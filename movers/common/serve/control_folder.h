@@ -17,6 +17,9 @@ enum {
 bool mover_control_folder(const char *mover, char folder[MOVER_CONTROL_FOLDER_MAX], char *error,
                           size_t error_bytes);
 
+/* Where the units of systemd put the socket of their server (packaging/systemd). Returns `path`. */
+const char *mover_control_system_path(const char *mover, char path[MOVER_CONTROL_PATH_MAX]);
+
 /* It is a folder of this user alone; else `error` says whose it is. */
 bool mover_control_folder_is_ours(const char *folder, char *error, size_t error_bytes);
 

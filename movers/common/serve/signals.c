@@ -8,15 +8,22 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "common/serve/notify.h"
+
 static void take_signal(struct mover_watch *watch)
 {
     struct mover_signals *signals = watch->context;
     struct signalfd_siginfo info;
     if (read(watch->fd, &info, sizeof(info)) != sizeof(info))
         return;
-    if (info.ssi_signo == SIGHUP)
+    if (info.ssi_signo == SIGHUP) {
+        mover_notify_reloading();
         signals->reload(signals->context);
-    else if (signals->stop)
+        mover_notify_ready();
+        return;
+    }
+    mover_notify_stopping();
+    if (signals->stop)
         signals->stop(signals->context);
     else
         mover_loop_stop(signals->loop);

@@ -3,10 +3,9 @@
 #ifndef SW_MOVERS_TOLD_H
 #define SW_MOVERS_TOLD_H
 
-#include <inttypes.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stdio.h>
+#include <stdint.h>
 
 #include "common/time/clock.h"
 
@@ -15,8 +14,8 @@ struct mover_told {
     _Atomic uint64_t at_ns, untold;
 };
 
-/* False: the last line is too young, and this one is counted. True: it is to be written, and ended
- * by mover_told_end(). */
+/* False: the last line is too young, and this one is counted. True: it is to be written, with what
+ * mover_told_end() says. */
 static inline bool mover_told_begin(struct mover_told *told)
 {
     const uint64_t now_ns = mover_now_ns();
@@ -28,13 +27,10 @@ static inline bool mover_told_begin(struct mover_told *told)
     return false;
 }
 
-/* Ends the line on stderr, with the number of those that had none. */
-static inline void mover_told_end(struct mover_told *told)
+/* How many had no line since the last one. */
+static inline uint64_t mover_told_end(struct mover_told *told)
 {
-    const uint64_t others = atomic_exchange(&told->untold, 0);
-    if (others)
-        fprintf(stderr, " (and %" PRIu64 " others since the last such line)", others);
-    fputc('\n', stderr);
+    return atomic_exchange(&told->untold, 0);
 }
 
 #endif

@@ -6,9 +6,10 @@
 #include <unistd.h>
 
 #include "common/command/background.h"
+#include "common/command/operator.h"
 #include "common/command/option.h"
+#include "common/serve/log.h"
 #include "common/serve/signals.h"
-#include "common/serve/told.h"
 #include "common/text/size.h"
 #include "nvme/command/command.h"
 #include "nvme/command/secret.h"
@@ -22,9 +23,9 @@
 
 struct target_args {
     struct nv_words listen, namespaces, hosts;
-    const char *nqn, *config, *control;
+    const char *nqn, *config;
     uint32_t in_capsule_bytes;
-    bool is_background;
+    struct mover_operator wish;
     struct nv_secrets secrets;
     struct nv_group_args group;
     struct nvr_settings settings;
@@ -152,22 +153,23 @@ static const struct mover_option options[] = {
      MOVER_TO(struct target_args, group.listen)},
     {"group-timeout", 0, "S", 0, "After how long a silent member is replaced (5)", 0,
      nv_group_take_timeout, TARGET(group)},
-    {"control", 0, "PATH", 0,
-     "The socket by which add, remove, status and metrics reach this target", 0,
-     MOVER_TO(struct target_args, control)},
-    {"background", 0, NULL, 0, "Returns when it is ready, and goes on without the terminal", 0,
-     MOVER_TO(struct target_args, is_background)},
+    MOVER_OPTION_CONTROL(TARGET(wish.control_path)),
+    MOVER_OPTION_BACKGROUND(TARGET(wish.is_background)),
+    MOVER_OPTION_LOG(),
+    MOVER_OPTION_METRICS(TARGET(wish.metrics), NVR_METRICS_PORT),
+    MOVER_OPTION_METRICS_FILE(TARGET(wish.metrics_file)),
     {0},
 };
 
 static const struct mover_usage usage = {
-    .about = "Serves namespaces to NVMe over RDMA hosts.\v"
-             "While it serves, 'sidewire nvme target add', 'remove', 'status' and 'metrics' change "
-             "and show what it does.\n\n"
-             "Examples:\n"
-             "  sidewire nvme target --listen 192.0.2.1 --namespace file:/srv/disk.img\n"
-             "  sidewire nvme target --config /etc/nvmet/config.json\n"
-             "  nvme connect -t rdma -a 192.0.2.1 -s 4420 -n " DEFAULT_NQN "\n",
+    .about =
+        "Serves namespaces to NVMe over RDMA hosts.\v"
+        "While it serves, 'sidewire nvme target add', 'remove', 'status', 'metrics' and 'stop' "
+        "change and show what it does.\n\n"
+        "Examples:\n"
+        "  sidewire nvme target --listen 192.0.2.1 --namespace file:/srv/disk.img\n"
+        "  sidewire nvme target --config /etc/nvmet/config.json\n"
+        "  nvme connect -t rdma -a 192.0.2.1 -s 4420 -n " DEFAULT_NQN "\n",
     .own = {.rows = options, .check = check_target}};
 
 /* ---- what it is to serve ---- */
@@ -244,23 +246,22 @@ struct program {
     struct nvr_serving serving;
     struct nvr_control control;
     struct nvr_member member;
+    struct mover_exporter exporter;
     struct mover_signals signals;
 };
 
 static void say_refused(const struct nvt_queue *queue, const char *why)
 {
-    mover_fail("queue %u of %s is refused: %s", queue->qid, queue->ctrl->host_nqn, why);
+    mover_log(MOVER_LOG_WARNING, "queue %u of %s at %s is refused: %s", queue->qid,
+              queue->ctrl->host_nqn, queue->host_address, why);
 }
 
 /* Hosts may cause it as often as they like. */
 static void say_ended(const struct nvt_queue *queue, const char *why)
 {
     static struct mover_told told;
-    if (!mover_told_begin(&told))
-        return;
-    fprintf(stderr, "sidewire nvme target: queue %u of %s at %s is ended: %s", queue->qid,
-            queue->ctrl->host_nqn, queue->host_address, why);
-    mover_told_end(&told);
+    mover_log_told(&told, MOVER_LOG_WARNING, "queue %u of %s at %s is ended: %s", queue->qid,
+                   queue->ctrl->host_nqn, queue->host_address, why);
 }
 
 static void reload_config(void *context)
@@ -313,11 +314,16 @@ static int serve_config(struct program *program, struct nvt_config *config)
         (struct mover_signals){.stop = stop_program, .reload = reload_config, .context = program};
     program->control = (struct nvr_control){.serving = &program->serving,
                                             .machine_id = machine_id,
+                                            .stop = stop_program,
+                                            .stop_context = program,
                                             .in_capsule_bytes = program->args->in_capsule_bytes};
     if (mover_signals_open(&program->signals, loop, error, sizeof(error)) ||
         nvr_serving_apply(&program->serving, config) ||
         (program->member.group && nvr_member_begin(&program->member)) ||
-        nvr_control_open(&program->control, program->args->control, error, sizeof(error))) {
+        nvr_control_open(&program->control, program->args->wish.control_path, error,
+                         sizeof(error)) ||
+        mover_operator_export(&program->args->wish, &program->exporter, loop,
+                              &program->control.base.setup)) {
         if (*error)
             say_line(NULL, true, error);
         return MOVER_FAILED;
@@ -329,6 +335,7 @@ static int serve_config(struct program *program, struct nvt_config *config)
     const int rc = nvr_server_run(&program->server);
     if (rc)
         mover_fail("cannot start %u threads: %s", program->args->settings.threads, strerror(-rc));
+    mover_exporter_close(&program->exporter);
     mover_control_close(&program->control.base);
     return rc || program->member.is_failed ? MOVER_FAILED : MOVER_DONE;
 }
@@ -342,7 +349,7 @@ int nv_target_main(int argc, char **argv)
     if (argc > 1 && nv_is_target_control(argv[1]))
         return nv_target_control(argc - 1, argv + 1);
     mover_parse(&usage, argc, argv, &args);
-    if (mover_background_begin(args.is_background))
+    if (mover_background_begin(args.wish.is_background))
         return MOVER_FAILED;
     program.args = &args;
     nvt_machine_id(machine_id);

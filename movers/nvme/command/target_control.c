@@ -268,7 +268,7 @@ static void target_control_print_status(const json_t *status)
 
 bool nv_is_target_control(const char *word)
 {
-    static const char *const words[] = {"add", "remove", "status", "metrics"};
+    static const char *const words[] = {"add", "remove", "status", "metrics", "stop"};
     for (unsigned i = 0; i < sizeof(words) / sizeof(*words); i++)
         if (!strcmp(word, words[i]))
             return true;
@@ -314,5 +314,7 @@ int nv_target_control(int argc, char **argv)
         return mover_control_status(&ask, target_control_print_status, argc, argv);
     if (!strcmp(word, "metrics"))
         return mover_control_metrics(&ask, argc, argv);
+    if (!strcmp(word, "stop"))
+        return mover_control_stop(&ask, argc, argv);
     return change_target(&ask, word, argc, argv);
 }

@@ -16,6 +16,7 @@ int pm_serve(int argc, char **argv);
 int pm_ls(int argc, char **argv);
 int pm_info(int argc, char **argv);
 int pm_status(int argc, char **argv);
+int pm_stop(int argc, char **argv);
 int pm_metrics(int argc, char **argv);
 int pm_get(int argc, char **argv);
 int pm_put(int argc, char **argv);

@@ -8,6 +8,7 @@ static const struct mover_command commands[] = {
     {"info", "shows a region, and what a flush promises there", pm_info},
     {"status", "shows what a server has counted", pm_status},
     {"metrics", "writes the counts of a server of this host for Prometheus", pm_metrics},
+    {"stop", "ends a server of this host", pm_stop},
     {"get", "reads bytes of a region into a file", pm_get},
     {"put", "writes a file into a region, persistently", pm_put},
     {"bench", "measures the latency of persistent writes", pm_bench},

@@ -102,10 +102,12 @@ static const struct mover_option options[] = {
      "Connections of one address at most (128 of 256); half as many if it may only read", 2,
      take_of_one, SERVE(server.limits.of_one)},
     {.letter = 'c', .flags = MOVER_OLD},
-    MOVER_OPTION_CONTROL(SERVE(base.control_path)),
-    MOVER_OPTION_BACKGROUND(SERVE(base.is_background)),
-    {"verbose", 'v', NULL, 0, "Says who connects and leaves", 3,
-     MOVER_TO(struct serve, server.is_verbose)},
+    MOVER_OPTION_CONTROL(SERVE(base.wish.control_path)),
+    MOVER_OPTION_BACKGROUND(SERVE(base.wish.is_background)),
+    MOVER_OPTION_LOG(),
+    MOVER_OPTION_METRICS(SERVE(base.wish.metrics), "9430"),
+    MOVER_OPTION_METRICS_FILE(SERVE(base.wish.metrics_file)),
+    MOVER_OPTION_VERBOSE(),
     {0},
 };
 
@@ -219,7 +221,8 @@ int pm_serve(int argc, char **argv)
     const struct mover_control_setup setup = {.mover = "pmem",
                                               .context = &serve.server,
                                               .status = pmem_status_of,
-                                              .metrics = pms_metrics};
+                                              .metrics = pms_metrics,
+                                              .metrics_port = "9430"};
     char error[400];
     mover_parse(&usage, argc, argv, &serve);
     int code = mover_server_open(&serve.base);

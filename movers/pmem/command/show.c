@@ -185,6 +185,12 @@ int pm_status(int argc, char **argv)
     return show_counts(&info, args.remote.is_json);
 }
 
+int pm_stop(int argc, char **argv)
+{
+    const struct mover_ask ask = ask_here();
+    return mover_control_stop(&ask, argc, argv);
+}
+
 int pm_metrics(int argc, char **argv)
 {
     const struct mover_ask ask = ask_here();

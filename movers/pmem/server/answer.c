@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/serve/log.h"
 #include "common/time/clock.h"
 #include "pmem/server/server.h"
 #include "sidewire/flush.h"
@@ -171,11 +172,8 @@ static enum pmf_status count_all(const struct pms_server *server, const struct p
 /* Strangers may send such as often as they like. */
 static void tell_malformed(struct pms_server *server, const struct pms_client *client)
 {
-    if (!mover_told_begin(&server->acceptor.told))
-        return;
-    fprintf(stderr, "sidewire pmem serve: a malformed message of %s; its connection ends",
-            client->where);
-    mover_told_end(&server->acceptor.told);
+    mover_log_told(&server->acceptor.told, MOVER_LOG_WARNING,
+                   "a malformed message of %s; its connection ends", client->where);
 }
 
 void pms_answer(struct pms_server *server, struct pms_client *client, const uint8_t *message,

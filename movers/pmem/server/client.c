@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/serve/log.h"
 #include "common/serve/origin.h"
 #include "common/time/clock.h"
 #include "pmem/server/server.h"
@@ -119,8 +120,8 @@ void pms_client_request(struct pms_server *server, const struct mover_arrival *r
     if (rdma_accept(id, &param)) {
         free_client(server, client);
         rdma_destroy_id(id);
-    } else if (server->is_verbose) {
-        fprintf(stderr, "sidewire pmem serve: %s connects (%s)\n", client->where, client->label);
+    } else {
+        mover_log(MOVER_LOG_INFO, "%s connects (%s)", client->where, client->label);
     }
 }
 
@@ -133,10 +134,10 @@ static void remove_client(struct pms_server *server, struct pms_client *client)
 
 static void tell_stopped(const struct pms_client *client)
 {
-    fprintf(stderr,
-            "sidewire pmem serve: a writer of this host, %s (%s), is stopped amid a store. Nobody "
-            "is the only writer of its regions until it goes on or ends\n",
-            client->where, *client->label ? client->label : "without a name");
+    mover_log(MOVER_LOG_WARNING,
+              "a writer of this host, %s (%s), is stopped amid a store. Nobody is the only writer "
+              "of its regions until it goes on or ends",
+              client->where, *client->label ? client->label : "without a name");
 }
 
 void pms_client_end(struct pms_server *server, struct pms_client *client)
@@ -144,8 +145,7 @@ void pms_client_end(struct pms_server *server, struct pms_client *client)
     if (client->is_stopped)
         return;
     pms_server_look_at_disks(server); /* a flush that fails ends its connection */
-    if (server->is_verbose)
-        fprintf(stderr, "sidewire pmem serve: %s leaves (%s)\n", client->where, client->label);
+    mover_log(MOVER_LOG_INFO, "%s leaves (%s)", client->where, client->label);
     rdma_disconnect(client->base.id);
     client->is_stopped =
         client->may_write && client->opened && !mover_client_is_quiet(&client->base);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "common/serve/log.h"
 #include "common/time/clock.h"
 
 enum { BACKLOG = 64 };
@@ -43,11 +44,10 @@ void pms_server_look_at_disks(struct pms_server *server)
     for (uint32_t i = 0; i < server->regions_count; i++) {
         struct mover_disk *disk = &server->regions[i].memory.disk;
         if (mover_disk_look(disk)) /* once for each */
-            fprintf(stderr,
-                    "sidewire pmem serve: the disk of region \"%s\" has failed a write: %s. What "
-                    "clients wrote may be lost, so nobody opens it any more: check the disk, then "
-                    "restart this server\n",
-                    server->regions[i].name, strerror(disk->error));
+            mover_log(MOVER_LOG_ERROR,
+                      "the disk of region \"%s\" has failed a write: %s. What clients wrote may be "
+                      "lost, so nobody opens it any more: check the disk, then restart this server",
+                      server->regions[i].name, strerror(disk->error));
     }
 }
 

@@ -88,8 +88,7 @@ struct pms_server {
     uint64_t let_go; /* for their silence, or for another one that is unproved, too */
     uint64_t probes;
     struct pms_limits limits; /* of the caller; what is 0 becomes the usual */
-    bool is_verbose;
-    bool is_shared; /* others serve the regions, too: nobody is alone here */
+    bool is_shared;           /* others serve the regions, too: nobody is alone here */
 };
 
 /* Serves by that loop from here on. 0, or a negative errno and what is wrong: then there is nothing

@@ -14,6 +14,7 @@
 
 int snap_serve(int argc, char **argv);
 int snap_status(int argc, char **argv);
+int snap_stop(int argc, char **argv);
 int snap_metrics(int argc, char **argv);
 int snap_remove(int argc, char **argv);
 int snap_save(int argc, char **argv);

@@ -7,6 +7,7 @@ static const struct mover_command commands[] = {
     {"serve", "holds snapshots of others in memory, or below a folder", snap_serve},
     {"status", "shows what a server of this host holds and has counted", snap_status},
     {"metrics", "writes that for Prometheus", snap_metrics},
+    {"stop", "ends a server of this host", snap_stop},
     {"save", "saves files as a snapshot", snap_save},
     {"ls", "lists snapshots", snap_ls},
     {"verify", "reads all copies and compares their sums", snap_verify},

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "common/command/progress.h"
+#include "common/text/printable.h"
 #include "snapshot/command/command.h"
 
 struct scanned {

@@ -59,10 +59,12 @@ static const struct mover_option options[] = {
      snapshot_take_rule, SERVE(server.rules)},
     {"allow-remove", 0, NULL, 0, "Clients may remove volumes that nobody writes to", 2,
      MOVER_TO(struct serve, server.may_remove)},
-    MOVER_OPTION_CONTROL(SERVE(base.control_path)),
-    MOVER_OPTION_BACKGROUND(SERVE(base.is_background)),
-    {"verbose", 'v', NULL, 0, "Says who connects and leaves", 3,
-     MOVER_TO(struct serve, server.is_verbose)},
+    MOVER_OPTION_CONTROL(SERVE(base.wish.control_path)),
+    MOVER_OPTION_BACKGROUND(SERVE(base.wish.is_background)),
+    MOVER_OPTION_LOG(),
+    MOVER_OPTION_METRICS(SERVE(base.wish.metrics), "9460"),
+    MOVER_OPTION_METRICS_FILE(SERVE(base.wish.metrics_file)),
+    MOVER_OPTION_VERBOSE(),
     {0},
 };
 
@@ -118,7 +120,8 @@ static int open_snapshot_server(struct serve *serve)
                                               .context = &serve->server,
                                               .status = snapshot_status_of,
                                               .commands = orders,
-                                              .metrics = snap_serve_metrics};
+                                              .metrics = snap_serve_metrics,
+                                              .metrics_port = "9460"};
     char error[512];
     int code = look_at_memory(&serve->server);
     if (!code)

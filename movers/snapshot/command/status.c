@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* status and metrics of a server of this host. */
+/* status, metrics and the end of a server of this host. */
 #include <stdio.h>
 
 #include "common/command/control.h"
@@ -40,6 +40,12 @@ int snap_status(int argc, char **argv)
 {
     const struct mover_ask ask = snapshot_ask();
     return mover_control_status(&ask, print_snapshot_server, argc, argv);
+}
+
+int snap_stop(int argc, char **argv)
+{
+    const struct mover_ask ask = snapshot_ask();
+    return mover_control_stop(&ask, argc, argv);
 }
 
 int snap_metrics(int argc, char **argv)

@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "common/serve/log.h"
 #include "common/serve/origin.h"
 #include "common/time/clock.h"
 
@@ -24,18 +25,14 @@ static bool server_admits(void *context, const struct sockaddr *peer)
     return snap_rules_rights(&server->rules, &address, NULL);
 }
 
-static void tell_of(const struct snap_server *server, const struct snap_guest *guest,
-                    const char *what)
+static void tell_of(const struct snap_guest *guest, const char *what)
 {
     char where[INET6_ADDRSTRLEN] = "?";
     const bool is_ipv4 = IN6_IS_ADDR_V4MAPPED(&guest->address);
-    if (!server->is_verbose)
-        return;
     inet_ntop(is_ipv4 ? AF_INET : AF_INET6, &guest->address.s6_addr[is_ipv4 ? 12 : 0], where,
               sizeof(where));
-    fprintf(stderr, "sidewire snapshot serve: %s %s%s%s%s\n", where, what,
-            guest->volume ? " (\"" : "", guest->volume ? guest->volume->name : "",
-            guest->volume ? "\")" : "");
+    mover_log(MOVER_LOG_INFO, "%s %s%s%s%s", where, what, guest->volume ? " (\"" : "",
+              guest->volume ? guest->volume->name : "", guest->volume ? "\")" : "");
 }
 
 /* Whether a socket could have that address here. */
@@ -61,6 +58,7 @@ static struct ibv_pd *server_client_came(void *context, struct mover_clients_pla
                                          struct rdma_cm_id *id)
 {
     struct snap_guest *guest = calloc(1, sizeof(*guest));
+    (void)context;
     if (guest)
         guest->pd = ibv_alloc_pd(id->verbs);
     if (!guest || !guest->pd) {
@@ -72,7 +70,7 @@ static struct ibv_pd *server_client_came(void *context, struct mover_clients_pla
     guest->origin = mover_origin_of(&guest->address);
     guest->is_here = is_of_this_host(rdma_get_peer_addr(id));
     place->own = guest;
-    tell_of(context, guest, "connects");
+    tell_of(guest, "connects");
     return guest->pd;
 }
 
@@ -80,7 +78,8 @@ static void server_client_left(void *context, struct mover_clients_place *place)
 {
     struct snap_guest *guest = place->own;
     struct snap_volume *volume = guest->volume;
-    tell_of(context, guest, "leaves");
+    (void)context;
+    tell_of(guest, "leaves");
     if (volume) {
         const bool is_writer = volume->client == guest->number; /* it has not said CLOSE */
         volume->client = is_writer ? 0 : volume->client;

@@ -32,7 +32,7 @@ struct snap_server {
     /* The caller's. */
     uint64_t memory_bytes; /* of all volumes */
     const char *folder;    /* their files lie there; NULL: in memory */
-    bool may_remove, is_verbose;
+    bool may_remove;
     struct snap_rules rules;
     /* Its own. */
     struct mover_clients clients;

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "common/base/minmax.h"
+#include "common/serve/log.h"
 #include "snapshot/core/medium.h"
 #include "snapshot/server/server.h"
 
@@ -138,7 +139,7 @@ static int load_file(struct snap_server *server, const char *file, char *error, 
     const uint64_t bytes = (uint64_t)st.st_size;
     struct snap_volume **place = find_free_place(server);
     if (!S_ISREG(st.st_mode) || !bytes || bytes % SNAP_BLOCK_BYTES) {
-        fprintf(stderr, "sidewire snapshot serve: %s is no volume, and is left alone\n", path);
+        mover_log(MOVER_LOG_WARNING, "%s is no volume, and is left alone", path);
         return 0;
     }
     if (!place || snap_volumes_bytes(server) + bytes > server->memory_bytes) {

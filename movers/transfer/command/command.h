@@ -21,6 +21,7 @@ int xf_ls(int argc, char **argv);
 int xf_bench(int argc, char **argv);
 int xf_plan(int argc, char **argv);
 int xf_status(int argc, char **argv);
+int xf_stop(int argc, char **argv);
 int xf_metrics(int argc, char **argv);
 
 /* What commands share that use a card: its options, the peer, output. */

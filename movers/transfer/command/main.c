@@ -7,6 +7,7 @@ static const struct mover_command commands[] = {
     {"ls", "shows what a card says", xf_ls},
     {"status", "shows what a server of this host has counted", xf_status},
     {"metrics", "writes that for Prometheus", xf_metrics},
+    {"stop", "ends a server of this host", xf_stop},
     {"read", "reads bytes of a region into a file", xf_read},
     {"write", "writes a file into a region", xf_write},
     {"bench", "draws size against bandwidth and latency", xf_bench},

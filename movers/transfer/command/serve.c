@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -12,12 +13,18 @@
 #include "common/command/server.h"
 #include "common/serve/holes.h"
 #include "common/serve/json_text.h"
+#include "common/serve/log.h"
 #include "common/serve/new_file.h"
 #include "common/text/endpoint.h"
 #include "common/time/clock.h"
 #include "transfer/command/command.h"
 
-enum { FILES_MAX = 64 };
+enum { FILES_MAX = 64, VISITORS_MAX = 64 };
+
+struct serve_visitor {
+    uint64_t number; /* 0: none */
+    char where[INET6_ADDRSTRLEN];
+};
 
 struct serve {
     const char *paths[FILES_MAX], *card_path;
@@ -35,6 +42,7 @@ struct serve {
     uint32_t lost; /* addresses that are away, a bit for each */
     uint64_t started_ns, notices;
     json_t *regions; /* of the status */
+    struct serve_visitor visitors[VISITORS_MAX];
     struct mover_server base;
 };
 
@@ -103,8 +111,11 @@ static const struct mover_option options[] = {
      SERVE(options.layout)},
     {"output-format", 'o', "FORMAT", 0, "normal or json: how notices are printed", 3,
      mover_take_format, SERVE(is_json)},
-    MOVER_OPTION_CONTROL(SERVE(base.control_path)),
-    MOVER_OPTION_BACKGROUND(SERVE(base.is_background)),
+    MOVER_OPTION_CONTROL(SERVE(base.wish.control_path)),
+    MOVER_OPTION_BACKGROUND(SERVE(base.wish.is_background)),
+    MOVER_OPTION_LOG(),
+    MOVER_OPTION_METRICS(SERVE(base.wish.metrics), "9440"),
+    MOVER_OPTION_METRICS_FILE(SERVE(base.wish.metrics_file)),
     {0},
 };
 
@@ -230,6 +241,28 @@ static void tell_listeners(struct serve *serve)
     }
 }
 
+/* Tells who came and left since the last time. */
+static void tell_visitors(struct serve *serve)
+{
+    for (uint32_t i = 0; i < serve->options.visitors_max; i++) {
+        struct serve_visitor *known = &serve->visitors[i];
+        struct in6_addr address;
+        const uint64_t now = sw_xfer_visitor_in(serve->agent, i, address.s6_addr);
+        if (now == known->number)
+            continue;
+        if (known->number)
+            mover_log(MOVER_LOG_INFO, "%s leaves (visitor %" PRIu64 ")", known->where,
+                      known->number);
+        known->number = now;
+        if (!now)
+            continue;
+        const bool is_ipv4 = IN6_IS_ADDR_V4MAPPED(&address);
+        inet_ntop(is_ipv4 ? AF_INET : AF_INET6, &address.s6_addr[is_ipv4 ? 12 : 0], known->where,
+                  sizeof(known->where));
+        mover_log(MOVER_LOG_INFO, "%s connects (visitor %" PRIu64 ")", known->where, now);
+    }
+}
+
 static json_t *transfer_status_of(void *context)
 {
     const struct serve *serve = context;
@@ -256,8 +289,11 @@ static int serve_open_control(struct serve *serve)
         {"region_bytes", "regions[name].bytes", "Bytes of a region", MOVER_GAUGE},
         {0},
     };
-    const struct mover_control_setup setup = {
-        .mover = "transfer", .context = serve, .status = transfer_status_of, .metrics = metrics};
+    const struct mover_control_setup setup = {.mover = "transfer",
+                                              .context = serve,
+                                              .status = transfer_status_of,
+                                              .metrics = metrics,
+                                              .metrics_port = "9440"};
     return mover_server_control(&serve->base, &setup);
 }
 
@@ -272,6 +308,7 @@ static int serve_all(struct serve *serve)
         sw_xfer_poll(serve->agent);
         print_notices(serve);
         tell_listeners(serve);
+        tell_visitors(serve);
         mover_loop_turn(&serve->base.loop, sw_xfer_arm(serve->agent) ? -1 : 0);
     }
     mover_loop_unwatch(&serve->base.loop, &agent);
@@ -299,6 +336,7 @@ int xf_serve(int argc, char **argv)
         .own = {.rows = options, .word = serve_take_path, .check = serve_check}};
     static struct serve serve = {.rights = SW_XFER_MAY_READ | SW_XFER_MAY_WRITE};
     sw_xfer_agent_options_init(&serve.options);
+    serve.options.visitors_max = VISITORS_MAX;
     mover_parse(&usage, argc, argv, &serve);
     serve.started_ns = mover_now_ns();
     serve.regions = json_array();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* status and metrics of a server of this host. */
+/* status, metrics and the end of a server of this host. */
 #include <stdio.h>
 
 #include "common/command/control.h"
@@ -38,6 +38,12 @@ int xf_status(int argc, char **argv)
 {
     const struct mover_ask ask = status_ask();
     return mover_control_status(&ask, print_server, argc, argv);
+}
+
+int xf_stop(int argc, char **argv)
+{
+    const struct mover_ask ask = status_ask();
+    return mover_control_stop(&ask, argc, argv);
 }
 
 int xf_metrics(int argc, char **argv)

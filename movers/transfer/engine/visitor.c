@@ -2,6 +2,7 @@
 #include "transfer/engine/visitor.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/rdma/memory.h"
 #include "transfer/engine/agent.h"
@@ -49,6 +50,16 @@ uint32_t sw_xfer_visitors(const struct sw_xfer_agent *agent)
     for (uint32_t i = 0; i < agent->options.visitors_max; i++)
         count += agent->sessions[i].lanes != 0;
     return count;
+}
+
+uint64_t sw_xfer_visitor_in(const struct sw_xfer_agent *agent, uint32_t place, uint8_t address[16])
+{
+    const struct xfe_session *session =
+        place < agent->options.visitors_max ? &agent->sessions[place] : NULL;
+    if (!session || !session->lanes)
+        return 0;
+    memcpy(address, &session->origin->address, sizeof(session->origin->address));
+    return session->number;
 }
 
 /* ---- its beginning and its end ---- */

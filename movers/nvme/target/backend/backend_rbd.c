@@ -12,6 +12,7 @@
 #include <nvme/types.h>
 
 #include "common/base/minmax.h"
+#include "common/serve/log.h"
 #include "nvme/target/backend/backends.h"
 #include "nvme/target/backend/rbd_image.h"
 #include "nvme/target/backend/uring.h"
@@ -55,11 +56,12 @@ static void note_lost(struct nvt_rbd_image *image, int error)
 {
     int none = 0;
     if (atomic_compare_exchange_strong(&image->lost, &none, error))
-        fprintf(stderr,
-                "sidewire nvme target: rbd:%s is lost: another client has taken its lock, and the "
-                "cluster takes nothing from this one any more. Each command to it fails from now "
-                "on: where that should not be, remove the namespace and add it with ,fence\n",
-                image->name);
+        mover_log(
+            MOVER_LOG_ERROR,
+            "rbd:%s is lost: another client has taken its lock, and the cluster takes "
+            "nothing from this one any more. Each command to it fails from now on: where that "
+            "should not be, remove the namespace and add it with ,fence",
+            image->name);
 }
 
 /* librbd says EROFS where it has no lock any more. */

@@ -12,6 +12,7 @@
 #include <nvme/types.h>
 
 #include "common/serve/disk.h"
+#include "common/serve/log.h"
 #include "nvme/wire/fabrics.h"
 
 struct nvt_disk {
@@ -54,11 +55,12 @@ void nvt_disk_name(struct nvt_disk *disk, const char *nqn, uint32_t nsid)
 
 static void tell_failed(const struct nvt_disk *disk)
 {
-    fprintf(stderr,
-            "sidewire nvme target: the disk of namespace %" PRIu32 " of %s has failed a write: %s. "
-            "What hosts wrote may be lost, so each flush of it fails from now on: check the disk, "
-            "then remove the namespace and add it again\n",
-            disk->nsid, disk->nqn, strerror(disk->error));
+    mover_log(MOVER_LOG_ERROR,
+              "the disk of namespace %" PRIu32
+              " of %s has failed a write: %s. What hosts wrote may "
+              "be lost, so each flush of it fails from now on: check the disk, then remove the "
+              "namespace and add it again",
+              disk->nsid, disk->nqn, strerror(disk->error));
 }
 
 /* The kernel tells one flush of an error, and the next one finds clean pages. */

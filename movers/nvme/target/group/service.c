@@ -13,6 +13,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "common/serve/log.h"
 #include "common/serve/thread.h"
 #include "common/time/clock.h"
 #include "common/time/deadline.h"
@@ -202,7 +203,7 @@ void nvg_taken(struct nvg_group *group, uint32_t nsid, uint64_t epoch, uint64_t 
 
 void nvg_failed(struct nvg_group *group, uint32_t nsid, uint64_t epoch, const char *why)
 {
-    fprintf(stderr, "sidewire nvme target: namespace %u is not taken over: %s\n", nsid, why);
+    mover_log(MOVER_LOG_ERROR, "namespace %u is not taken over: %s", nsid, why);
     nvg_machine_released(enter_group(group), nsid, epoch);
     leave_lock(group);
 }
@@ -215,7 +216,7 @@ void nvg_released(struct nvg_group *group, uint32_t nsid, uint64_t epoch)
 
 void nvg_lost(struct nvg_group *group, uint32_t nsid, uint64_t epoch, const char *why)
 {
-    fprintf(stderr, "sidewire nvme target: namespace %u is lost: %s\n", nsid, why);
+    mover_log(MOVER_LOG_ERROR, "namespace %u is lost: %s", nsid, why);
     nvg_machine_released(enter_group(group), nsid, epoch);
     leave_lock(group);
 }

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "nvme/target/model/ctrl.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/serve/log.h"
 #include "nvme/target/model/admission.h"
 #include "nvme/target/model/authenticate.h"
 #include "nvme/target/model/port.h"
@@ -82,6 +84,9 @@ void nvt_ctrl_lose_queue(struct nvt_ctrl *ctrl, struct nvt_queue *queue)
     if (!list_is_empty(&ctrl->pending))
         return;
     struct nvt_subsystem *subsystem = ctrl->subsystem;
+    if (ctrl->is_told)
+        mover_log(MOVER_LOG_INFO, "%s at %s leaves %s (controller %u)", ctrl->host_nqn,
+                  ctrl->host_address, subsystem->nqn, ctrl->cntlid);
     list_remove(&ctrl->node);
     subsystem->target->ctrl_count--;
     nvt_port_release(ctrl->port);
@@ -240,6 +245,21 @@ void nvt_ctrl_notify(struct nvt_ctrl *ctrl, enum nvt_event event)
     nvt_ctrl_tell(ctrl);
 }
 
+/* What a host did wrong is its own matter: the log has what the disk, or this target, could not. */
+static void tell_failed_io(const struct nvt_request *request, const struct nvt_ctrl *ctrl)
+{
+    static struct mover_told told;
+    const uint16_t kind = request->status & 0x7ff;
+    const struct nvf_sqe *sqe = &request->sqe;
+    if (kind >> NVME_SCT_SHIFT != NVME_SCT_MEDIA && kind != NVME_SC_INTERNAL)
+        return;
+    mover_log_told(&told, MOVER_LOG_WARNING,
+                   "command 0x%02x of %s at %s failed with status 0x%x: namespace %u of %s, block "
+                   "%" PRIu64,
+                   sqe->opcode, ctrl->host_nqn, ctrl->host_address, kind, le32toh(sqe->nsid),
+                   ctrl->subsystem->nqn, (uint64_t)le32toh(sqe->cdw11) << 32 | le32toh(sqe->cdw10));
+}
+
 void nvt_ctrl_note_error(struct nvt_request *request)
 {
     struct nvt_ctrl *ctrl = request->queue->ctrl;
@@ -257,6 +277,7 @@ void nvt_ctrl_note_error(struct nvt_request *request)
     if (request->queue->qid)
         entry->lba = (uint64_t)le32toh(request->sqe.cdw11) << 32 | le32toh(request->sqe.cdw10);
     pthread_mutex_unlock(&request->queue->target->error_lock);
+    tell_failed_io(request, ctrl);
 }
 
 enum nvme_ana_state nvt_ctrl_ana_state(const struct nvt_ctrl *ctrl, uint32_t group)

@@ -60,6 +60,7 @@ struct nvt_ctrl {
     struct list pending; /* I/O queues whose host has yet to prove itself */
     uint32_t pending_count;
     bool is_ending;
+    bool is_told; /* the log has its beginning, and gets its end */
 };
 
 struct nvt_ctrl *nvt_ctrl_create(struct nvt_subsystem *subsystem, struct nvt_queue *queue);

@@ -3,6 +3,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "common/serve/log.h"
 #include "nvme/target/model/admission.h"
 #include "nvme/target/model/authenticate.h"
 #include "nvme/target/model/command.h"
@@ -76,8 +77,12 @@ static uint16_t connect_admin(struct nvt_request *request, struct nvt_subsystem 
         ((uint64_t)kato_ms + KEEP_ALIVE_STEP_MS - 1) / KEEP_ALIVE_STEP_MS * KEEP_ALIVE_STEP_MS;
     ctrl->keep_alive_ms = rounded_ms > UINT32_MAX ? UINT32_MAX / 100 * 100 : (uint32_t)rounded_ms;
     const uint16_t status = admit_queue(request, ctrl);
+    ctrl->is_told = !status;
     if (status) /* there is no controller without its queue */
         nvt_ctrl_lose_queue(ctrl, queue);
+    else
+        mover_log(MOVER_LOG_INFO, "%s at %s connects to %s (controller %u)", ctrl->host_nqn,
+                  ctrl->host_address, subsystem->nqn, ctrl->cntlid);
     return status;
 }
 

@@ -221,6 +221,12 @@ static json_t *control_status(void *context)
     return nvr_status(control->serving);
 }
 
+static void control_stop(void *context)
+{
+    const struct nvr_control *control = context;
+    control->stop(control->stop_context);
+}
+
 int nvr_control_open(struct nvr_control *control, const char *path, char *error, size_t error_bytes)
 {
     static const struct mover_control_command commands[] = {
@@ -230,6 +236,8 @@ int nvr_control_open(struct nvr_control *control, const char *path, char *error,
                                               .context = control,
                                               .status = control_status,
                                               .metrics = nvr_metrics,
+                                              .metrics_port = NVR_METRICS_PORT,
+                                              .stop = control_stop,
                                               .commands = commands};
     struct mover_loop *loop = &control->serving->server->threads[0].loop;
     return mover_control_open(&control->base, loop, &setup, error, error_bytes);

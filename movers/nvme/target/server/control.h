@@ -12,12 +12,16 @@
 #include "common/serve/control.h"
 #include "nvme/target/server/serving.h"
 
+#define NVR_METRICS_PORT "9420" /* of common/serve/exporter.h */
+
 struct nvr_control {
     struct mover_control base;
     /* The caller sets these. */
     struct nvr_serving *serving;
     const char *machine_id;
     uint32_t in_capsule_bytes; /* of ports that are added */
+    void (*stop)(void *stop_context);
+    void *stop_context;
 };
 
 /* mover_control_open() by the server's first thread; `base` is closed. */

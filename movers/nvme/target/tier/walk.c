@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "common/base/minmax.h"
+#include "common/serve/log.h"
 #include "nvme/target/tier/inside.h"
 
 enum { CHUNK_BYTES = 256 << 10, RECORDS = 1024 /* in one turn */ };
@@ -363,10 +364,8 @@ static void tell_damage(struct nvt_tier *tier)
     snprintf(tier->trouble, sizeof(tier->trouble),
              "the log is damaged at %" PRIu64 ": what was written behind that is lost",
              tier->walk->at.position);
-    fprintf(stderr,
-            "sidewire nvme target: tier: %s. What is before goes to FILE: check what hosts have "
-            "there\n",
-            tier->trouble);
+    mover_log(MOVER_LOG_ERROR, "tier: %s. What is before goes to FILE: check what hosts have there",
+              tier->trouble);
 }
 
 static void end_index(struct nvt_tier *tier)
