@@ -108,7 +108,7 @@ static void forget(struct mover_region *region)
 }
 
 static const struct nvt_transport transport = {
-    .fetch = fetch, .answer = answer, .cut = cut, .forget = forget};
+    .fetch = fetch, .answer = answer, .cut = cut, .drop = cut, .forget = forget};
 
 /* ---- steps ---- */
 
@@ -373,7 +373,7 @@ static void get_in(void)
                           .cdw12 = htole32(READY)};
     nvf_sgl_set_none(&sqe);
     send_capsule(0, &sqe, 0);
-    say_connect(1, queues[0].ctrl->cntlid);
+    say_connect(1, queues[0].ctrl->instance.cntlid);
     demand(queues[1].ctrl);
 }
 

@@ -71,6 +71,7 @@ static void backend_faulty_submit_io(struct nvt_backend *backend, struct nvt_io 
                           .io = io,
                           .delay = {.tv_sec = (long long)(faulty->delay_ns / NS_PER_S),
                                     .tv_nsec = (long long)(faulty->delay_ns % NS_PER_S)}};
+    io->given_up = NULL; /* it is as if a slow disk had it: that does it, whoever has gone */
     io_uring_prep_timeout(nvt_uring_entry(io->uring, &late->op), &late->delay, 0, 0);
 }
 

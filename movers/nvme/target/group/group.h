@@ -21,6 +21,7 @@
 #include <stdint.h>
 
 #include "nvme/target/model/reservation.h"
+#include "nvme/target/model/reset.h"
 
 enum {
     NVG_SLOTS = 16, /* members of a group */
@@ -75,6 +76,12 @@ struct nvg_former {
     uint64_t start_ticks; /* of the process: field 22 of /proc/PID/stat */
 };
 
+/* A controller of the member in that slot, which a host has lost and asks another member to end. */
+struct nvg_controller {
+    uint8_t slot;
+    struct nvt_lost lost;
+};
+
 enum nvg_event_kind {
     NVG_STANDBY = 1, /* another member has the namespace, or none: `member` */
     NVG_TAKE,        /* fence `formers`, open the medium, then nvg_taken() or nvg_failed() */
@@ -85,6 +92,10 @@ enum nvg_event_kind {
     NVG_COMMITTED,   /* what nvg_reserve() asked for under `id` is in the log (status 0), or never
                         will be: -EAGAIN no quorum, -EINVAL. -ESTALE: another one is the owner now,
                         and the log may have it or not */
+    NVG_QUIESCE,     /* a host has lost that `controller` of this member: end it, then
+                        nvg_quieted(). It comes again until that is said */
+    NVG_QUIETED,     /* what has become of the `controller` that nvg_quiesce() named: `quiet` */
+    NVG_CALM_DOWN,   /* end all controllers that hosts have here now, then nvg_calmed() with `id` */
     NVG_STOP,        /* this member has no part in the group any more: `text`; the last event */
 };
 
@@ -100,6 +111,8 @@ struct nvg_event {
     uint32_t former_count;
     struct nvg_former formers[NVG_FORMERS_MAX];
     struct nvt_reservation reservation;
+    struct nvg_controller controller;
+    enum nvt_quiet quiet;
 };
 
 /* What is known once the group is open. */
@@ -172,6 +185,16 @@ void nvg_resized(struct nvg_group *group, uint32_t nsid, uint64_t epoch, uint64_
  * at a time for a namespace. 0, or a negative errno: nothing is under way. */
 int nvg_reserve(struct nvg_group *group, uint32_t nsid, uint64_t epoch,
                 const struct nvt_reservation *reservation, uint64_t id);
+
+/* Asks for a controller to be ended, wherever it is: QUIETED follows, or nothing while the group
+ * cannot tell. 0, or a negative errno: too many are asked for. */
+int nvg_quiesce(struct nvg_group *group, const struct nvg_controller *controller);
+/* How far a controller of this member is: QUIET, UNKNOWN or REFUSED. */
+void nvg_quieted(struct nvg_group *group, const struct nvg_controller *controller,
+                 enum nvt_quiet quiet);
+
+/* The controllers that were there when CALM_DOWN came with that `id` are quiet. */
+void nvg_calmed(struct nvg_group *group, uint64_t id);
 
 /* A copy, for showing. */
 void nvg_status_of(struct nvg_group *group, struct nvg_status *status);

@@ -14,7 +14,7 @@ enum {
     REFUSED_MS = 1000
 };
 
-static bool is_leading(const struct nvg_machine *m)
+bool nvg_lead_counts(const struct nvg_machine *m)
 {
     return m->role == NVG_LEADER && m->has_joined &&
            m->replica.now.lead_incarnation == m->setup.self.who.incarnation;
@@ -60,6 +60,7 @@ static void queue_made(struct nvg_machine *m)
 static void append_job(struct nvg_machine *m)
 {
     m->is_appending = true;
+    m->appends++;
     m->port.journal_append(m->port.context, m->now.record, m->now.bytes);
 }
 
@@ -92,7 +93,7 @@ static void lead_pump(struct nvg_machine *m)
         }
         refuse_job(m, m->now.link, m->now.number, -ESTALE);
     }
-    if (m->wants_checkpoint && is_leading(m) && m->has_quorum) {
+    if (m->wants_checkpoint && nvg_lead_counts(m) && m->has_quorum) {
         m->wants_checkpoint = false;
         m->is_dumping = true;
         m->dump = 0;
@@ -187,13 +188,14 @@ void nvg_lead_hello(struct nvg_machine *m, uint32_t link, const struct nvg_messa
     struct nvg_link *l = &m->links[link];
     const int slot = nvg_state_slot_for(now, who->member);
     l->incarnation = who->incarnation;
-    if (is_leading(m) && known && nvg_state_has(now, known->who.slot, who->incarnation)) {
+    if (nvg_lead_counts(m) && known && nvg_state_has(now, known->who.slot, who->incarnation)) {
         welcome_link(m, link, known->who.slot);
-    } else if (hello->is_member && is_leading(m)) {
+    } else if (hello->is_member && nvg_lead_counts(m)) {
         halt_link(m, link, "another process has joined the group under this member's name");
     } else if (slot < 0) {
         halt_link(m, link, "the group has 16 members already");
-    } else if (!is_leading(m) || !m->has_quorum || m->is_leaving || m->job_count > NVG_JOBS / 2) {
+    } else if (!nvg_lead_counts(m) || !m->has_quorum || m->is_leaving ||
+               m->job_count > NVG_JOBS / 2) {
         memset(&m->out, 0, sizeof(m->out));
         m->out.kind = NVG_ANSWER;
         m->out.role = NVG_CANDIDATE;
@@ -213,13 +215,18 @@ void nvg_lead_hello(struct nvg_machine *m, uint32_t link, const struct nvg_messa
     }
 }
 
-static bool is_linked(const struct nvg_machine *m, uint8_t slot, uint64_t incarnation)
+uint32_t nvg_lead_link_of(const struct nvg_machine *m, uint8_t slot, uint64_t incarnation)
 {
     for (uint32_t i = NVG_LINKS_IN; i < NVG_LINKS; i++)
         if (m->links[i].is_member && m->links[i].slot == slot &&
             m->links[i].incarnation == incarnation)
-            return true;
-    return nvg_is_self(m, slot, incarnation);
+            return i;
+    return NVG_LINKS;
+}
+
+static bool is_linked(const struct nvg_machine *m, uint8_t slot, uint64_t incarnation)
+{
+    return nvg_lead_link_of(m, slot, incarnation) < NVG_LINKS || nvg_is_self(m, slot, incarnation);
 }
 
 /* Tells the members that the log names who leads. A refused call says that one is gone. */
@@ -264,6 +271,7 @@ static bool may_propose(const struct nvg_machine *m, const struct nvg_record *re
     case NVG_RESERVATION:
         return place && nvg_state_is_owner(place, slot, incarnation);
     case NVG_LEAVE:
+    case NVG_CALMED:
         return record->slot == slot && record->incarnation == incarnation;
     case NVG_NAMESPACE:
         return true;
@@ -275,6 +283,7 @@ static bool may_propose(const struct nvg_machine *m, const struct nvg_record *re
     case NVG_HOLD:
     case NVG_END:
     case NVG_ABANDON:
+    case NVG_CALM:
         return false;
     }
     return false;
@@ -307,7 +316,7 @@ void nvg_lead_propose(struct nvg_machine *m, uint32_t link, uint64_t number, con
         return; /* its member has asked again, and will see it */
     if (!may_propose(m, &m->made, slot, incarnation))
         refuse_job(m, link, number, -ESTALE);
-    else if (!is_leading(m) || !m->has_quorum || !queue_bytes(m, link, number, record, bytes))
+    else if (!nvg_lead_counts(m) || !m->has_quorum || !queue_bytes(m, link, number, record, bytes))
         refuse_job(m, link, number, -EAGAIN);
     lead_pump(m);
 }
@@ -330,7 +339,7 @@ void nvg_lead_quorum(struct nvg_machine *m, bool has_quorum)
 
 /* ---- decisions ---- */
 
-static bool is_suspect(const struct nvg_machine *m, uint8_t slot, uint64_t incarnation)
+bool nvg_lead_suspects(const struct nvg_machine *m, uint8_t slot, uint64_t incarnation)
 {
     const struct nvg_peer *peer = &m->peers[slot];
     if (!nvg_state_has(&m->replica.now, slot, incarnation))
@@ -346,7 +355,9 @@ static bool is_suspect(const struct nvg_machine *m, uint8_t slot, uint64_t incar
 /* A member that is there, and takes namespaces. */
 static bool may_own(const struct nvg_machine *m, uint32_t nsid, uint8_t slot)
 {
-    if (m->mine[nsid].refused_ns[slot] > m->now_ns || !m->replica.now.has_member[slot])
+    const struct nvg_state *now = &m->replica.now;
+    if (m->mine[nsid].refused_ns[slot] > m->now_ns || !now->has_member[slot] ||
+        nvg_state_calm(now, slot, now->members[slot].who.incarnation))
         return false;
     if (slot == m->slot)
         return !m->is_leaving;
@@ -386,8 +397,8 @@ static bool assign_place(struct nvg_machine *m, uint32_t nsid)
 {
     const struct nvg_place *place = &m->replica.now.places[nsid];
     const struct nvg_hold *hold = &place->hold;
-    if (!place->is_used ||
-        (hold->phase != NVG_FREE && !is_suspect(m, hold->owner.slot, hold->owner.incarnation)))
+    if (!place->is_used || (hold->phase != NVG_FREE &&
+                            !nvg_lead_suspects(m, hold->owner.slot, hold->owner.incarnation)))
         return false;
     const int slot = choose_owner(m, nsid);
     if (slot < 0)
@@ -417,6 +428,27 @@ static bool announce_namespaces(struct nvg_machine *m)
     return false;
 }
 
+void nvg_lead_order_calm(struct nvg_machine *m, uint8_t slot)
+{
+    memset(&m->made, 0, sizeof(m->made));
+    m->made.kind = NVG_CALM;
+    m->made.slot = slot;
+    m->made.incarnation = m->replica.now.members[slot].who.incarnation;
+    do
+        m->made.id = m->port.draw(m->port.context);
+    while (!m->made.id);
+    queue_made(m);
+}
+
+void nvg_lead_prove(struct nvg_machine *m)
+{
+    memset(&m->made, 0, sizeof(m->made));
+    m->made.kind = NVG_LEAD;
+    m->made.slot = m->slot;
+    m->made.incarnation = m->setup.self.who.incarnation;
+    queue_made(m);
+}
+
 void nvg_lead_tick(struct nvg_machine *m)
 {
     if (!m->has_quorum && m->now_ns - m->quorum_ns >= m->setup.timeout_ns) {
@@ -428,9 +460,9 @@ void nvg_lead_tick(struct nvg_machine *m)
         return;
     }
     lead_pump(m);
-    if (m->is_appending || m->job_count || !is_leading(m) || !m->has_quorum)
+    if (m->is_appending || m->job_count || !nvg_lead_counts(m) || !m->has_quorum)
         return;
-    bool has_decided = announce_namespaces(m);
+    bool has_decided = announce_namespaces(m) || nvg_quiesce_decide(m);
     for (uint32_t i = 1; !has_decided && i <= NVG_NSID_MAX; i++)
         has_decided = assign_place(m, i);
     lead_pump(m);
@@ -440,6 +472,7 @@ void nvg_lead_done(struct nvg_machine *m, bool wants_checkpoint)
 {
     struct nvg_record *done = &m->record;
     m->is_appending = false;
+    m->appended = m->appends;
     if (!nvg_record_get(m->now.record, m->now.bytes, done))
         return;
     const struct nvg_hold *hold = &m->replica.now.places[done->nsid].hold;
@@ -447,6 +480,8 @@ void nvg_lead_done(struct nvg_machine *m, bool wants_checkpoint)
         m->mine[done->nsid].refused_ns[hold->owner.slot] =
             m->now_ns + (uint64_t)REFUSED_MS * NVG_MS;
     nvg_replica_take(&m->replica, done);
+    if (done->kind == NVG_CALM && !m->replica.is_filling)
+        m->calm_appended[done->slot] = m->appended;
     for (uint32_t i = NVG_LINKS_IN; i < NVG_LINKS; i++)
         if (m->links[i].is_member)
             push_record(m, i, m->now.record, m->now.bytes);
@@ -463,6 +498,8 @@ void nvg_lead_done(struct nvg_machine *m, bool wants_checkpoint)
         call_members(m);
         nvg_wish_anew(m);
     }
-    if (m->role == NVG_LEADER)
+    if (m->role == NVG_LEADER) {
+        nvg_quiesce_tick(m);
         nvg_lead_tick(m);
+    }
 }

@@ -22,6 +22,7 @@ void nvg_hang_up(struct nvg_machine *m, uint32_t link)
 {
     if (!m->links[link].is_open)
         return;
+    nvg_quiesce_link_lost(m, link);
     memset(&m->links[link], 0, sizeof(m->links[link]));
     m->port.hang_up(m->port.context, link);
 }
@@ -85,6 +86,7 @@ void nvg_state_moved(struct nvg_machine *m, uint32_t nsid)
                      m->setup.self.who.member);
         return;
     }
+    nvg_wish_look_at_calm(m);
     if (!nsid)
         tell_members(m);
     for (uint32_t i = nsid ? nsid : 1; i <= (nsid ? nsid : NVG_NSID_MAX); i++)
@@ -134,6 +136,7 @@ void nvg_machine_link_lost(struct nvg_machine *m, uint32_t link)
     const struct nvg_link was = m->links[link];
     if (!was.is_open)
         return;
+    nvg_quiesce_link_lost(m, link);
     memset(&m->links[link], 0, sizeof(m->links[link]));
     if (was.slot >= NVG_SLOTS)
         return;
@@ -224,6 +227,8 @@ static void hear_leader(struct nvg_machine *m, uint32_t link)
         nvg_wish_refused(m, m->in.number, m->in.status);
     else if (is_leader && m->in.kind == NVG_PING)
         m->has_quorum = m->in.has_quorum;
+    else if (is_leader && (m->in.kind == NVG_ASK_QUIET || m->in.kind == NVG_TELL_QUIET))
+        nvg_quiesce_hear_leader(m);
     else if (is_leader && m->in.kind == NVG_BYE)
         nvg_machine_link_lost(m, link), m->port.hang_up(m->port.context, link);
 }
@@ -256,6 +261,8 @@ static void machine_hear_caller(struct nvg_machine *m, uint32_t link)
         nvg_lead_propose(m, link, m->in.number, m->in.record, m->in.record_bytes);
     else if (m->in.kind == NVG_PING)
         l->is_leaving = m->in.is_leaving;
+    else if (m->in.kind == NVG_ASK_QUIET || m->in.kind == NVG_TELL_QUIET)
+        nvg_quiesce_hear(m, link);
     else
         nvg_hang_up(m, link);
 }
@@ -382,8 +389,10 @@ void nvg_machine_tick(struct nvg_machine *m, uint64_t now_ns)
         nvg_seek_tick(m);
     if (m->role == NVG_LEADER)
         nvg_lead_tick(m);
-    if (m->role != NVG_STOPPED)
+    if (m->role != NVG_STOPPED) {
         nvg_wish_tick(m);
+        nvg_quiesce_tick(m);
+    }
 }
 
 void nvg_machine_start(struct nvg_machine *m, const struct nvg_setup *setup,

@@ -22,7 +22,8 @@ enum {
     NVG_LINKS = 64,           /* 0-15: to the member of that slot. Others: from whoever calls */
     NVG_LINKS_IN = NVG_SLOTS, /* the first of these */
     NVG_WISHES = 4 * NVG_NSID_MAX,
-    NVG_JOBS = 512, /* records that wait to be appended */
+    NVG_JOBS = 512,  /* records that wait to be appended */
+    NVG_QUIETS = 64, /* controllers that are to be ended: by a member, and at the leader */
 };
 
 enum nvg_journal_kind {
@@ -106,6 +107,23 @@ struct nvg_mine {
     uint64_t refused_ns[NVG_SLOTS]; /* at the leader: until then that member is not asked again */
 };
 
+/* A controller that a host of this member wants ended. */
+struct nvg_quiet {
+    bool is_used;
+    uint64_t retry_ns, until_ns;
+    struct nvg_controller of;
+};
+
+/* The same at the leader, for a member that has asked. */
+struct nvg_quiesce {
+    bool is_used;
+    uint8_t link;        /* NVG_LINKS: its own */
+    uint64_t retry_ns;   /* when to ask the member that has it again */
+    uint64_t unknown_to; /* the incarnation that knows no such controller; 0: none has said so */
+    uint64_t append;     /* once that one is in the log, the leader's state is new enough */
+    struct nvg_controller of;
+};
+
 struct nvg_peer {
     uint64_t gone; /* the incarnation that nobody answers for any more */
     uint64_t gone_ns;
@@ -141,6 +159,9 @@ struct nvg_machine {
     bool wants_checkpoint, is_dumping, is_appending;
     uint32_t dump; /* where the checkpoint under way is */
     uint32_t job_first, job_count;
+    uint64_t appends, appended;        /* begun so far, and the last one that is in the log */
+    uint64_t calm_appended[NVG_SLOTS]; /* which one the last CALM of that slot was */
+    uint64_t calm_told;                /* the last one that the target was told of */
     uint64_t numbers;
     char trouble[NVG_TEXT_BYTES]; /* why it has not joined so far */
     struct nvg_job now;           /* the append under way */
@@ -149,6 +170,8 @@ struct nvg_machine {
     struct nvg_mine mine[NVG_NSID_MAX + 1];
     struct nvg_wish wishes[NVG_WISHES];
     struct nvg_job jobs[NVG_JOBS];
+    struct nvg_quiet quiets[NVG_QUIETS];
+    struct nvg_quiesce quiesces[NVG_QUIETS];
     struct nvg_replica replica;
     struct nvg_message in, out; /* too large for a stack */
     struct nvg_record record, made;
@@ -178,6 +201,10 @@ void nvg_machine_released(struct nvg_machine *m, uint32_t nsid, uint64_t epoch);
 void nvg_machine_resized(struct nvg_machine *m, uint32_t nsid, uint64_t epoch, uint64_t size_bytes);
 int nvg_machine_reserve(struct nvg_machine *m, uint32_t nsid, uint64_t epoch,
                         const struct nvt_reservation *reservation, uint64_t id);
+int nvg_machine_quiesce(struct nvg_machine *m, const struct nvg_controller *of);
+void nvg_machine_quieted(struct nvg_machine *m, const struct nvg_controller *of,
+                         enum nvt_quiet quiet);
+void nvg_machine_calmed(struct nvg_machine *m, uint64_t id);
 void nvg_machine_leave(struct nvg_machine *m);
 
 /* ---- between the files of the machine ---- */
@@ -210,12 +237,33 @@ void nvg_lead_hello(struct nvg_machine *m, uint32_t link, const struct nvg_messa
 void nvg_lead_propose(struct nvg_machine *m, uint32_t link, uint64_t number, const uint8_t *record,
                       size_t bytes);
 void nvg_lead_done(struct nvg_machine *m, bool wants_checkpoint);
+/* Orders that member to end its controllers before it owns anything again. */
+void nvg_lead_order_calm(struct nvg_machine *m, uint8_t slot);
+/* Appends what changes nothing: when it is in the log, so is all that was decided before, by
+ * another leader, too. */
+void nvg_lead_prove(struct nvg_machine *m);
+bool nvg_lead_suspects(const struct nvg_machine *m, uint8_t slot, uint64_t incarnation);
+/* Its decisions count: what it was before, the log has by now. */
+bool nvg_lead_counts(const struct nvg_machine *m);
+/* By which that process is heard; NVG_LINKS: there is none. */
+uint32_t nvg_lead_link_of(const struct nvg_machine *m, uint8_t slot, uint64_t incarnation);
 void nvg_lead_quorum(struct nvg_machine *m, bool has_quorum);
+
+/* quiesce.c: controllers that hosts have lost. */
+void nvg_quiesce_tick(struct nvg_machine *m);
+/* Appends what a question waits for. True: it has. */
+bool nvg_quiesce_decide(struct nvg_machine *m);
+void nvg_quiesce_hear(struct nvg_machine *m, uint32_t link); /* m->in, from a member */
+void nvg_quiesce_hear_leader(struct nvg_machine *m);         /* m->in, from the leader */
+void nvg_quiesce_link_lost(struct nvg_machine *m, uint32_t link);
+void nvg_quiesce_anew(struct nvg_machine *m);
 
 /* wish.c: what this member asks for, and what its target is told. */
 void nvg_wish_tick(struct nvg_machine *m);
 void nvg_wish_anew(struct nvg_machine *m);
 void nvg_wish_refused(struct nvg_machine *m, uint64_t number, int status);
 void nvg_wish_look(struct nvg_machine *m, uint32_t nsid);
+/* Whether this member is to end its controllers. */
+void nvg_wish_look_at_calm(struct nvg_machine *m);
 
 #endif

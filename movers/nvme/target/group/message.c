@@ -40,12 +40,42 @@ static void code_answer(struct nvg_coder *coder, struct nvg_message *m)
     coder->is_bad |= m->role > NVG_STOPPED || m->slot > NVG_SLOTS || m->leads_slot > NVG_SLOTS;
 }
 
+static void code_controller(struct nvg_coder *coder, struct nvg_controller *controller)
+{
+    struct nvt_instance *instance = &controller->lost.instance;
+    uint32_t cntlid = instance->cntlid;
+    nvg_code_u8(coder, &controller->slot);
+    nvg_code_u32(coder, &cntlid);
+    nvg_code_u8(coder, &instance->ciu);
+    nvg_code_u64(coder, &instance->cirn);
+    instance->cntlid = (uint16_t)cntlid;
+    coder->is_bad |= controller->slot >= NVG_SLOTS || cntlid > UINT16_MAX || !instance->cirn;
+}
+
+/* The NQN of a host may have any characters of UTF-8. */
+static void code_ask_quiet(struct nvg_coder *coder, struct nvg_message *m)
+{
+    struct nvt_lost *lost = &m->controller.lost;
+    code_controller(coder, &m->controller);
+    nvg_code_bytes(coder, lost->host_id.bytes, sizeof(lost->host_id.bytes));
+    nvg_code_bytes(coder, lost->host_nqn, sizeof(lost->host_nqn));
+    coder->is_bad |= lost->host_nqn[sizeof(lost->host_nqn) - 1] != 0;
+}
+
+static void code_tell_quiet(struct nvg_coder *coder, struct nvg_message *m)
+{
+    code_controller(coder, &m->controller);
+    nvg_code_u8(coder, &m->quiet);
+    coder->is_bad |=
+        m->quiet != NVT_QUIET && m->quiet != NVT_QUIET_UNKNOWN && m->quiet != NVT_QUIET_REFUSED;
+}
+
 static void code_message(struct nvg_coder *coder, struct nvg_message *m)
 {
     uint8_t version = NVG_MESSAGE_VERSION, kind = (uint8_t)m->kind;
     nvg_code_u8(coder, &version);
     nvg_code_u8(coder, &kind);
-    coder->is_bad |= version != NVG_MESSAGE_VERSION || kind < NVG_HELLO || kind > NVG_CALL;
+    coder->is_bad |= version != NVG_MESSAGE_VERSION || kind < NVG_HELLO || kind > NVG_TELL_QUIET;
     m->kind = coder->is_bad ? NVG_BYE : (enum nvg_message_kind)kind;
     switch (m->kind) {
     case NVG_HELLO:
@@ -80,6 +110,12 @@ static void code_message(struct nvg_coder *coder, struct nvg_message *m)
     case NVG_CALL:
         nvg_code_bytes(coder, m->identity, sizeof(m->identity));
         nvg_code_u64(coder, &m->epoch);
+        return;
+    case NVG_ASK_QUIET:
+        code_ask_quiet(coder, m);
+        return;
+    case NVG_TELL_QUIET:
+        code_tell_quiet(coder, m);
         return;
     case NVG_BYE:
         return;

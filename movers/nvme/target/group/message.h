@@ -15,27 +15,31 @@ enum nvg_message_kind {
     NVG_PROPOSE,   /* a record to be put there */
     NVG_REFUSE,    /* that proposal never will be there */
     NVG_PING,
-    NVG_HALT, /* the called one has no part in the group any more: why */
-    NVG_BYE,  /* the leader ends: look for another one */
-    NVG_CALL, /* the caller leads: one that led before is to step down */
+    NVG_HALT,       /* the called one has no part in the group any more: why */
+    NVG_BYE,        /* the leader ends: look for another one */
+    NVG_CALL,       /* the caller leads: one that led before is to step down */
+    NVG_ASK_QUIET,  /* a controller is to be ended: to the leader, and from it to whom has it */
+    NVG_TELL_QUIET, /* what has become of it: the same way back */
 };
 
 struct nvg_message {
     enum nvg_message_kind kind;
-    uint8_t identity[16];          /* of HELLO and CALL */
-    bool is_member;                /* of HELLO: it has been in the log */
-    struct nvg_join join;          /* of HELLO */
-    uint8_t role;                  /* of ANSWER: enum nvg_role */
-    uint8_t slot;                  /* of ANSWER: of who answers; of WELCOME: of who is welcome */
-    uint8_t leads_slot;            /* of ANSWER: whom it follows, where it does */
-    uint64_t leads_incarnation;    /* of ANSWER: and which process that is */
-    uint64_t number;               /* of PROPOSE and REFUSE */
-    int status;                    /* of REFUSE */
-    uint64_t epoch;                /* of CALL: the caller's as the writer of the log */
-    bool is_leaving;               /* of PING: it takes no more namespaces */
-    bool has_quorum;               /* of PING */
-    char text[NVG_TEXT_BYTES - 2]; /* of HALT */
-    uint16_t record_bytes;         /* of PUSH and PROPOSE */
+    uint8_t identity[16];             /* of HELLO and CALL */
+    bool is_member;                   /* of HELLO: it has been in the log */
+    struct nvg_join join;             /* of HELLO */
+    uint8_t role;                     /* of ANSWER: enum nvg_role */
+    uint8_t slot;                     /* of ANSWER: of who answers; of WELCOME: of who is welcome */
+    uint8_t leads_slot;               /* of ANSWER: whom it follows, where it does */
+    uint64_t leads_incarnation;       /* of ANSWER: and which process that is */
+    uint64_t number;                  /* of PROPOSE and REFUSE */
+    int status;                       /* of REFUSE */
+    uint64_t epoch;                   /* of CALL: the caller's as the writer of the log */
+    bool is_leaving;                  /* of PING: it takes no more namespaces */
+    bool has_quorum;                  /* of PING */
+    char text[NVG_TEXT_BYTES - 2];    /* of HALT */
+    struct nvg_controller controller; /* of ASK_QUIET; of TELL_QUIET without its host */
+    uint8_t quiet;                    /* of TELL_QUIET: enum nvt_quiet, but LATER */
+    uint16_t record_bytes;            /* of PUSH and PROPOSE */
     uint8_t record[NVG_RECORD_MAX];
 };
 

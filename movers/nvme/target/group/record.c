@@ -176,6 +176,13 @@ static void code_record_body(struct nvg_coder *coder, struct nvg_record *r)
         nvg_code_u64(coder, &r->incarnation);
         coder->is_bad |= r->slot >= NVG_SLOTS;
         return;
+    case NVG_CALM:
+    case NVG_CALMED:
+        nvg_code_u8(coder, &r->slot);
+        nvg_code_u64(coder, &r->incarnation);
+        nvg_code_u64(coder, &r->id);
+        coder->is_bad |= r->slot >= NVG_SLOTS || !r->id;
+        return;
     case NVG_JOIN:
         nvg_code_join(coder, &r->join);
         return;
@@ -216,7 +223,7 @@ static void code_record(struct nvg_coder *coder, struct nvg_record *record)
     uint8_t version = NVG_RECORD_VERSION, kind = (uint8_t)record->kind;
     nvg_code_u8(coder, &version);
     nvg_code_u8(coder, &kind);
-    coder->is_bad |= version != NVG_RECORD_VERSION || kind < NVG_GROUP || kind > NVG_ABANDON;
+    coder->is_bad |= version != NVG_RECORD_VERSION || kind < NVG_GROUP || kind > NVG_CALMED;
     if (coder->is_bad)
         return;
     record->kind = (enum nvg_record_kind)kind;

@@ -28,6 +28,8 @@ enum nvg_record_kind {
     NVG_HOLD,        /* of a checkpoint: who has a namespace */
     NVG_END,         /* of a checkpoint: it counts from here on, in place of all before it */
     NVG_ABANDON,     /* the checkpoint that was begun has no end: its writer was replaced */
+    NVG_CALM,        /* a member ends its hosts' controllers before it owns anything again */
+    NVG_CALMED,      /* it has ended those that it had when it heard of that */
 };
 
 /* A member of the group. */
@@ -54,9 +56,9 @@ struct nvg_record {
     enum nvg_record_kind kind;
     uint32_t nsid;
     uint64_t epoch;
-    uint8_t slot; /* of LEAD and LEAVE; of END who leads */
+    uint8_t slot; /* of LEAD, LEAVE, CALM and CALMED; of END who leads */
     uint64_t incarnation;
-    uint64_t id;                /* of RESERVATION: the owner's number of this change */
+    uint64_t id;                /* of RESERVATION: the owner's number of this change; of CALM */
     uint64_t size_bytes;        /* of OWN */
     struct nvg_former owner;    /* of TAKING_IT */
     uint8_t identity[16];       /* of GROUP */

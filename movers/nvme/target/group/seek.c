@@ -30,6 +30,7 @@ void nvg_seek(struct nvg_machine *m)
     m->is_synced = false;
     m->is_appending = m->is_dumping = false;
     m->job_count = 0;
+    memset(m->quiesces, 0, sizeof(m->quiesces)); /* whoever has asked asks the next leader */
     m->has_quorum = false;
     m->leader_link = NVG_LINKS;
     m->seek_ns = m->now_ns;

@@ -235,6 +235,26 @@ int nvg_reserve(struct nvg_group *group, uint32_t nsid, uint64_t epoch,
     return code;
 }
 
+int nvg_quiesce(struct nvg_group *group, const struct nvg_controller *controller)
+{
+    const int code = nvg_machine_quiesce(enter_group(group), controller);
+    leave_lock(group);
+    return code;
+}
+
+void nvg_quieted(struct nvg_group *group, const struct nvg_controller *controller,
+                 enum nvt_quiet quiet)
+{
+    nvg_machine_quieted(enter_group(group), controller, quiet);
+    leave_lock(group);
+}
+
+void nvg_calmed(struct nvg_group *group, uint64_t id)
+{
+    nvg_machine_calmed(enter_group(group), id);
+    leave_lock(group);
+}
+
 void nvg_leave(struct nvg_group *group)
 {
     nvg_machine_leave(enter_group(group));

@@ -30,6 +30,12 @@ bool nvg_state_has(const struct nvg_state *state, uint8_t slot, uint64_t incarna
            state->members[slot].who.incarnation == incarnation;
 }
 
+uint64_t nvg_state_calm(const struct nvg_state *state, uint8_t slot, uint64_t incarnation)
+{
+    const struct nvg_calm *calm = &state->calms[slot];
+    return calm->incarnation == incarnation ? calm->id : 0;
+}
+
 /* A slot of one that has left, and that no medium may still have to refuse. */
 static bool slot_is_idle(const struct nvg_state *state, uint8_t slot)
 {
@@ -157,7 +163,8 @@ static enum nvg_verdict check_take(const struct nvg_state *state, const struct n
     if (!place)
         return NVG_WRONG;
     if (owner->epoch != place->hold.epoch + 1 ||
-        !nvg_state_has(state, owner->slot, owner->incarnation))
+        !nvg_state_has(state, owner->slot, owner->incarnation) ||
+        nvg_state_calm(state, owner->slot, owner->incarnation))
         return NVG_STALE;
     return formers_of_next(&place->hold, NULL) > NVG_FORMERS_MAX ? NVG_NO_ROOM : NVG_FITS;
 }
@@ -201,6 +208,8 @@ static enum nvg_verdict check_filling(const struct nvg_state *state,
         return state->has_group ? NVG_WRONG : NVG_FITS;
     case NVG_END:
         return state->has_group ? NVG_FITS : NVG_WRONG;
+    case NVG_CALM:
+        return state->has_member[record->slot] ? NVG_FITS : NVG_WRONG;
     case NVG_BEGIN: /* another one in its place */
     case NVG_ABANDON:
         return NVG_FITS;
@@ -209,6 +218,7 @@ static enum nvg_verdict check_filling(const struct nvg_state *state,
     case NVG_TAKING_IT:
     case NVG_OWN:
     case NVG_RELEASED_IT:
+    case NVG_CALMED:
         return NVG_WRONG;
     }
     return NVG_WRONG;
@@ -225,7 +235,11 @@ static enum nvg_verdict check_now(const struct nvg_state *state, const struct nv
     switch (record->kind) {
     case NVG_LEAD:
     case NVG_LEAVE:
+    case NVG_CALM:
         return nvg_state_has(state, record->slot, record->incarnation) ? NVG_FITS : NVG_STALE;
+    case NVG_CALMED: /* an older one leaves the newest as it is */
+        return nvg_state_calm(state, record->slot, record->incarnation) == record->id ? NVG_FITS
+                                                                                      : NVG_STALE;
     case NVG_JOIN:
         return check_join(state, &record->join, false);
     case NVG_NAMESPACE:
@@ -341,6 +355,13 @@ static void apply_to(struct nvg_state *state, const struct nvg_record *record)
     case NVG_HOLD:
         state->places[record->hold.nsid].hold = record->hold;
         return;
+    case NVG_CALM:
+        state->calms[record->slot] =
+            (struct nvg_calm){.incarnation = record->incarnation, .id = record->id};
+        return;
+    case NVG_CALMED:
+        state->calms[record->slot].id = 0;
+        return;
     case NVG_BEGIN:
     case NVG_ABANDON:
         return;
@@ -368,7 +389,8 @@ enum nvg_verdict nvg_replica_take(struct nvg_replica *replica, const struct nvg_
 
 enum {
     DUMP_MEMBERS = 2,
-    DUMP_PLACES = DUMP_MEMBERS + NVG_SLOTS,
+    DUMP_CALMS = DUMP_MEMBERS + NVG_SLOTS,
+    DUMP_PLACES = DUMP_CALMS + NVG_SLOTS,
     DUMP_OF_PLACE = 3,
     DUMP_END = DUMP_PLACES + DUMP_OF_PLACE * (NVG_NSID_MAX + 1)
 };
@@ -399,7 +421,15 @@ static bool dump_part(const struct nvg_state *state, uint32_t at, struct nvg_rec
         const uint32_t part = at - DUMP_PLACES;
         return dump_place(&state->places[part / DUMP_OF_PLACE], part % DUMP_OF_PLACE, record);
     }
-    if (at >= DUMP_MEMBERS && at < DUMP_PLACES) {
+    if (at >= DUMP_CALMS && at < DUMP_PLACES) {
+        const uint8_t slot = (uint8_t)(at - DUMP_CALMS);
+        record->kind = NVG_CALM;
+        record->slot = slot;
+        record->incarnation = state->members[slot].who.incarnation;
+        record->id = nvg_state_calm(state, slot, record->incarnation);
+        return state->has_member[slot] && record->id;
+    }
+    if (at >= DUMP_MEMBERS && at < DUMP_CALMS) {
         record->kind = NVG_JOIN;
         record->join = state->members[at - DUMP_MEMBERS];
         return state->has_member[at - DUMP_MEMBERS];

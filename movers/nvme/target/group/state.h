@@ -24,6 +24,11 @@ struct nvg_place {
     struct nvt_reservation reservation;
 };
 
+/* A member that is to end the controllers of its hosts, since one of them was said to be quiet. */
+struct nvg_calm {
+    uint64_t incarnation, id; /* id 0: none is to */
+};
+
 struct nvg_state {
     bool has_group;
     uint8_t identity[16];
@@ -32,6 +37,7 @@ struct nvg_state {
     uint64_t lead_incarnation; /* 0: nobody has led yet */
     bool has_member[NVG_SLOTS];
     struct nvg_join members[NVG_SLOTS];
+    struct nvg_calm calms[NVG_SLOTS];
     struct nvg_place places[NVG_NSID_MAX + 1]; /* by nsid */
 };
 
@@ -55,6 +61,8 @@ const struct nvg_join *nvg_state_member(const struct nvg_state *state, const cha
 int nvg_state_slot_for(const struct nvg_state *state, const char *name);
 /* That very process is a member, and has not left. */
 bool nvg_state_has(const struct nvg_state *state, uint8_t slot, uint64_t incarnation);
+/* It owns nothing before it has ended its controllers; 0: it may. */
+uint64_t nvg_state_calm(const struct nvg_state *state, uint8_t slot, uint64_t incarnation);
 /* NULL: there is no namespace of that number. */
 const struct nvg_place *nvg_state_place(const struct nvg_state *state, uint32_t nsid);
 bool nvg_state_is_owner(const struct nvg_place *place, uint8_t slot, uint64_t incarnation);

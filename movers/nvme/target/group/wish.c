@@ -157,7 +157,28 @@ void nvg_wish_look(struct nvg_machine *m, uint32_t nsid)
         look_at_standby(m, nsid, &place->hold);
 }
 
+void nvg_wish_look_at_calm(struct nvg_machine *m)
+{
+    const uint64_t id = nvg_state_calm(&m->replica.now, m->slot, m->setup.self.who.incarnation);
+    struct nvg_wish *wish = find_wish(m, NVG_CALMED, 0);
+    if (wish && wish->id != id)
+        finish_wish(m, wish, 0);
+    if (!id || id == m->calm_told)
+        return;
+    m->calm_told = id;
+    memset(&m->event, 0, sizeof(m->event));
+    m->event.kind = NVG_CALM_DOWN;
+    m->event.id = id;
+    m->port.tell(m->port.context, &m->event);
+}
+
 /* ---- what the target says ---- */
+
+void nvg_machine_calmed(struct nvg_machine *m, uint64_t id)
+{
+    if (m->role != NVG_STOPPED && id == m->calm_told)
+        add_wish(m, NVG_CALMED, 0, 0)->id = id;
+}
 
 void nvg_machine_taken(struct nvg_machine *m, uint32_t nsid, uint64_t epoch, uint64_t size_bytes)
 {
@@ -320,6 +341,7 @@ void nvg_wish_anew(struct nvg_machine *m)
 {
     for (uint32_t i = 0; i < NVG_WISHES; i++)
         m->wishes[i].is_sent = false;
+    nvg_quiesce_anew(m);
     if (m->role != NVG_STOPPED)
         nvg_wish_tick(m);
 }

@@ -10,6 +10,7 @@
 #include "nvme/target/model/queue.h"
 #include "nvme/target/model/request.h"
 #include "nvme/target/model/reserve.h"
+#include "nvme/target/model/reset.h"
 #include "nvme/target/model/subsystem.h"
 
 enum {
@@ -230,6 +231,9 @@ const struct nvt_command *nvt_admin_command(uint8_t opcode)
                                    .run = run_keep_alive,
                                    .in_discovery = true,
                                    .effects = EFFECT_SUPPORTED},
+        [NVF_ADMIN_CROSS_CTRL_RESET] = {.name = "cross-controller reset",
+                                        .run = nvt_run_reset,
+                                        .effects = EFFECT_SUPPORTED},
     };
     return commands[opcode].run ? &commands[opcode] : NULL;
 }

@@ -87,6 +87,8 @@ static struct nvt_queue *oldest_pending(const struct nvt_ctrl *ctrl)
 void nvt_ctrl_take_queue(struct nvt_ctrl *ctrl, struct nvt_queue *queue)
 {
     queue->ctrl = ctrl;
+    queue->instance = ctrl->instance;
+    queue->ctrl_serial = ctrl->serial;
     queue->has_proven = !nvt_auth_is_due(queue);
     if (!queue->qid || !nvt_auth_is_due(queue)) {
         ctrl->queues[queue->qid] = queue;

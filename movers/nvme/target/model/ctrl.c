@@ -27,7 +27,7 @@ struct nvt_ctrl *nvt_ctrl_find(struct nvt_subsystem *subsystem, uint16_t cntlid)
     for (struct list_node *node = list_first(&subsystem->ctrls); node;
          node = list_after(&subsystem->ctrls, node)) {
         struct nvt_ctrl *ctrl = LIST_MEMBER(node, struct nvt_ctrl, node);
-        if (ctrl->cntlid == cntlid)
+        if (ctrl->instance.cntlid == cntlid)
             return ctrl;
     }
     return NULL;
@@ -57,7 +57,7 @@ struct nvt_ctrl *nvt_ctrl_create(struct nvt_subsystem *subsystem, struct nvt_que
     ctrl->subsystem = subsystem;
     ctrl->port = queue->port;
     nvt_port_hold(ctrl->port);
-    ctrl->cntlid = cntlid;
+    ctrl->instance = nvt_instance_new(subsystem, cntlid);
     ctrl->serial = ++target->ctrl_serial;
     ctrl->heard_ns = target->now_ns;
     memcpy(ctrl->host_address, queue->host_address, sizeof(ctrl->host_address));
@@ -86,7 +86,8 @@ void nvt_ctrl_lose_queue(struct nvt_ctrl *ctrl, struct nvt_queue *queue)
     struct nvt_subsystem *subsystem = ctrl->subsystem;
     if (ctrl->is_told)
         mover_log(MOVER_LOG_INFO, "%s at %s leaves %s (controller %u)", ctrl->host_nqn,
-                  ctrl->host_address, subsystem->nqn, ctrl->cntlid);
+                  ctrl->host_address, subsystem->nqn, ctrl->instance.cntlid);
+    nvt_resets_end(ctrl);
     list_remove(&ctrl->node);
     subsystem->target->ctrl_count--;
     nvt_port_release(ctrl->port);
@@ -117,6 +118,18 @@ void nvt_ctrl_cut(struct nvt_ctrl *ctrl)
 {
     ctrl->is_ending = true;
     cut_queues(ctrl, 0);
+}
+
+void nvt_ctrl_drop(struct nvt_ctrl *ctrl)
+{
+    const struct nvt_transport *transport = ctrl->subsystem->target->transport;
+    nvt_ctrl_cut(ctrl);
+    for (int i = 0; i < NVT_QUEUES_MAX; i++)
+        if (ctrl->queues[i])
+            transport->drop(ctrl->queues[i]);
+    for (struct list_node *node = list_first(&ctrl->pending); node;
+         node = list_after(&ctrl->pending, node))
+        transport->drop(LIST_MEMBER(node, struct nvt_queue, pending));
 }
 
 void nvt_ctrl_cut_queue(struct nvt_queue *queue)
@@ -206,6 +219,8 @@ static const struct {
     {NVT_EVENT_DISCOVERY, 1u << 31, NVME_AER_NOTICE, NVME_AER_NOTICE_DISC_CHANGED,
      NVME_LOG_LID_DISCOVER},
     {NVT_EVENT_RESERVATION, 0, TYPE_IO_COMMAND_SET, 0, NVME_LOG_LID_RESERVATION},
+    {NVT_EVENT_RESET, NVF_OAES_CCR_COMPLETED, NVME_AER_NOTICE, NVF_NOTICE_CCR_COMPLETED,
+     NVF_LOG_CROSS_CTRL_RESET},
 };
 
 void nvt_ctrl_park(struct nvt_ctrl *ctrl, struct nvt_request *request)

@@ -11,6 +11,7 @@
 #include "common/base/list.h"
 #include "nvme/target/model/namespace.h"
 #include "nvme/target/model/reservation.h"
+#include "nvme/target/model/reset.h"
 #include "nvme/target/model/share.h"
 #include "nvme/target/model/target.h"
 #include "nvme/wire/fabrics.h"
@@ -37,7 +38,7 @@ struct nvt_ctrl {
     struct list_node node; /* of the subsystem */
     struct nvt_subsystem *subsystem;
     struct nvt_port *port;
-    uint16_t cntlid;
+    struct nvt_instance instance;
     uint64_t serial; /* comes once */
     char host_address[NVT_ADDRESS_MAX];
     char host_nqn[NVF_NQN_MAX + 1];
@@ -56,6 +57,7 @@ struct nvt_ctrl {
     uint32_t changed[NVT_NSID_MAX];
     uint64_t error_count;
     struct nvt_error_entry errors[NVT_ERRORS_KEPT];
+    struct nvt_reset resets[NVT_RESETS_KEPT]; /* of others, that it was asked for */
     struct nvt_queue *queues[NVT_QUEUES_MAX];
     struct list pending; /* I/O queues whose host has yet to prove itself */
     uint32_t pending_count;
@@ -69,6 +71,8 @@ struct nvt_ctrl *nvt_ctrl_find(struct nvt_subsystem *subsystem, uint16_t cntlid)
 void nvt_ctrl_lose_queue(struct nvt_ctrl *ctrl, struct nvt_queue *queue);
 /* Ends all its connections. */
 void nvt_ctrl_cut(struct nvt_ctrl *ctrl);
+/* The same at once: its host has no use for answers. */
+void nvt_ctrl_drop(struct nvt_ctrl *ctrl);
 /* Ends one; that of the admin queue ends all. */
 void nvt_ctrl_cut_queue(struct nvt_queue *queue);
 /* Ends those whose authentication takes too long, or whose host takes no answers. */

@@ -57,7 +57,7 @@ static uint16_t admit_queue(struct nvt_request *request, struct nvt_ctrl *ctrl)
         return NVF_SPECIFIC(NVME_SC_CONNECT_CTRL_BUSY);
     nvt_ctrl_take_queue(ctrl, queue);
     queue->has_no_flow = le32toh(request->sqe.cdw11) >> 16 & ATTRIBUTE_NO_FLOW;
-    request->result = ctrl->cntlid;
+    request->result = ctrl->instance.cntlid;
     return 0;
 }
 
@@ -82,7 +82,7 @@ static uint16_t connect_admin(struct nvt_request *request, struct nvt_subsystem 
         nvt_ctrl_lose_queue(ctrl, queue);
     else
         mover_log(MOVER_LOG_INFO, "%s at %s connects to %s (controller %u)", ctrl->host_nqn,
-                  ctrl->host_address, subsystem->nqn, ctrl->cntlid);
+                  ctrl->host_address, subsystem->nqn, ctrl->instance.cntlid);
     return status;
 }
 

@@ -45,7 +45,7 @@ static void describe_ctrl(const struct nvt_ctrl *ctrl, struct nvme_id_ctrl *id)
     nvf_pad(id->mn, sizeof(id->mn), subsystem->model);
     nvf_pad(id->fr, sizeof(id->fr), subsystem->firmware);
     id->rab = 6;
-    id->cntlid = htole16(ctrl->cntlid);
+    id->cntlid = htole16(ctrl->instance.cntlid);
     id->ver = htole32(NVT_VERSION);
     id->mdts = NVT_TRANSFER_SHIFT;
     id->lpa = LPA;
@@ -70,7 +70,7 @@ static void describe_io_ctrl(const struct nvt_ctrl *ctrl, struct nvme_id_ctrl *i
 {
     const uint32_t in_capsule = ctrl->port->in_capsule_bytes;
     id->cmic = 1 << 0 | 1 << 1 | 1 << 3; /* several ports, several controllers, ANA */
-    id->oaes = htole32(OAES_NAMESPACE | OAES_ANA);
+    id->oaes = htole32(OAES_NAMESPACE | OAES_ANA | NVF_OAES_CCR_COMPLETED);
     id->frmw = 1 << 0 | 1 << 1; /* one slot, read-only */
     id->wctemp = htole16(343);
     id->cctemp = htole16(373);
@@ -95,13 +95,25 @@ static void describe_io_ctrl(const struct nvt_ctrl *ctrl, struct nvme_id_ctrl *i
     }
 }
 
+/* No command quiesce time (NVF_ID_CQT stays 0): a process that was stopped keeps no promise of
+ * time. What proves that a lost controller is quiet is a reset, and in a group the fence. */
+static void describe_instance(const struct nvt_ctrl *ctrl, uint8_t *page)
+{
+    const __le64 cirn = htole64(ctrl->instance.cirn);
+    page[NVF_ID_CIU] = ctrl->instance.ciu;
+    memcpy(page + NVF_ID_CIRN, &cirn, sizeof(cirn));
+    page[NVF_ID_CCRL] = NVT_RESETS_AT_ONCE;
+}
+
 static uint16_t identify_ctrl(struct nvt_request *request)
 {
     const struct nvt_ctrl *ctrl = request->queue->ctrl;
     struct nvme_id_ctrl *id = (struct nvme_id_ctrl *)request->data;
     describe_ctrl(ctrl, id);
-    if (!ctrl->subsystem->is_discovery)
-        describe_io_ctrl(ctrl, id);
+    if (ctrl->subsystem->is_discovery)
+        return 0;
+    describe_io_ctrl(ctrl, id);
+    describe_instance(ctrl, request->data);
     return 0;
 }
 
@@ -205,8 +217,8 @@ static uint16_t list_ctrls(struct nvt_request *request)
     for (struct list_node *node = list_first(ctrls); node && count < NVT_CTRLS_MAX;
          node = list_after(ctrls, node)) {
         const struct nvt_ctrl *ctrl = LIST_MEMBER(node, struct nvt_ctrl, node);
-        if (ctrl->cntlid >= from)
-            numbers[count++] = ctrl->cntlid;
+        if (ctrl->instance.cntlid >= from)
+            numbers[count++] = ctrl->instance.cntlid;
     }
     qsort(numbers, count, sizeof(*numbers), compare_cntlids);
     for (uint32_t i = 0; i < count; i++)

@@ -12,6 +12,7 @@
 #include "nvme/target/model/queue.h"
 #include "nvme/target/model/request.h"
 #include "nvme/target/model/reservation.h"
+#include "nvme/target/model/reset.h"
 #include "nvme/target/model/subsystem.h"
 #include "nvme/target/model/target.h"
 
@@ -212,6 +213,9 @@ static uint16_t get_log(struct nvt_request *request, uint32_t id, uint64_t offse
         return 0;
     case NVME_LOG_LID_ANA:
         return ana_log(request, offset);
+    case NVF_LOG_CROSS_CTRL_RESET:
+        nvt_reset_log(request, offset);
+        return 0;
     default:
         return NVF_SPECIFIC(NVME_SC_INVALID_LOG_PAGE) | NVME_SC_DNR;
     }
@@ -228,6 +232,8 @@ static void note_read(struct nvt_ctrl *ctrl, uint32_t id)
         ctrl->unread &= ~(uint32_t)NVT_EVENT_DISCOVERY;
     if (id == NVME_LOG_LID_RESERVATION)
         ctrl->unread &= ~(uint32_t)NVT_EVENT_RESERVATION;
+    if (id == NVF_LOG_CROSS_CTRL_RESET)
+        ctrl->unread &= ~(uint32_t)NVT_EVENT_RESET;
     nvt_ctrl_tell(ctrl);
 }
 

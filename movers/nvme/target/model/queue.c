@@ -91,5 +91,20 @@ bool nvt_queue_gone(struct nvt_queue *queue)
     if (queue->share)
         nvt_share_release(queue->share);
     queue->share = NULL;
+    if (queue->under_way) {
+        queue->is_lingering = true;
+        list_append(&queue->target->lingering, &queue->linger);
+    }
     return queue->under_way == 0;
+}
+
+void nvt_queue_forget(struct nvt_queue *queue)
+{
+    struct nvt_target *target = queue->target;
+    if (queue->is_lingering)
+        list_remove(&queue->linger);
+    queue->is_lingering = false;
+    nvt_resets_look(target);
+    if (target->calmed)
+        target->calmed(target->calmed_context);
 }

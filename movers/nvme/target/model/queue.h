@@ -9,6 +9,7 @@
 
 #include "common/base/list.h"
 #include "common/pool/pool.h"
+#include "nvme/target/model/reset.h"
 #include "nvme/target/model/share.h"
 
 enum {
@@ -30,7 +31,9 @@ struct nvt_queue {
     struct nvt_target *target;
     struct nvt_thread *thread;
     struct nvt_port *port;
-    struct nvt_ctrl *ctrl;              /* NULL before Connect */
+    struct nvt_ctrl *ctrl;              /* NULL before Connect, and when it is gone */
+    struct nvt_instance instance;       /* of the controller, also when that is gone */
+    uint64_t ctrl_serial;               /* and its serial */
     char local_address[64];             /* where the host has connected to */
     char host_address[NVT_ADDRESS_MAX]; /* and from where: of IPv6 the /64 */
     uint16_t qid, depth;                /* entries */
@@ -39,8 +42,10 @@ struct nvt_queue {
     bool is_pending;  /* of its controller's */
     bool has_proven;  /* itself, by Connect and what is asked for; also when it has ended */
     struct list_node pending;
-    bool is_gone;       /* the connection has ended */
-    bool is_cut;        /* its end was asked for */
+    bool is_gone;      /* the connection has ended */
+    bool is_cut;       /* its end was asked for */
+    bool is_lingering; /* it is on the target's list of these */
+    struct list_node linger;
     uint32_t under_way; /* requests */
     uint64_t heard_ns;  /* the last command */
     struct list requests;
@@ -65,6 +70,8 @@ void nvt_queue_init(struct nvt_queue *queue);
 /* The connection has ended: its requests are given up. True: none are under way, it may be freed;
  * else nvt_request_end() of the last one says so by queue->under_way == 0. */
 bool nvt_queue_gone(struct nvt_queue *queue);
+/* It is gone, none of its requests is under way any more, and its memory goes. */
+void nvt_queue_forget(struct nvt_queue *queue);
 /* The host takes its data and answers too late. */
 bool nvt_queue_is_stuck(const struct nvt_queue *queue, uint64_t now_ns);
 

@@ -10,6 +10,7 @@
 #include "nvme/target/config/config.h"
 #include "nvme/target/model/auth.h"
 #include "nvme/target/model/namespace.h"
+#include "nvme/target/model/reset.h"
 #include "nvme/wire/fabrics.h"
 
 struct nvt_host {
@@ -34,7 +35,11 @@ struct nvt_subsystem {
     uint64_t ana_epochs[NVT_ANA_GROUPS_MAX + 1]; /* the owner's, which hosts see as change count */
     /* Targets of a group serve it, which the medium fences before another one takes over. */
     bool is_grouped;
-    uint8_t slot; /* of this target in the group */
+    uint8_t slot;                  /* of this target in the group */
+    struct nvt_resets_port resets; /* all zeroes outside a group */
+    uint8_t last_ciu;
+    uint32_t gone_at;
+    struct nvt_instance gone[NVT_GONE_KEPT]; /* controllers that have ended, the last ones */
 };
 
 /* NULL: there is one of that name, or no memory. Its namespaces are added one by one. */

@@ -13,6 +13,7 @@
 #include "nvme/target/model/namespace.h"
 #include "nvme/target/model/port.h"
 #include "nvme/target/model/queue.h"
+#include "nvme/target/model/reset.h"
 #include "nvme/target/model/share.h"
 #include "nvme/target/model/subsystem.h"
 
@@ -46,6 +47,7 @@ int nvt_target_init(struct nvt_target *target, const struct nvt_transport *trans
     list_init(&target->subsystems);
     list_init(&target->ports);
     list_init(&target->leaving);
+    list_init(&target->lingering);
     pthread_mutex_init(&target->error_lock, NULL);
     const int rc = nvt_target_add_thread(target, pool_bytes);
     if (rc)
@@ -136,6 +138,7 @@ uint64_t nvt_target_tick(struct nvt_target *target, uint64_t now_ns)
 {
     nvt_target_each_ctrl(target, check_alive, &now_ns);
     nvt_namespace_sweep(target);
+    nvt_resets_look(target);
     if (now_ns >= target->refresh_ns) {
         target->refresh_ns = now_ns + REFRESH_MS * NS_PER_MS;
         nvt_target_refresh(target, false);

@@ -44,6 +44,8 @@ struct nvt_transport {
     void (*answer)(struct nvt_request *request);
     /* Ends the connection. nvt_queue_gone() follows, not at once. */
     void (*cut)(struct nvt_queue *queue);
+    /* The same at once: nobody waits for its answers. */
+    void (*drop)(struct nvt_queue *queue);
     /* Nothing uses the memory any more: forgets the region's registrations. */
     void (*forget)(struct mover_region *region);
 };
@@ -71,8 +73,10 @@ struct nvt_target {
     uint32_t serial; /* not 0: threads serve one after the other, until something rare is over */
     pthread_mutex_t error_lock; /* of the error logs */
     struct list subsystems, ports;
-    struct list leaving; /* namespaces that are removed, whose backends are not done yet */
-    uint64_t genctr;     /* of discovery */
+    struct list leaving;       /* namespaces that are removed, whose backends are not done yet */
+    struct list lingering;     /* queues that are gone, with commands that a backend still has */
+    uint32_t resets_under_way; /* of all controllers (reset.h) */
+    uint64_t genctr;           /* of discovery */
     /* Other targets of the group: where they serve the subsystem `subsysnqn`. */
     size_t peer_count;
     struct nvt_referral *peers;
@@ -81,6 +85,9 @@ struct nvt_target {
     uint32_t ctrl_count;
     uint64_t ctrl_serial; /* of the last controller that was made */
     uint64_t ana_changes, commit_serial;
+    /* A queue that had ended has gone, and so has its last command; may be NULL. */
+    void (*calmed)(void *context);
+    void *calmed_context;
     /* A host could not prove itself; may be NULL. */
     void (*refused)(const struct nvt_queue *queue, const char *why);
     /* A connection is ended for what its host does not do; may be NULL. */
@@ -94,6 +101,7 @@ enum nvt_event {
     NVT_EVENT_ANA = 2,
     NVT_EVENT_DISCOVERY = 4,
     NVT_EVENT_RESERVATION = 8,
+    NVT_EVENT_RESET = 16,
 };
 
 /* With one thread. Returns 0 or a negative errno. */

@@ -19,11 +19,9 @@
 
 enum {
     LINE_BYTES = 1024,
-    CNTLIDS_OF_SLOT = 4080, /* slot 15 ends at 65280, below NVT_CNTLID_MAX */
     EVENTS_OF_TURN = 64,
     LEAVE_MS = 10000, /* a fence at another member, and requests here */
 };
-static_assert(NVG_SLOTS * CNTLIDS_OF_SLOT <= NVT_CNTLID_MAX, "each member has IDs of its own");
 static_assert((int)NVG_NAMESPACES_MAX <= (int)NVT_ANA_GROUPS_MAX, "an ANA group for each");
 
 void nvr_member_say(const struct nvr_member *member, bool is_bad, const char *format, ...)
@@ -93,8 +91,8 @@ static int take_identity_of_group(struct nvr_member *member, struct nvt_config_s
 {
     const struct nvg_identity *identity = nvg_identity_of(member->group);
     snprintf(subsystem->serial, sizeof(subsystem->serial), "%s", identity->serial);
-    subsystem->cntlid_min = (uint16_t)(1 + identity->slot * CNTLIDS_OF_SLOT);
-    subsystem->cntlid_max = (uint16_t)((identity->slot + 1) * CNTLIDS_OF_SLOT);
+    subsystem->cntlid_min = (uint16_t)(1 + identity->slot * NVR_CNTLIDS_OF_SLOT);
+    subsystem->cntlid_max = (uint16_t)((identity->slot + 1) * NVR_CNTLIDS_OF_SLOT);
     for (size_t i = 0; i < subsystem->namespace_count; i++) {
         struct nvt_config_namespace *config = &subsystem->namespaces[i];
         struct nvg_namespace ns;
@@ -214,6 +212,9 @@ static void handle_event_of_namespace(struct nvr_member *member, const struct nv
     case NVG_COMMITTED:
         return nvt_commits_done(ns->commits, event->id, event->status);
     case NVG_MEMBERS:
+    case NVG_QUIESCE:
+    case NVG_QUIETED:
+    case NVG_CALM_DOWN:
     case NVG_STOP:
         return;
     }
@@ -227,6 +228,9 @@ static void group_ready(struct mover_watch *watch)
             member_show_peers(member);
         else if (member->event.kind == NVG_STOP)
             end_membership(member, &member->event);
+        else if (member->event.kind == NVG_QUIESCE || member->event.kind == NVG_QUIETED ||
+                 member->event.kind == NVG_CALM_DOWN)
+            nvr_member_take_reset(member, &member->event);
         else
             handle_event_of_namespace(member, &member->event);
     }
@@ -245,6 +249,7 @@ static void member_tick(void *context)
     for (uint32_t nsid = 1; nsid <= NVG_NAMESPACES_MAX; nsid++)
         if (member->subsystem->namespaces[nsid])
             nvr_holding_tick(&member->holdings[nsid]);
+    nvr_member_look_at_resets(member);
     if (member->leave_ns && mover_now_ns() >= member->leave_ns)
         nvr_server_stop(member->server);
 }
@@ -257,6 +262,7 @@ int nvr_member_begin(struct nvr_member *member)
         .fd = member->fencer.event_fd, .ready = fencer_ready, .context = member};
     member->server->tick = member_tick;
     member->server->tick_context = member;
+    nvr_member_begin_resets(member);
     member_show_peers(member);
     const int rc = nvr_server_watch(member->server, &member->group_watch);
     return rc ? rc : nvr_server_watch(member->server, &member->fencer_watch);
@@ -284,6 +290,7 @@ void nvr_member_close(struct nvr_member *member)
 {
     if (!member->serving)
         return;
+    nvr_member_end_resets(member);
     if (member->group)
         nvg_close(member->group);
     nvt_worker_close(&member->fencer);

@@ -7,6 +7,8 @@
 #ifndef SW_MOVERS_NVME_MEMBER_H
 #define SW_MOVERS_NVME_MEMBER_H
 
+#include <assert.h>
+
 #include <jansson.h>
 
 #include "common/serve/loop.h"
@@ -14,6 +16,12 @@
 #include "nvme/target/group/group.h"
 #include "nvme/target/model/worker.h"
 #include "nvme/target/server/holding.h"
+
+enum {
+    NVR_CNTLIDS_OF_SLOT = 4080, /* slot 15 ends at 65280, below NVT_CNTLID_MAX */
+    NVR_ASKED_MAX = 64,
+};
+static_assert(NVG_SLOTS * NVR_CNTLIDS_OF_SLOT <= NVT_CNTLID_MAX, "each member has IDs of its own");
 
 struct nvr_server;
 struct nvr_serving;
@@ -31,7 +39,10 @@ struct nvr_member {
     struct nvg_event event;                              /* the last one: it is large */
     struct nvg_status status;                            /* as of the last time it was asked for */
     struct nvr_holding holdings[NVG_NAMESPACES_MAX + 1]; /* by nsid */
-    uint64_t leave_ns; /* when it ends although it has not left; 0: it stays */
+    uint32_t asked_count;
+    struct nvg_controller asked[NVR_ASKED_MAX]; /* that other members want ended */
+    uint64_t calm_id, calm_serial; /* the group wants controllers up to that one ended; 0: not */
+    uint64_t leave_ns;             /* when it ends although it has not left; 0: it stays */
     bool is_failed;
 };
 
@@ -53,6 +64,13 @@ int nvr_member_begin(struct nvr_member *member);
 /* Gives up all that it has, so that others take it; then the server stops. */
 void nvr_member_leave(struct nvr_member *member);
 void nvr_member_close(struct nvr_member *member);
+
+/* Cross-controller resets, by the group and for it. */
+void nvr_member_begin_resets(struct nvr_member *member);
+void nvr_member_end_resets(struct nvr_member *member);
+void nvr_member_take_reset(struct nvr_member *member, const struct nvg_event *event);
+/* Some controllers that were asked for may be quiet by now. */
+void nvr_member_look_at_resets(struct nvr_member *member);
 
 /* What becomes of it, for the operator. */
 void nvr_member_say(const struct nvr_member *member, bool is_bad, const char *format, ...)

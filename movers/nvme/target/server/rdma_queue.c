@@ -44,9 +44,15 @@ static void rdma_cut_queue(struct nvt_queue *base)
     list_append(&queue->thread->ending, &queue->node);
 }
 
+static void rdma_drop_queue(struct nvt_queue *base)
+{
+    nvr_queue_fail((struct nvr_queue *)base);
+}
+
 const struct nvt_transport nvr_transport = {.fetch = nvr_send_fetch,
                                             .answer = nvr_send_answer,
                                             .cut = rdma_cut_queue,
+                                            .drop = rdma_drop_queue,
                                             .forget = nvr_region_forget};
 
 /* ---- completions ---- */
@@ -356,6 +362,7 @@ static void rdma_queue_give_all_back(struct nvr_queue *queue)
 void nvr_queue_free(struct nvr_queue *queue)
 {
     struct nvr_server *server = queue->server;
+    nvt_queue_forget(&queue->queue);
     if (queue->receives && queue->receives->srq)
         rdma_queue_give_all_back(queue);
     else if (queue->receives)
@@ -370,8 +377,9 @@ void nvr_queue_free(struct nvr_queue *queue)
     queue->device->cq_used -= (int)nvr_queue_sends_max(queue);
     if (server->queues[queue->number] == queue) {
         server->queues[queue->number] = NULL;
-        if (--server->queue_count == 0)
-            server->threads[0].wants_wake = true; /* it may wait for that to end */
+        server->queue_count--;
+        /* It may wait for the last to end, and a host for that of a controller (reset.h). */
+        server->threads[0].wants_wake = true;
     }
     queue->thread->io_queues -= queue->queue.qid > 0;
     nvt_port_release(queue->queue.port);

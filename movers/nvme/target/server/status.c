@@ -77,10 +77,11 @@ static json_t *ctrl_status(const struct nvt_ctrl *ctrl)
             queues++;
             depth = ctrl->queues[qid]->depth > depth ? ctrl->queues[qid]->depth : depth;
         }
-    return json_pack("{s:i, s:s, s:s, s:i, s:i, s:i, s:i, s:I, s:I}", "cntlid", (int)ctrl->cntlid,
-                     "hostnqn", ctrl->host_nqn, "hostid", host_id, "portid", (int)ctrl->port->id,
-                     "io_queues", queues, "queue_size", depth, "depth", depth, "keep_alive_ms",
-                     (json_int_t)ctrl->keep_alive_ms, "errors", (json_int_t)ctrl->error_count);
+    return json_pack("{s:i, s:s, s:s, s:i, s:i, s:i, s:i, s:I, s:I}", "cntlid",
+                     (int)ctrl->instance.cntlid, "hostnqn", ctrl->host_nqn, "hostid", host_id,
+                     "portid", (int)ctrl->port->id, "io_queues", queues, "queue_size", depth,
+                     "depth", depth, "keep_alive_ms", (json_int_t)ctrl->keep_alive_ms, "errors",
+                     (json_int_t)ctrl->error_count);
 }
 
 static json_t *subsystem_status(const struct nvt_subsystem *subsystem)

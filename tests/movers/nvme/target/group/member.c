@@ -2,8 +2,8 @@
 /*
  * A member of a group without a target: a namespace is a file that it writes nothing to. It tells
  * each event in a line on standard output, and takes orders on standard input: "leave", "reserve N"
- * (a registrant with that key), "refuse" (takes that come), "lose", "grow", "status", "end". To
- * fence a former, it kills it.
+ * (a registrant with that key), "refuse" (takes that come), "lose", "grow", "quiesce SLOT CIRN" (a
+ * controller), "status", "end". To fence a former, it kills it.
  *
  * usage: member NQN NAME GROUP-PORT TIMEOUT-MS MEDIUM NAMESPACES COPY-PORT...
  */
@@ -57,14 +57,21 @@ static void show_status(void)
 /* False: it is over. */
 static bool take_event(void)
 {
-    static const char *const names[] = {"",        "STANDBY", "TAKE",      "SERVE", "RELEASE",
-                                        "RESIZED", "MEMBERS", "COMMITTED", "STOP"};
+    static const char *const names[] = {"",        "STANDBY", "TAKE",      "SERVE",
+                                        "RELEASE", "RESIZED", "MEMBERS",   "COMMITTED",
+                                        "QUIESCE", "QUIETED", "CALM_DOWN", "STOP"};
     if (event.kind != NVG_MEMBERS)
         printf("%.3f %s nsid=%u epoch=%" PRIu64 " member=%s formers=%u id=%" PRIu64
-               " status=%d key=%" PRIu64 " %s\n",
+               " status=%d key=%" PRIu64 " cirn=%" PRIu64 " quiet=%d %s\n",
                now_s(), names[event.kind], event.nsid, event.epoch, event.member,
                event.former_count, event.id, event.status,
-               event.reservation.count ? event.reservation.registrants[0].key : 0, event.text);
+               event.reservation.count ? event.reservation.registrants[0].key : 0,
+               event.controller.lost.instance.cirn, (int)event.quiet, event.text);
+    if (event.kind == NVG_QUIESCE) /* those of odd numbers are its own */
+        nvg_quieted(group, &event.controller,
+                    event.controller.lost.instance.cirn % 2 ? NVT_QUIET : NVT_QUIET_UNKNOWN);
+    if (event.kind == NVG_CALM_DOWN)
+        nvg_calmed(group, event.id);
     if (event.kind == NVG_TAKE && refuses)
         nvg_failed(group, event.nsid, event.epoch, "as it was asked to");
     if (event.kind == NVG_TAKE && !refuses) {
@@ -95,6 +102,13 @@ static bool take_order(char *line)
         const int code = nvg_reserve(group, 1, epochs[1], &reservation, ++next_id);
         if (code)
             printf("refused %d\n", code);
+    }
+    if (!strncmp(line, "quiesce ", 8)) {
+        struct nvg_controller of = {.lost.instance = {.cntlid = 7, .ciu = 1}};
+        unsigned slot = 0;
+        if (sscanf(line + 8, "%u %" SCNu64, &slot, &of.lost.instance.cirn) == 2)
+            of.slot = (uint8_t)slot;
+        printf("asked %d\n", nvg_quiesce(group, &of));
     }
     return strncmp(line, "end", 3);
 }

@@ -244,6 +244,24 @@ class Group(unittest.TestCase):
         one.wait_for('is not taken over: as it was asked to')
         two.wait_for('SERVE nsid=1')
 
+    def test_lost_controllers(self):
+        """A member asks another to end a controller. One that knows it ends it; one that does not
+        answer is quiet once it owns nothing, and has to end all it has before it owns again."""
+        one, two = self.pair()
+        two.order('quiesce 0 5')
+        one.wait_for('QUIESCE', 'cirn=5')
+        two.wait_for('QUIETED', 'cirn=5', 'quiet=0')
+        one.order('quiesce 1 6')
+        two.wait_for('QUIESCE', 'cirn=6')
+        one.wait_for('QUIETED', 'cirn=6', 'quiet=0')
+        two.process.send_signal(signal.SIGSTOP)
+        one.order('quiesce 1 7')
+        one.wait_for('QUIETED', 'cirn=7', 'quiet=0')
+        two.process.send_signal(signal.SIGCONT)
+        two.wait_for('CALM_DOWN')
+        one.process.kill()
+        two.wait_for('SERVE nsid=1')
+
     def test_refused(self):
         """Another medium, another group, a namespace too few; and a stranger at its port."""
         one, _ = self.pair()

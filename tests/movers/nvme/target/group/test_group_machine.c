@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Members of a group in a simulated world: they die, stop, are cut off, leave, come twice; the log
- * is lost for a while. No write of a replaced owner gets to a medium, no reservation that was said
- * to be in the log is lost, none that was refused is there; and when all is well again, there is
- * one leader, and each namespace is served by one member.
+ * is lost for a while. No write of a replaced owner gets to a medium, and none of a controller that
+ * was said to be quiet; no reservation that was said to be in the log is lost, and none that was
+ * refused is there. When all is well again, there is one leader, each namespace is served by one
+ * member, and each host has heard of its lost controllers.
  *
  * usage: test_group_machine [FIRST-SEED [SEEDS]]
  */
@@ -20,8 +21,9 @@ static struct world world;
 
 static int run_seeds(uint64_t first, uint64_t count)
 {
-    const struct world_options options = {.fences = true, .chaos_ms = CHAOS_MS};
+    const struct world_options options = {.fences = true, .quiesces = true, .chaos_ms = CHAOS_MS};
     uint64_t serves = 0, commits = 0, refusals = 0, leads = 0, fences = 0, checkpoints = 0;
+    uint64_t asks = 0, quiets = 0;
     for (uint64_t seed = first; seed < first + count; seed++) {
         const char *fault = world_run(&world, seed, &options);
         if (fault) {
@@ -35,28 +37,33 @@ static int run_seeds(uint64_t first, uint64_t count)
         leads += world.leads;
         fences += world.fences;
         checkpoints += world.checkpoints;
+        asks += world.asks;
+        quiets += world.quiets;
     }
     printf("%lu seeds: %lu leads, %lu serves, %lu fences, %lu commits, %lu refusals, "
-           "%lu checkpoints\n",
+           "%lu checkpoints, %lu resets, %lu quiet\n",
            (unsigned long)count, (unsigned long)leads, (unsigned long)serves, (unsigned long)fences,
-           (unsigned long)commits, (unsigned long)refusals, (unsigned long)checkpoints);
+           (unsigned long)commits, (unsigned long)refusals, (unsigned long)checkpoints,
+           (unsigned long)asks, (unsigned long)quiets);
     const bool is_quiet = leads < 5 * count || serves < 5 * count || fences < count ||
-                          commits < 20 * count || refusals < count / 2 || checkpoints < count / 2;
+                          commits < 20 * count || refusals < count / 2 || checkpoints < count / 2 ||
+                          asks < 10 * count || quiets < 5 * count;
     if (is_quiet)
         printf("a world in which so little happens finds nothing\n");
     return is_quiet;
 }
 
-/* Without a fence there are ghosts, and the world finds them. */
-static int find_ghost(void)
+/* Without a fence, or a quiesce, there are ghosts, and the world finds them. */
+static int find_ghost(bool fences, bool quiesces)
 {
-    const struct world_options options = {.fences = false, .chaos_ms = CHAOS_MS};
+    const struct world_options options = {
+        .fences = fences, .quiesces = quiesces, .chaos_ms = CHAOS_MS};
     for (uint64_t seed = 1; seed <= UNFENCED_SEEDS; seed++) {
         const char *fault = world_run(&world, seed, &options);
         if (fault && strstr(fault, "ghost"))
             return 0;
     }
-    printf("no ghost was found without a fence\n");
+    printf("no ghost was found without a %s\n", fences ? "quiesce" : "fence");
     return 1;
 }
 
@@ -64,5 +71,5 @@ int main(int argc, char **argv)
 {
     const uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
     const uint64_t count = argc > 2 ? strtoull(argv[2], NULL, 10) : SEEDS;
-    return run_seeds(first, count) || find_ghost();
+    return run_seeds(first, count) || find_ghost(false, true) || find_ghost(true, false);
 }

@@ -136,6 +136,7 @@ static void start_process(struct world *w, int name)
     setup.self.who.incarnation = w->starts << 32 | (1 + world_draw(w, 1u << 30));
     setup.self.is_here = true;
     nvg_machine_start(machine, &setup, &port, w->now * NVG_MS);
+    world_connect(w, (int)(p - w->processes));
 }
 
 static void kill_process(struct world *w, int i)
@@ -257,6 +258,15 @@ static size_t dump_state(const struct nvg_state *state, uint8_t *out, size_t siz
     return bytes;
 }
 
+/* A host that has lost a controller hears that it is quiet. */
+static bool has_open_question(const struct nvg_machine *m)
+{
+    for (uint32_t i = 0; i < NVG_QUIETS; i++)
+        if (m->quiets[i].is_used)
+            return true;
+    return false;
+}
+
 static const char *look_at_places(const struct world *w)
 {
     for (uint32_t nsid = 1; nsid <= WORLD_PLACES; nsid++) {
@@ -282,6 +292,8 @@ static const char *look_at_group(const struct world *w)
             continue;
         if (p->machine->role != NVG_LEADER && p->machine->role != NVG_FOLLOWER)
             return "a member has found no leader";
+        if (has_open_question(p->machine))
+            return "a host does not hear that its lost controller is quiet";
         leaders += p->machine->role == NVG_LEADER;
         const size_t other_bytes =
             dump_state(&p->machine->replica.now, members ? other : first, sizeof(first));

@@ -5,6 +5,9 @@
  *
  * A medium takes the writes of each process that has opened it and was not fenced. The world finds
  * a write of an owner that it took after a later one had served: a ghost.
+ *
+ * Hosts have one controller at a time at each process, by which its writes come. They lose some,
+ * and have others end them. A write by one that was said to be quiet is a ghost, too.
  */
 #ifndef SW_TESTS_GROUP_WORLD_H
 #define SW_TESTS_GROUP_WORLD_H
@@ -19,10 +22,13 @@ enum {
     WORLD_TIMEOUT_MS = 300,
     WORLD_RECORDS = 1 << 14,
     WORLD_VALUES = 4096,
+    WORLD_CONTROLLERS = 4096, /* that hosts ever have */
+    WORLD_ASKED = 16,         /* of a member at a time */
 };
 
 struct world_options {
-    bool fences; /* false: takers open the medium, and fence nobody. That has to be found */
+    bool quiesces; /* false: members say that a controller is quiet, and go on. That, too */
+    bool fences;   /* false: takers open the medium, and fence nobody. That has to be found */
     uint32_t chaos_ms;
 };
 
@@ -56,6 +62,14 @@ struct world_place {
     struct nvg_event take;
 };
 
+/* One that a host has, or had. Its number is 1 and more. */
+struct world_controller {
+    uint64_t process; /* its number */
+    bool has_slot;
+    uint8_t slot;
+    bool is_quiet; /* that was said to a host */
+};
+
 enum world_order { NO_ORDER, ORDER_READ, ORDER_OPEN, ORDER_APPEND };
 
 struct world_process {
@@ -72,6 +86,12 @@ struct world_process {
     size_t record_bytes;
     uint8_t record[NVG_RECORD_MAX];
     struct world_place places[WORLD_PLACES + 1];
+    uint32_t controller;  /* by which its writes come; 0: the world has had too many */
+    uint64_t ends_at;     /* when that has ended; 0: it lives */
+    uint64_t calm_id;     /* its controller is to end; 0: no */
+    uint32_t calms;       /* and which that is */
+    uint32_t asked_count; /* resets that the group asks for, and that are not answered */
+    struct nvg_controller asked[WORLD_ASKED];
 };
 
 struct world_medium {
@@ -94,6 +114,9 @@ struct world {
     uint16_t bytes[WORLD_RECORDS];
     uint8_t (*records)[NVG_RECORD_MAX];
     struct nvg_namespace namespaces[WORLD_PLACES];
+    uint32_t controller_count;
+    struct world_controller controllers[WORLD_CONTROLLERS];
+    uint64_t asks, quiets, calms;                                   /* counted */
     const char *fault;                                              /* NULL: all is well so far */
     uint64_t serves, commits, refusals, leads, fences, checkpoints; /* counted */
 };
@@ -125,6 +148,13 @@ void world_log_step(struct world *world, int process);
 /* world_target.c */
 void world_tell(struct world *world, int process, const struct nvg_event *event);
 void world_target_step(struct world *world, int process);
+/* world_hosts.c */
+void world_connect(struct world *world, int process);
+void world_take_reset(struct world *world, int process, const struct nvg_event *event);
+void world_hosts_step(struct world *world, int process);
+/* A medium has taken a write of it. */
+void world_note_write(struct world *world, int process);
+
 /* It writes to all that it serves, without a look at anything: what a stopped owner does first. */
 void world_write(struct world *world, int process);
 

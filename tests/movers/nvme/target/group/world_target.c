@@ -27,6 +27,7 @@ void world_write(struct world *w, int process)
             continue;
         if (place->epoch < w->media[nsid].served_epoch)
             world_fail(w, "a ghost: the medium took a write of an owner that was replaced");
+        world_note_write(w, process);
     }
 }
 
@@ -95,6 +96,11 @@ void world_tell(struct world *w, int process, const struct nvg_event *event)
     case NVG_STOP:
         p->is_over = true;
         return;
+    case NVG_QUIESCE:
+    case NVG_QUIETED:
+    case NVG_CALM_DOWN:
+        world_take_reset(w, process, event);
+        return;
     case NVG_STANDBY:
     case NVG_RESIZED:
     case NVG_MEMBERS:
@@ -151,4 +157,5 @@ void world_target_step(struct world *w, int process)
         }
     }
     world_write(w, process);
+    world_hosts_step(w, process);
 }

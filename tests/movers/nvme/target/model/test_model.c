@@ -43,7 +43,7 @@ static void connect__again_is_refused(void **state)
 {
     (void)state;
     begin();
-    const uint16_t cntlid = admin.ctrl->cntlid;
+    const uint16_t cntlid = admin.ctrl->instance.cntlid;
     assert_int_equal(connect_as_host(&admin, NQN, 0xffff), NVME_SC_CMD_SEQ_ERROR | NVME_SC_DNR);
     assert_int_equal(connect_as_host(&io_queue, NQN, cntlid), NVME_SC_INVALID_OPCODE | NVME_SC_DNR);
     struct nvf_sqe sqe = transfer(nvme_cmd_read, 0, 1, 0); /* it stays what it was */
@@ -406,7 +406,7 @@ static void ctrl__numbers_keep_to_their_range(void **state)
     struct nvt_queue other;
     assert_int_equal(nvt_subsystem_update(subsystem, &config), 0);
     begin();
-    assert_int_equal(admin.ctrl->cntlid, 7);
+    assert_int_equal(admin.ctrl->instance.cntlid, 7);
     make_queue(&other, 0);
     assert_int_equal(connect_as_host(&other, NQN, 0xffff),
                      NVF_SPECIFIC(NVME_SC_CONNECT_CTRL_BUSY)); /* there is no other number */

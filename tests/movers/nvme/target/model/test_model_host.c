@@ -13,7 +13,7 @@ struct nvt_subsystem *subsystem;
 struct nvt_queue admin, io_queue;
 uint8_t host[HOST_BYTES], capsule[IN_CAPSULE];
 struct nvf_cqe response;
-int answers, cuts;
+int answers, cuts, drops;
 bool holds, holds_answers, slices_wait;
 struct nvt_request *fetching, *answering;
 
@@ -66,13 +66,19 @@ static void cut(struct nvt_queue *queue)
     cuts++;
 }
 
+static void drop(struct nvt_queue *queue)
+{
+    queue->is_cut = true;
+    drops++;
+}
+
 static void forget(struct mover_region *region)
 {
     (void)region;
 }
 
 static const struct nvt_transport transport = {
-    .fetch = fetch, .answer = answer, .cut = cut, .forget = forget};
+    .fetch = fetch, .answer = answer, .cut = cut, .drop = drop, .forget = forget};
 
 void add_ram(uint64_t bytes)
 {
@@ -123,7 +129,7 @@ int setup(void **state)
     make_queue(&admin, 0);
     make_queue(&io_queue, 1);
     memset(host, 0, sizeof(host));
-    answers = cuts = 0;
+    answers = cuts = drops = 0;
     holds = holds_answers = slices_wait = false;
     return 0;
 }

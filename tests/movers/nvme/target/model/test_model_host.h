@@ -20,7 +20,7 @@ extern struct nvt_port *port;
 extern struct nvt_queue admin, io_queue; /* of one host */
 extern uint8_t host[HOST_BYTES], capsule[IN_CAPSULE];
 extern struct nvf_cqe response; /* the last */
-extern int answers, cuts;
+extern int answers, cuts, drops;
 extern bool holds, holds_answers; /* fetches, or answers, wait for the test */
 extern bool slices_wait;          /* as long operations do */
 extern struct nvt_request *fetching, *answering;

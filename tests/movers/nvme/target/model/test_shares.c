@@ -267,7 +267,7 @@ static void turns__go_on_behind_a_queue_that_has_gone(void **state)
     struct nvt_queue second;
     const struct nvf_sqe sqe = write_some();
     make_queue(&second, 2);
-    assert_int_equal(connect_as_host(&second, NQN, admin.ctrl->cntlid), 0);
+    assert_int_equal(connect_as_host(&second, NQN, admin.ctrl->instance.cntlid), 0);
     const int count = hold_all();
     assert_int_equal(say(&second, &sqe), WAITS);
     fetching = NULL;

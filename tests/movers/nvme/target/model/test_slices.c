@@ -344,7 +344,7 @@ static void identify__lists_controllers_by_number(void **state)
         make_queue(&others[i], 0);
         subsystem->next_cntlid = (uint16_t)(300 - i * 100 - 1); /* they come the other way round */
         assert_int_equal(connect_as(&others[i], NQN, 0xffff, (uint8_t)(i + 2)), 0);
-        numbers[i] = others[i].ctrl->cntlid;
+        numbers[i] = others[i].ctrl->instance.cntlid;
     }
     const struct nvme_ctrl_list *list = (const struct nvme_ctrl_list *)(host + DATA);
     struct nvf_sqe sqe = command(nvme_admin_identify, 0, DATA, 4096);
