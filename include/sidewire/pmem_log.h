@@ -180,7 +180,8 @@ SW_PMEM_PUBLIC enum sw_pmem_log_status sw_pmem_log_reader_info_of(struct sw_pmem
 /* Opens a reader, tells what it sees, and closes it: what each copy says also where no quorum of
  * them answers. Then `copies`, `quorum` and `states` are set, and the status says why no more is.
  * `copies` is 0 where no copy could be asked. `errors` [copies_count] says why a copy is LOST or
- * SILENT, or, without a quorum, DAMAGED; it is empty otherwise. */
+ * SILENT, or, without a quorum, DAMAGED: then its status is OTHER_REGION where the copy is one of
+ * another log, or another one of this log. It is empty otherwise. */
 SW_PMEM_PUBLIC enum sw_pmem_log_status sw_pmem_log_survey(const struct sw_pmem_log_options *options,
                                                           uint64_t deadline_ns,
                                                           struct sw_pmem_log_info *info,

@@ -74,12 +74,18 @@ static enum sw_pmem_log_copy_state survey_alone(struct survey *s, unsigned copy)
     struct sw_pmem_error *error = &s->errors[copy];
     struct pml_geometry geometry;
     uint16_t which = 0;
-    if (pml_superblock_parse(r->links[copy].look->control, &geometry, &which) == PML_FINE &&
-        which == copy && geometry.copies == r->options.copies_count)
+    const enum pml_verdict verdict =
+        pml_superblock_parse(r->links[copy].look->control, &geometry, &which);
+    if (verdict == PML_FINE && which == copy && geometry.copies == r->options.copies_count)
         return SW_PMEM_LOG_COPY_UNSURE;
-    error->status = SW_PMEM_OTHER_REGION;
-    snprintf(error->text, sizeof(error->text), "there is no copy %u of a log of %u", copy + 1,
-             r->options.copies_count);
+    error->status = verdict == PML_FINE ? SW_PMEM_OTHER_REGION : SW_PMEM_NO_REGION;
+    if (verdict == PML_FINE)
+        snprintf(error->text, sizeof(error->text),
+                 "there is copy %u of a log of %u, not copy %u of a log of %u", which + 1u,
+                 geometry.copies, copy + 1, r->options.copies_count);
+    else
+        snprintf(error->text, sizeof(error->text), "there is no copy %u of a log of %u", copy + 1,
+                 r->options.copies_count);
     return SW_PMEM_LOG_COPY_DAMAGED;
 }
 

@@ -138,6 +138,27 @@ static bool journal_is_outdated(struct nvg_journal *j, uint64_t generation)
 
 /* ---- reading ---- */
 
+/* A copy of a log of more or fewer copies, or in another order. To open that as a writer would take
+ * it from its group before it is refused. */
+static bool journal_is_another(struct nvg_journal *j)
+{
+    struct sw_pmem_error errors[NVG_COPIES_MAX] = {0}, error = {0}, whole = {0};
+    struct sw_pmem_log_info info;
+    sw_pmem_log_survey(&j->options, sw_pmem_deadline_ms(READ_MS), &info, errors, &error);
+    for (uint32_t i = 0; i < info.copies; i++) {
+        if (errors[i].status != SW_PMEM_OTHER_REGION)
+            continue;
+        snprintf(whole.text, sizeof(whole.text),
+                 "at %.63s%s%.8s %.90s; --group names all copies, in the same order at all "
+                 "members",
+                 j->copies[i].address, j->texts[i][1][0] ? ", port " : "", j->texts[i][1],
+                 errors[i].text);
+        post_failure(j, true, "the group's log is another one", &whole);
+        return true;
+    }
+    return false;
+}
+
 /* Reads by a reader, who disturbs no writer. */
 static void journal_read_log(struct nvg_journal *j)
 {
@@ -149,6 +170,9 @@ static void journal_read_log(struct nvg_journal *j)
     const uint64_t deadline_ns = sw_pmem_deadline_ms(READ_MS);
     enum sw_pmem_log_status status =
         sw_pmem_log_reader_open(&j->options, deadline_ns, &error, &reader);
+    if (status != SW_PMEM_LOG_OK && !j->is_known && journal_is_another(j))
+        return;
+    j->is_known |= status == SW_PMEM_LOG_OK;
     if (status == SW_PMEM_LOG_OK)
         status = sw_pmem_log_reader_head(reader, &mark, deadline_ns);
     while (status == SW_PMEM_LOG_OK &&
@@ -234,7 +258,7 @@ static void journal_open_log(struct nvg_journal *j)
         status = read_all(j);
     if (status == SW_PMEM_LOG_OK) {
         j->log_generation = j->order.generation;
-        j->has_quorum = true;
+        j->has_quorum = j->is_known = true;
         post_event(j, NVG_JOURNAL_OPENED);
         return;
     }

@@ -7,7 +7,13 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { PINGS_A_TIMEOUT = 5, READ_AGAIN_MS = 500, OPEN_AGAIN_MS = 600, SLOT_MS = 50 };
+enum {
+    PINGS_A_TIMEOUT = 5,
+    READ_AGAIN_MS = 500,
+    OPEN_AGAIN_MS = 600,
+    SLOT_MS = 50,
+    NAMING_MS = 1000 /* a leader names one namespace after the other */
+};
 
 void nvg_send(struct nvg_machine *m, uint32_t link, const struct nvg_message *message)
 {
@@ -206,6 +212,8 @@ static void take_push(struct nvg_machine *m, uint32_t link)
         return;
     const bool is_first = !m->is_synced && m->record.kind == NVG_END;
     m->is_synced |= is_first;
+    if (is_first || m->record.kind == NVG_NAMESPACE)
+        m->named_ns = m->now_ns;
     nvg_state_moved(m, nsid_of(&m->record));
     if (is_first)
         nvg_wish_anew(m);
@@ -371,6 +379,26 @@ static void end_silent(struct nvg_machine *m, uint32_t link)
     m->port.hang_up(m->port.context, link);
 }
 
+/* A follower was started with a namespace that its leader does not have. One that leads gives it to
+ * the group. */
+static void end_surplus(struct nvg_machine *m)
+{
+    char why[NVG_TEXT_BYTES];
+    if (m->role != NVG_FOLLOWER || !m->is_synced ||
+        m->now_ns - m->named_ns < (uint64_t)NAMING_MS * NVG_MS)
+        return;
+    for (uint32_t i = 0; i < m->setup.namespace_count; i++) {
+        const uint32_t nsid = m->setup.namespaces[i].nsid;
+        if (nvg_state_place(&m->replica.now, nsid))
+            continue;
+        snprintf(why, sizeof(why),
+                 "namespace %u is none of the group: start all its members with the same ones",
+                 nsid);
+        nvg_stop(m, -EINVAL, "%s", why);
+        return;
+    }
+}
+
 void nvg_machine_tick(struct nvg_machine *m, uint64_t now_ns)
 {
     m->now_ns = now_ns;
@@ -385,6 +413,7 @@ void nvg_machine_tick(struct nvg_machine *m, uint64_t now_ns)
         m->is_replaying = false;
         m->port.journal_read(m->port.context);
     }
+    end_surplus(m);
     if (m->role == NVG_SEEKING)
         nvg_seek_tick(m);
     if (m->role == NVG_LEADER)

@@ -153,6 +153,7 @@ struct nvg_machine {
     uint64_t log_epoch;   /* of a leader, as the writer of the log */
     uint64_t reread_ns;   /* when one that seeks has read the log again */
     uint64_t quorum_ns;   /* when a leader has lost the quorum */
+    uint64_t named_ns;    /* when a follower has heard last of a namespace, or of all */
     uint32_t leader_link; /* of a follower; NVG_LINKS: none */
     uint64_t shunned;     /* the incarnation that led and was silent */
     bool is_replaying;    /* records of the log have come since it was to be read */

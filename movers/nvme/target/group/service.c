@@ -21,7 +21,7 @@
 #include "nvme/target/group/links.h"
 #include "nvme/target/group/process.h"
 
-enum { TICK_MS = 20, TIMEOUT_MS = 5000, OPEN_WAIT_MS = 30000, SAY_MS = 500 };
+enum { TICK_MS = 20, TIMEOUT_MS = 5000, OPEN_WAIT_MS = 30000, SAY_MS = 500, HINT_MS = 2000 };
 
 struct nvg_note {
     struct list_node node;
@@ -300,7 +300,9 @@ static void show_members(const struct nvg_machine *m, struct nvg_status *status)
             if (!m->links[l].is_member || m->links[l].slot != i)
                 continue;
             out->is_linked = true;
-            out->silent_ms = (m->now_ns - m->links[l].heard_ns) / NS_PER_MS;
+            out->silent_ms = m->now_ns > m->links[l].heard_ns
+                                 ? (m->now_ns - m->links[l].heard_ns) / NS_PER_MS
+                                 : 0;
         }
         if (out->is_leader && (m->role == NVG_LEADER || m->role == NVG_FOLLOWER))
             memcpy(status->leader, out->name, sizeof(status->leader));
@@ -448,24 +450,54 @@ static bool has_all_joined(const struct nvg_machine *m)
     return m->has_joined && m->is_synced;
 }
 
+static const char *what_is_awaited(const struct nvg_machine *m)
+{
+    if (m->trouble[0])
+        return m->trouble;
+    if (m->role == NVG_STARTING || m->role == NVG_CANDIDATE)
+        return "the servers of its log have not answered";
+    return m->has_joined ? "its leader has not told all yet" : "no member that leads has answered";
+}
+
+/* A user who waits is told why, and again when that changes. */
+static void say_what_is_awaited(const struct nvg_machine *m, char said[NVG_TEXT_BYTES])
+{
+    const char *why = what_is_awaited(m);
+    if (!strcmp(said, why))
+        return;
+    snprintf(said, NVG_TEXT_BYTES, "%s", why);
+    fprintf(stderr, "sidewire nvme target: waits to join the group: %s\n", why);
+}
+
+static void wait_until_joined(struct nvg_group *group, uint64_t until_ns)
+{
+    const struct nvg_machine *m = &group->machine;
+    uint64_t hint_ns = mover_now_ns() + (uint64_t)HINT_MS * NS_PER_MS;
+    char said[NVG_TEXT_BYTES] = "";
+    while (mover_now_ns() < until_ns && m->role != NVG_STOPPED && !has_all_joined(m)) {
+        const uint64_t next_ns = hint_ns < until_ns ? hint_ns : until_ns;
+        const struct timespec next = {.tv_sec = (time_t)(next_ns / NS_PER_S),
+                                      .tv_nsec = (long)(next_ns % NS_PER_S)};
+        pthread_cond_timedwait(&group->changed, &group->lock, &next);
+        if (mover_now_ns() < hint_ns || m->role == NVG_STOPPED || has_all_joined(m))
+            continue;
+        hint_ns += (uint64_t)HINT_MS * NS_PER_MS;
+        say_what_is_awaited(m, said);
+    }
+}
+
 static int wait_for_join(struct nvg_group *group, uint32_t open_ms, char *error, size_t error_bytes)
 {
     const struct nvg_machine *m = &group->machine;
-    struct timespec until;
-    const uint64_t until_ns = mover_now_ns() + (uint64_t)open_ms * NS_PER_MS;
-    until = (struct timespec){.tv_sec = (time_t)(until_ns / NS_PER_S),
-                              .tv_nsec = (long)(until_ns % NS_PER_S)};
-    int late = 0, code = 0;
+    int code = 0;
     pthread_mutex_lock(&group->lock);
-    while (!late && m->role != NVG_STOPPED && !has_all_joined(m))
-        late = pthread_cond_timedwait(&group->changed, &group->lock, &until);
+    wait_until_joined(group, mover_now_ns() + (uint64_t)open_ms * NS_PER_MS);
     if (m->role == NVG_STOPPED) {
         code = group->stop.status ? group->stop.status : -ECANCELED;
         snprintf(error, error_bytes, "%s", group->stop.text);
-    } else if (late) {
+    } else if (!has_all_joined(m)) {
         code = -ETIMEDOUT;
-        snprintf(error, error_bytes, "the group cannot be joined: %s",
-                 m->trouble[0] ? m->trouble : "no member that leads has answered");
+        snprintf(error, error_bytes, "the group cannot be joined: %s", what_is_awaited(m));
     } else {
         group->identity.slot = m->slot;
         memcpy(group->identity.identity, m->replica.now.identity, 16);

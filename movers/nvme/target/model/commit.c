@@ -16,6 +16,9 @@
  * knows what has become of it, since another target owns the namespace by now. */
 enum { LATER = NVME_SC_NS_NOT_READY, UNKNOWN = NVME_SC_INTERNAL };
 
+/* Less than hosts wait before they give the connection up. */
+#define PATIENCE_NS 5000000000ull
+
 int nvt_commits_open(struct nvt_namespace *ns,
                      int (*propose)(struct nvt_commits *commits,
                                     const struct nvt_reservation *proposed, uint64_t id),
@@ -77,6 +80,9 @@ static void propose_next(struct nvt_commits *commits)
 
 void nvt_commits_add(struct nvt_commits *commits, struct nvt_request *request)
 {
+    if (commits->is_orphaned)
+        return nvt_request_finish(request, LATER);
+    request->since_ns = commits->ns->target->now_ns;
     list_append(&commits->waiting, &request->wait);
     propose_next(commits);
 }
@@ -85,15 +91,32 @@ void nvt_commits_done(struct nvt_commits *commits, uint64_t id, int rc)
 {
     if (!id || id != commits->id)
         return;
+    const bool is_orphaned = commits->is_orphaned;
     commits->id = 0;
-    struct nvt_request *request = take_first(commits);
-    if (rc) {
-        nvt_request_finish(request, rc == -ESTALE ? UNKNOWN : LATER);
-    } else {
+    commits->is_orphaned = false;
+    struct nvt_request *request = is_orphaned ? NULL : take_first(commits);
+    if (!rc)
         commits->ns->reservation = commits->proposed;
+    if (is_orphaned && !rc) {
+        nvt_resv_take_effect(commits->ns, &commits->effect);
+    } else if (request && rc) {
+        nvt_request_finish(request, rc == -ESTALE ? UNKNOWN : LATER);
+    } else if (request) {
         nvt_resv_conclude(request, &commits->effect);
     }
     propose_next(commits);
+}
+
+void nvt_commits_tick(struct nvt_commits *commits, uint64_t now_ns)
+{
+    while (commits && !list_is_empty(&commits->waiting)) {
+        const struct nvt_request *first =
+            LIST_MEMBER(list_first(&commits->waiting), struct nvt_request, wait);
+        if (now_ns < first->since_ns + PATIENCE_NS)
+            return;
+        commits->is_orphaned = commits->id != 0;
+        nvt_request_finish(take_first(commits), LATER);
+    }
 }
 
 void nvt_commits_drop(struct nvt_commits *commits, uint16_t status)
@@ -101,6 +124,7 @@ void nvt_commits_drop(struct nvt_commits *commits, uint16_t status)
     if (!commits)
         return;
     commits->id = 0;
+    commits->is_orphaned = false;
     while (!list_is_empty(&commits->waiting))
         nvt_request_finish(take_first(commits), status);
 }

@@ -7,6 +7,7 @@
 #ifndef SW_MOVERS_NVME_MODEL_COMMIT_H
 #define SW_MOVERS_NVME_MODEL_COMMIT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/base/list.h"
@@ -23,7 +24,8 @@ struct nvt_commits {
                    uint64_t id);
     void *context;
     uint64_t id;         /* of the commit that is under way; 0: none */
-    struct list waiting; /* requests; the first is that of the commit */
+    bool is_orphaned;    /* its request has been answered: it took too long */
+    struct list waiting; /* requests; the first is that of the commit, unless that is orphaned */
     struct nvt_reservation proposed;
     struct nvt_reservation_effect effect;
 };
@@ -41,6 +43,9 @@ void nvt_commits_add(struct nvt_commits *commits, struct nvt_request *request);
 /* `rc`: 0, or a negative errno where the group has refused it. An id that is not under way is
  * ignored. */
 void nvt_commits_done(struct nvt_commits *commits, uint64_t id, int rc);
+/* Commands that have waited for too long end with Namespace Not Ready. What is under way then may
+ * still be committed, and counts. NULL: there are none. */
+void nvt_commits_tick(struct nvt_commits *commits, uint64_t now_ns);
 /* All commands that wait end with that status: another target has the namespace, or none. NULL:
  * there are none. */
 void nvt_commits_drop(struct nvt_commits *commits, uint16_t status);

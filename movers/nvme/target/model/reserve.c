@@ -38,13 +38,14 @@ static void tell_host(const struct nvt_namespace *ns, const struct nvt_notice *n
 
 /* Requests that wait for memory end now, and those that wait for data when that has come. Requests
  * that the backend has got go on. */
-static void abort_queue(struct nvt_queue *queue, const struct nvt_request *preemptor)
+static void abort_queue(struct nvt_queue *queue, const struct nvt_namespace *ns,
+                        const struct nvt_request *preemptor)
 {
     struct list_node *next;
     for (struct list_node *node = list_first(&queue->requests); node; node = next) {
         struct nvt_request *request = LIST_MEMBER(node, struct nvt_request, node);
         next = list_after(&queue->requests, node);
-        if (request->ns != preemptor->ns || request == preemptor)
+        if (request->ns != ns || request == preemptor)
             continue;
         request->is_preempted = true;
         if (!request->is_starved)
@@ -54,14 +55,16 @@ static void abort_queue(struct nvt_queue *queue, const struct nvt_request *preem
     }
 }
 
-static void abort_host(const struct nvt_request *preemptor, const struct nvt_host_id *host)
+/* preemptor NULL: it has been answered. */
+static void abort_host(const struct nvt_namespace *ns, const struct nvt_host_id *host,
+                       const struct nvt_request *preemptor)
 {
-    const struct list *ctrls = &preemptor->ns->subsystem->ctrls;
+    const struct list *ctrls = &ns->subsystem->ctrls;
     for (struct list_node *node = list_first(ctrls); node; node = list_after(ctrls, node)) {
         const struct nvt_ctrl *ctrl = LIST_MEMBER(node, struct nvt_ctrl, node);
         for (int i = 0; i < NVT_QUEUES_MAX && is_of_host(ctrl, host); i++)
             if (ctrl->queues[i])
-                abort_queue(ctrl->queues[i], preemptor);
+                abort_queue(ctrl->queues[i], ns, preemptor);
     }
 }
 
@@ -85,7 +88,7 @@ static void preempt_hosts(struct nvt_request *preemptor,
     ns->target->serial++;
     list_append(&ns->preemptors, &preemptor->wait);
     for (size_t i = 0; i < effect->abort_count; i++)
-        abort_host(preemptor, &effect->aborts[i]);
+        abort_host(ns, &effect->aborts[i], preemptor);
     nvt_request_give_memory(preemptor); /* those that it waits for may need it */
     preempt_step(preemptor);
 }
@@ -133,6 +136,14 @@ void nvt_resv_conclude(struct nvt_request *request, const struct nvt_reservation
         preempt_hosts(request, effect);
     else
         nvt_request_finish(request, 0);
+}
+
+void nvt_resv_take_effect(struct nvt_namespace *ns, const struct nvt_reservation_effect *effect)
+{
+    for (size_t i = 0; i < effect->notice_count; i++)
+        tell_host(ns, &effect->notices[i]);
+    for (size_t i = 0; i < effect->abort_count; i++)
+        abort_host(ns, &effect->aborts[i], NULL);
 }
 
 void nvt_resv_change(struct nvt_request *request)

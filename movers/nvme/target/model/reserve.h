@@ -18,6 +18,8 @@ void nvt_resv_change(struct nvt_request *request);
 uint16_t nvt_resv_compute(const struct nvt_request *request, struct nvt_reservation *r,
                           struct nvt_reservation_effect *effect);
 void nvt_resv_conclude(struct nvt_request *request, const struct nvt_reservation_effect *effect);
+/* The same for a change whose command has been answered already. */
+void nvt_resv_take_effect(struct nvt_namespace *ns, const struct nvt_reservation_effect *effect);
 void nvt_resv_report(struct nvt_request *request);
 uint16_t nvt_resv_set_mask(struct nvt_request *request);
 uint16_t nvt_resv_get_mask(struct nvt_request *request);

@@ -324,6 +324,7 @@ void nvr_holding_resize(struct nvr_holding *holding, uint64_t size_bytes)
 void nvr_holding_tick(struct nvr_holding *holding)
 {
     const struct nvt_namespace *ns = namespace_at(holding);
+    nvt_commits_tick(ns->commits, holding->member->server->target.now_ns);
     if (holding->state != NVR_SERVING)
         return;
     if (nvt_backend_lost(ns->backend))

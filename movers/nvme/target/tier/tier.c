@@ -85,6 +85,7 @@ int nvt_tier_open(const struct nvt_tier_setup *setup, struct nvt_tier **out, cha
     if (!tier)
         return -ENOMEM;
     pthread_mutex_init(&tier->lock, NULL);
+    tier->now_ns = mover_now_ns(); /* what is found in the log is as old as this start */
     list_init(&tier->waiting);
     list_init(&tier->logging);
     tier->file = setup->file;

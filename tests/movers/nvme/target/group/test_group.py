@@ -19,8 +19,8 @@ sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../
 import ports  # noqa: E402
 
 SIDEWIRE, MEMBER, *CASES = sys.argv[1:]
-COPIES, MEMBERS = 3, 4
-PORT = ports.claim(COPIES + MEMBERS)
+COPIES, MEMBERS = 3, 9
+PORT = ports.claim(COPIES + MEMBERS + 1)  # at the last one nobody listens
 NQN = 'nqn.2026-01.io.sidewire:group'
 TIMEOUT_MS = 3000
 PATIENCE_S = 60
@@ -106,10 +106,10 @@ class Group(unittest.TestCase):
         self.copies[number] = self.start([SIDEWIRE, *words.split()])
         self.copies[number].wait_for('Ctrl-C')
 
-    def member(self, name, medium='disk', namespaces=2, nqn=NQN):
+    def member(self, name, medium='disk', namespaces=2, nqn=NQN, copies=range(COPIES)):
         port = PORT + COPIES + self.used
         self.used += 1
-        copies = [str(PORT + i) for i in range(COPIES)]
+        copies = [str(PORT + i) for i in copies]
         words = [nqn, name, str(port), str(TIMEOUT_MS), medium, str(namespaces), *copies]
         return self.start([SIDEWIRE, 'run', '--', MEMBER, *words])
 
@@ -267,6 +267,17 @@ class Group(unittest.TestCase):
         one, _ = self.pair()
         wrong = self.member('three', medium='another')
         wrong.wait_for('failed -22: namespace 2 has another medium here than in the group')
+        wrong = self.member('three', namespaces=3)
+        wrong.wait_for('failed -22: namespace 3 is none of the group')
+        # Copies too many, too few, in another order: none of them takes the log from its leader.
+        for copies in [0, 1, 2, COPIES + MEMBERS], [0], [1, 0, 2]:
+            wrong = self.member('three', copies=copies)
+            wrong.wait_for("failed -5: the group's log is another one", 'of a log of 3, not copy')
+        one.order('status')
+        one.wait_for('status role=4 leader=one')
+        self.assertFalse(
+            [line for line in one.said if 'status role' in line and 'role=4' not in line]
+        )
         wrong = self.member('three', nqn='nqn.2026-01.io.sidewire:other')
         wrong.wait_for(f'failed -22: the log belongs to a group of {NQN}')
         stranger = subprocess.run(

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "common/time/units.h"
 #include "nvme/target/backend/standby.h"
 #include "nvme/target/config/config.h"
 #include "nvme/target/model/commit.h"
@@ -322,6 +323,29 @@ static void register__of_a_host_that_has_gone(void **state)
     make_queue(&io_queue, 1);
 }
 
+/* The group's log hangs. The command is answered in time, and what became of it counts when the log
+ * goes on. */
+static void register__is_answered_though_the_log_hangs(void **state)
+{
+    (void)state;
+    struct nvt_namespace *ns = first_namespace();
+    assert_int_equal(register_key(10, 0), WAITS);
+    const uint64_t begun_ns = ns->target->now_ns, id = proposed_id;
+    nvt_commits_tick(ns->commits, begun_ns + 4 * NS_PER_S);
+    assert_int_equal(register_key(11, 0), WAITS);
+    nvt_commits_tick(ns->commits, begun_ns + 6 * NS_PER_S);
+    assert_int_equal(status_before(1), NVME_SC_NS_NOT_READY);
+    assert_int_equal(status_before(0), NVME_SC_NS_NOT_READY);
+    assert_int_equal(register_key(10, 0), NVME_SC_NS_NOT_READY); /* at once */
+    assert_int_equal(proposals, 1);
+    assert_int_equal(ns->reservation.count, 0);
+    nvt_commits_done(ns->commits, id, 0);
+    assert_int_equal(ns->reservation.registrants[0].key, 10);
+    assert_int_equal(register_key(10, 0), WAITS); /* as the host tries again */
+    nvt_commits_done(ns->commits, proposed_id, 0);
+    assert_int_equal(le16toh(response.status) >> 1, 0);
+}
+
 static uint16_t persistence(uint8_t opcode, uint32_t value)
 {
     struct nvf_sqe sqe = command(opcode, 1, DATA, 16);
@@ -362,6 +386,7 @@ int main(void)
         CASE(identify__says_that_the_medium_fences),
         CASE(discovery__lists_other_targets),
         COMMITS(register__is_answered_when_it_is_committed),
+        COMMITS(register__is_answered_though_the_log_hangs),
         COMMITS(register__waits_for_its_turn),
         COMMITS(register__refused_by_the_group_changes_nothing),
         COMMITS(register__of_a_namespace_that_is_given_up),
