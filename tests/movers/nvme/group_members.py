@@ -8,6 +8,7 @@ import subprocess
 import time
 
 LIMIT_S = 120  # until something has to have happened
+LOOPBACK = '127.0.0.1'
 NQN = 'nqn.2026-01.io.sidewire:default'
 
 
@@ -22,7 +23,8 @@ def await_that(is_there, seconds=LIMIT_S):
 
 
 class Member:
-    """A target of the group; the word that it begins with may lead into a network namespace."""
+    """A target of the group. A test may change what is its own before it starts: `command` may lead
+    into a network namespace."""
 
     def __init__(self, group, name, address, port, group_port):
         self.group, self.name, self.address, self.port = group, name, address, port
@@ -30,12 +32,23 @@ class Member:
         self.log = os.path.join(group.folder, f'{name}.log')
         self.control = os.path.join(group.folder, f'{name}.control')
         self.process, self.said_before = None, 0
+        self.command, self.namespace, self.group_address = group.command, group.namespace, LOOPBACK
 
     def start(self, *options):
-        words = [*self.group.command, 'nvme', 'target', '--listen', f'{self.address}:{self.port}']
-        words += ['--subsysnqn', self.group.nqn, '--namespace', self.group.namespace]
-        words += ['--group', f'127.0.0.1:{self.group.log_port}', '--member', self.name]
-        words += ['--group-listen', f'127.0.0.1:{self.group_port}', '--control', self.control]
+        words = [*self.command, 'nvme', 'target', '--listen', f'{self.address}:{self.port}']
+        words += ['--subsysnqn', self.group.nqn, '--namespace', self.namespace]
+        words += [
+            '--group',
+            f'{self.group.log_address}:{self.group.log_port}',
+            '--member',
+            self.name,
+        ]
+        words += [
+            '--group-listen',
+            f'{self.group_address}:{self.group_port}',
+            '--control',
+            self.control,
+        ]
         words += ['--group-timeout', str(self.group.timeout_s), *options]
         with open(self.log, 'ab') as log:
             self.said_before = log.tell()
@@ -57,7 +70,7 @@ class Member:
 
     def ask(self, *words):
         done = subprocess.run(
-            [*self.group.command, 'nvme', 'target', *words, '--control', self.control],
+            [*self.command, 'nvme', 'target', *words, '--control', self.control],
             capture_output=True,
             text=True,
             check=False,
@@ -96,16 +109,17 @@ class Member:
 
 
 class Group:
-    """Its log is at log_port of the loopback. `command` is how Sidewire is begun."""
+    """Its log is at log_port of the loopback, or of `log_address`. `command` is how Sidewire is
+    begun."""
 
     def __init__(self, command, folder, namespace, log_port, nqn=NQN, timeout_s=1):
         self.command, self.folder, self.namespace = command, folder, namespace
         self.log_port, self.nqn, self.timeout_s = log_port, nqn, timeout_s
-        self.members, self.server = [], None
+        self.members, self.server, self.log_address = [], None, LOOPBACK
 
     def start_log(self):
         words = [*self.command, 'pmem', 'serve', os.path.join(self.folder, 'group.log')]
-        words += ['--size', '16M', '--listen', f'127.0.0.1:{self.log_port}']
+        words += ['--size', '16M', '--listen', f'{self.log_address}:{self.log_port}']
         words += ['--control', os.path.join(self.folder, 'log.control')]
         self.server = subprocess.Popen(
             words,

@@ -7,13 +7,16 @@ memory of visited states that Lowe added, and a request is placed as late as pos
 must be explained. A state is the value of the block, and which of the requests under way have
 happened. Blocks are checked one by one: a history is linearizable if that of each block is.
 
-A request with an unknown outcome may happen at any time after its begin, or never.
+A request with an unknown outcome may happen at any time after its begin, or never. A write that its
+host has sent once more, since its path was lost, may happen several times until its end.
 """
 import collections
 
 STATES_MAX = 200_000  # of one block at a time; more are told as undecided
 
-Request = collections.namedtuple('Request', 'who kind block value begin end is_equal')
+Request = collections.namedtuple(
+    'Request', 'who kind block value begin end is_equal is_again', defaults=[True, False]
+)
 
 
 class Undecided(Exception):
@@ -24,37 +27,41 @@ class History:
     """Requests of several hosts. `errors` are results that no host should see."""
 
     def __init__(self):
-        self.requests, self.errors, self.torn, self.unknown = [], [], 0, 0
+        self.requests, self.errors, self.torn, self.unknown, self.again = [], [], 0, 0, 0
 
     def add_host(self, name, text):
         """Takes the lines of history_host; the last one may be cut off."""
-        begun = {}
+        begun, again = {}, set()
         for line in text.split('\n')[:-1]:
             words = line.split()
             if words[:1] == ['begin']:
                 begun[words[1]] = words[2], int(words[3]), int(words[4], 16), int(words[5])
             elif words[:1] == ['end']:
-                self.add_ended(name, begun.pop(words[1]), *words[2:])
-        for kind, block, value, begin in begun.values():
-            self.add(name, kind, block, value, begin, None)
+                self.add_ended(name, begun.pop(words[1]), words[1] in again, *words[2:])
+            elif words == ['again']:
+                again.update(begun)
+        for number, (kind, block, value, begin) in begun.items():
+            self.add(name, kind, block, value, begin, None, is_again=number in again)
 
-    def add_ended(self, name, begun, status, value, end):
+    def add_ended(self, name, begun, is_again, status, value, end):
         kind, block, wanted, begin = begun
         if status == 'not-done':
             return
         if status not in ('ok', 'unequal'):
             self.errors.append(f'{name}: {kind} of block {block}: {status}')
-            self.add(name, kind, block, wanted, begin, None)
+            self.add(name, kind, block, wanted, begin, None, is_again=is_again)
         elif value == 'torn':
             self.torn += 1
             self.add(name, kind, block, 'torn', begin, int(end))
         else:
-            self.add(name, kind, block, int(value, 16), begin, int(end), status == 'ok')
+            self.add(name, kind, block, int(value, 16), begin, int(end), status == 'ok', is_again)
 
-    def add(self, who, kind, block, value, begin, end, is_equal=True):
+    def add(self, who, kind, block, value, begin, end, is_equal=True, is_again=False):
+        is_again = is_again and kind == 'w'
+        self.again += is_again
         self.unknown += end is None and kind == 'w'
         if end is not None or kind == 'w':  # other requests without a result explain nothing
-            self.requests.append(Request(who, kind, block, value, begin, end, is_equal))
+            self.requests.append(Request(who, kind, block, value, begin, end, is_equal, is_again))
 
     def blocks(self):
         found = collections.defaultdict(list)
@@ -118,9 +125,11 @@ def place(states, target, pending, requests, unsure):
         value, done = work.popleft()
         if done >> target & 1:
             reached.add(value, done & ~(1 << target))
-            continue
+            if not requests[target].is_again:  # else it may happen once more before it ends
+                continue
         for i in pending:
-            after = None if done >> i & 1 else happens(requests[i], value)
+            is_over = done >> i & 1 and not requests[i].is_again
+            after = None if is_over else happens(requests[i], value)
             if after is None or not seen.add(after, done | 1 << i):
                 continue
             if unsure >> i & 1:
@@ -164,5 +173,6 @@ def told(request, since):
     word = {'w': 'write', 'r': 'read', 'c': 'compare'}[request.kind]
     end = 'unknown' if request.end is None else f'{(request.end - since) / 1e6:.3f}'
     unequal = '' if request.is_equal else ' (unequal)'
+    unequal += ' (sent again)' if request.is_again else ''
     begin = f'{(request.begin - since) / 1e6:.3f}'
     return f'{request.who}: {word} {value}{unequal}, from {begin} to {end} ms'

@@ -10,6 +10,7 @@
  *
  *   begin ID w|r|c BLOCK VALUE NS
  *   end ID ok|unequal|not-done|maybe-done|failed-CODE VALUE|torn NS
+ *   again: writes under way here are perhaps sent, and done, once more
  */
 #include <inttypes.h>
 #include <signal.h>
@@ -49,7 +50,7 @@ struct host {
     struct sw_nvme_mem *mem;
     struct slot slots[DEPTH_MAX];
     uint64_t seen[BLOCKS_MAX]; /* what was read or written last: worth comparing */
-    uint64_t number, ids, seed, gap_ns;
+    uint64_t number, ids, seed, gap_ns, held;
     uint32_t first, blocks, depth;
 };
 
@@ -110,10 +111,24 @@ static void tell_end(const struct slot *slot, const struct sw_nvme_result *resul
     printf("end %" PRIu64 " %s %s %" PRIu64 "\n", slot->id, status, value, history_now());
 }
 
+/* Before their ends are told. */
+static void tell_held(struct host *host)
+{
+    struct sw_nvme_path paths[SW_NVME_PATHS_MAX];
+    const uint32_t count = sw_nvme_paths_of(host->controller, 1, paths, SW_NVME_PATHS_MAX);
+    uint64_t held = 0;
+    for (uint32_t i = 0; i < count; i++)
+        held += paths[i].held;
+    if (held != host->held)
+        puts("again");
+    host->held = held;
+}
+
 static void request_done(void *arg, const struct sw_nvme_result *result)
 {
     struct slot *slot = arg;
     struct host *host = slot->host;
+    tell_held(host);
     tell_end(slot, result);
     if (!result->status && slot->kind == 'r')
         host->seen[slot->block] = slot->words[0];
@@ -204,6 +219,7 @@ static int run_requests(struct host *host)
             return history_fail("a request", sw_nvme_status_text(status));
         if (sw_nvme_queue_wait(host->queue, sw_nvme_deadline_ms(1)) == SW_NVME_AGAIN)
             nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL); /* nothing is under way */
+        tell_held(host);
     }
     await_requests(host);
     return 0;

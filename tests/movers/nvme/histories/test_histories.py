@@ -216,8 +216,8 @@ def tell_failure(world, seed, came, history, why):
 
 def linearizable(sidewire, program, seeds):
     with tempfile.TemporaryDirectory() as folder:
-        world, counts, requests, unknown = World(sidewire, program, folder, ''), {}, 0, 0
-        counts = collections.Counter()
+        world, requests, unknown = World(sidewire, program, folder, ''), 0, 0
+        counts, again = collections.Counter(), 0
         try:
             for done, seed in enumerate(seeds):
                 history, came = world.round(seed, ALL)
@@ -227,6 +227,7 @@ def linearizable(sidewire, program, seeds):
                 counts.update(came)
                 requests += len(history.requests)
                 unknown += history.unknown
+                again += history.again
                 if done % 20 == 19:
                     print(f'    {done + 1} rounds, {requests} requests', flush=True)
         finally:
@@ -234,8 +235,8 @@ def linearizable(sidewire, program, seeds):
     what = ', '.join(f'{name} {count}' for name, count in sorted(counts.items()))
     return say(
         requests > 50 * len(seeds),
-        f'{len(seeds)} rounds are linearizable: {requests} requests, {unknown} writes without a '
-        f'result; {what}',
+        f'{len(seeds)} rounds are linearizable: {requests} requests, {again} writes sent '
+        f'again, {unknown} without a result; {what}',
     )
 
 

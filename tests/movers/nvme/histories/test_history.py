@@ -11,8 +11,8 @@ sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'))
 import history  # noqa: E402
 from history import History, Request, happens, unexplained  # noqa: E402
 
-# Requests of one block: kind, value, begin, end (None: unknown), whether it was equal; then whether
-# that can have happened.
+# Requests of one block: kind, value, begin, end (None: unknown), whether it was equal, whether it
+# was sent again; then whether that can have happened.
 CASES = {
     'nothing': ([], True),
     'a block begins with zeroes': ([('r', 0, 1, 2)], True),
@@ -47,13 +47,25 @@ CASES = {
     'equal, and it is not': ([('w', 5, 1, 2), ('c', 6, 3, 4)], False),
     'unequal, and it is equal': ([('w', 5, 1, 2), ('c', 5, 3, 4, False)], False),
     'unequal amid a write': ([('w', 5, 1, 9), ('c', 0, 2, 3, False), ('r', 0, 4, 5)], False),
+    'sent again, and done twice before its end': (
+        [('w', 5, 1, 9, True, True), ('r', 5, 2, 3), ('w', 6, 4, 8), ('r', 5, 10, 11)],
+        True,
+    ),
+    'sent once, and done twice before its end': (
+        [('w', 5, 1, 9), ('r', 5, 2, 3), ('w', 6, 4, 8), ('r', 5, 10, 11)],
+        False,
+    ),
+    'sent again, and done after its end': (
+        [('w', 5, 1, 4, True, True), ('w', 6, 5, 6), ('r', 6, 7, 8), ('r', 5, 9, 10)],
+        False,
+    ),
     'a torn read': ([('w', 5, 1, 9), ('r', 'torn', 2, 3)], False),
 }
 TEXT = 'ready\nbegin 1 w 7 a 10\nend 1 ok a 20\nbegin 2 r 7 0 30\nend 2 ok a 40\nbegin 3 w 7 b 50\n'
 
 
-def request(kind, value, begin, end, is_equal=True):
-    return Request('h', kind, 0, value, begin, end, is_equal)
+def request(kind, value, begin, end, is_equal=True, is_again=False):
+    return Request('h', kind, 0, value, begin, end, is_equal, is_again)
 
 
 def by_all_orders(requests):
@@ -142,6 +154,13 @@ def check_text():
     assert torn.torn == 1 and 'torn' in torn.fault()
 
 
+def check_again():
+    """What is under way when a host says so may happen once more, and nothing else."""
+    told = History()
+    told.add_host('h', 'begin 1 w 7 a 1\nagain\nbegin 2 w 7 b 2\nend 1 ok a 3\nend 2 ok b 4\n')
+    assert [one.is_again for one in told.requests] == [True, False] and told.again == 1
+
+
 def check_bound():
     """Too many requests at once are told, not searched for ever."""
     kept, history.STATES_MAX = history.STATES_MAX, 1000
@@ -153,6 +172,6 @@ def check_bound():
 
 
 if __name__ == '__main__':
-    for check in check_cases, check_orders, check_planted, check_text, check_bound:
+    for check in check_cases, check_orders, check_planted, check_text, check_again, check_bound:
         check()
         print('ok  ', check.__name__)

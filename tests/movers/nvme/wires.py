@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Network namespaces for members of a group, each at a wire of its own that may be cut; hosts and
+the group's log are in another one, where all wires end at a bridge."""
+import os
+import subprocess
+
+NET, MTU = '10.99.0', 4200
+
+
+class Skip(Exception):
+    """There can be no network namespaces here."""
+
+
+def ip_run(*words):
+    subprocess.run(['ip', *words], check=True, capture_output=True, timeout=30)
+
+
+class Wires:
+    def __init__(self, count):
+        self.hub, self.hub_address = f'sww{os.getpid()}', f'{NET}.1'
+        self.names = [f'{self.hub}m{i}' for i in range(count)]
+        self.addresses = [f'{NET}.{i + 2}' for i in range(count)]
+        try:
+            self.add_space(self.hub)
+            ip_run(*f'-n {self.hub} link add br0 mtu {MTU} type bridge forward_delay 0'.split())
+            ip_run(*f'-n {self.hub} addr add {self.hub_address}/24 dev br0'.split())
+            ip_run(*f'-n {self.hub} link set br0 up'.split())
+            for number, name in enumerate(self.names):
+                self.add_space(name)
+                self.plug(number)
+        except (OSError, subprocess.CalledProcessError) as error:
+            self.close()
+            raise Skip(f'no network namespaces: {error}') from error
+
+    @staticmethod
+    def add_space(name):
+        ip_run('netns', 'add', name)
+        ip_run(*f'-n {name} link set lo up'.split())
+
+    def plug(self, number):
+        """A wire from the bridge to a member."""
+        name, end = self.names[number], f'm{number}'
+        peer = f'type veth peer name eth0 mtu {MTU} netns {name}'
+        ip_run(*f'-n {self.hub} link add {end} mtu {MTU} {peer}'.split())
+        ip_run(*f'-n {self.hub} link set {end} master br0 up'.split())
+        ip_run(*f'-n {name} addr add {self.addresses[number]}/24 dev eth0'.split())
+        ip_run(*f'-n {name} link set eth0 up'.split())
+
+    def cut(self, number, removes):
+        """The interfaces stay, or they are gone, too."""
+        how = f'link del m{number}' if removes else f'link set m{number} down'
+        ip_run('-n', self.hub, *how.split())
+
+    def mend(self, number, removed):
+        if removed:
+            self.plug(number)
+        else:
+            ip_run('-n', self.hub, *f'link set m{number} up'.split())
+
+    def inside(self, name):
+        """The words that lead there."""
+        return ['ip', 'netns', 'exec', name]
+
+    def close(self):
+        for name in self.hub, *self.names:
+            subprocess.run(['ip', 'netns', 'del', name], capture_output=True, timeout=30)
