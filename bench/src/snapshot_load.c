@@ -31,6 +31,12 @@ enum { RANKS = 4, RING_LEAST = 8 << 20 };
 enum { PAGE = 4096, TENSORS = 100, TURN_STEPS = 10, WAYS = 3, STEPS_MAX = 4000, CACHED = 4096 };
 enum way { ALONE, FLOOR, SNAPSHOTS };
 
+/* What it took, and what of that; the rest was computed. */
+struct step {
+    double all_s, begin_s, gate_s, update_s;
+    long preempted, faults; /* how often another thread had its processor; pages that were new */
+};
+
 struct load {
     float *state;
     size_t bytes;
@@ -40,7 +46,7 @@ struct load {
     struct sw_snap_error error;
     const char *sink, *meet; /* of several ranks */
     uint32_t rank;
-    double steps[WAYS][STEPS_MAX];
+    struct step steps[WAYS][STEPS_MAX];
     uint32_t steps_count[WAYS];
 };
 
@@ -113,17 +119,29 @@ static void begin_snapshot(void)
         check_status(status, "begin");
 }
 
-static double take_step(bool saves)
+static struct step take_step(bool saves)
 {
+    struct rusage before, after;
+    struct step step;
+    getrusage(RUSAGE_THREAD, &before);
     const uint64_t begun = bench_now_ns();
     if (saves)
         begin_snapshot();
+    step.begin_s = seconds_since(begun);
     compute_numbers(load.compute_rounds);
+    const uint64_t computed_ns = bench_now_ns();
     if (saves)
         check_status(sw_snap_gate(load.snap, SW_SNAP_HELP, 0), "gate");
+    step.gate_s = seconds_since(computed_ns);
     load.step++;
+    const uint64_t gated_ns = bench_now_ns();
     update_state(load.bytes);
-    return seconds_since(begun);
+    step.update_s = seconds_since(gated_ns);
+    step.all_s = seconds_since(begun);
+    getrusage(RUSAGE_THREAD, &after);
+    step.preempted = after.ru_nivcsw - before.ru_nivcsw;
+    step.faults = after.ru_minflt - before.ru_minflt;
+    return step;
 }
 
 /* ---- a handle ---- */
@@ -177,25 +195,29 @@ static struct sw_snap_info save_once(void)
 
 /* ---- what is measured ---- */
 
-static int compare_times(const void *one, const void *other)
+static int compare_steps(const void *one, const void *other)
 {
-    const double a = *(const double *)one, b = *(const double *)other;
+    const double a = ((const struct step *)one)->all_s, b = ((const struct step *)other)->all_s;
     return (a > b) - (a < b);
 }
 
 static void load_print_steps(const char *name, enum way way)
 {
-    double *steps = load.steps[way], sum = 0;
+    struct step *steps = load.steps[way];
     const uint32_t count = load.steps_count[way];
+    double sum = 0;
     printf("\"%s_steps\": [", name);
     for (uint32_t i = 0; i < count; i++) {
-        printf("%s%.6f", i ? ", " : "", steps[i]);
-        sum += steps[i];
+        printf("%s%.6f", i ? ", " : "", steps[i].all_s);
+        sum += steps[i].all_s;
     }
-    qsort(steps, count, sizeof(*steps), compare_times);
+    qsort(steps, count, sizeof(*steps), compare_steps);
     const uint32_t slow = (uint32_t)((double)count * 0.999);
-    printf("], \"%s_s\": %.6f, \"%s_slow_s\": %.6f", name, sum / count, name,
-           steps[slow < count ? slow : count - 1]);
+    const struct step *last = &steps[slow < count ? slow : count - 1];
+    printf("], \"%s_s\": %.6f, \"%s_slow_s\": %.6f, \"%s_slow\": {\"begin_s\": %.6f, "
+           "\"gate_s\": %.6f, \"update_s\": %.6f, \"preempted\": %ld, \"faults\": %ld}",
+           name, sum / count, name, last->all_s, name, last->begin_s, last->gate_s, last->update_s,
+           last->preempted, last->faults);
 }
 
 static void load_take_turn(enum way way, const char *floor_file)
@@ -322,15 +344,23 @@ static void measure_restore(int rounds)
     check_status(sw_snap_reader_open(&load.options, &load.error, &reader), "reader");
     check_status(sw_snap_choose(reader, NULL, &entry, &load.error), "choose");
     const struct sw_snap_piece piece = {.number = 0, .bytes = load.bytes, .into = load.state};
+    const double bytes = (double)load.bytes * rounds, before_s = processor_s();
     const uint64_t begun = bench_now_ns();
     for (int round = 0; round < rounds; round++)
         check_status(sw_snap_read(reader, &piece, 1, &load.error), "read");
-    printf("{\"bandwidth\": %.0f}\n", (double)load.bytes * rounds / seconds_since(begun));
+    const double took_s = seconds_since(begun), cpu_s = processor_s() - before_s;
+    printf("{\"bandwidth\": %.0f, \"by_cpu\": %.0f}\n", bytes / took_s, bytes / cpu_s);
     sw_snap_reader_close(reader);
 }
 
-/* A page of each rank changes: from its captured copy to what counts on all four. The floor: a page
- * is written and flushed. */
+/* ---- a commit of several ranks ---- */
+
+/* When it was so on each rank; the clock is the same for all. */
+struct commit {
+    uint64_t staged_ns, stored_ns, durable_ns;
+};
+
+/* The floor: a page is written and flushed. */
 static double flush_s(const char *path, int rounds)
 {
     void *page = aligned_alloc(PAGE, PAGE);
@@ -349,10 +379,38 @@ static double flush_s(const char *path, int rounds)
     return took;
 }
 
-static void measure_commit(int rounds, const char *meet, const char *floor_file)
+static uint64_t latest_ns(uint64_t one, uint64_t other)
 {
-    double took_s = 0;
+    return one > other ? one : other;
+}
+
+/* From the last rank that was so far, to the last rank that knows that it counts. */
+static void print_commits(const struct commit *commits, uint32_t rounds, const char *floor_file)
+{
+    double commit_s = 0, whole_s = 0;
+    for (uint32_t round = 0; round < rounds; round++) {
+        struct commit last = {0};
+        for (uint32_t rank = 0; rank < RANKS; rank++) {
+            const struct commit *one = &commits[round * RANKS + rank];
+            last.staged_ns = latest_ns(last.staged_ns, one->staged_ns);
+            last.stored_ns = latest_ns(last.stored_ns, one->stored_ns);
+            last.durable_ns = latest_ns(last.durable_ns, one->durable_ns);
+        }
+        commit_s += (double)(last.durable_ns - last.stored_ns) * 1e-9 / rounds;
+        whole_s += (double)(last.durable_ns - last.staged_ns) * 1e-9 / rounds;
+    }
+    printf("{\"commit_s\": %.6f, \"whole_s\": %.6f, \"flush_s\": %.6f}\n", commit_s, whole_s,
+           flush_s(floor_file, (int)rounds));
+}
+
+/* A page of each rank changes. */
+static void measure_commit(uint32_t rounds, const char *meet, const char *floor_file)
+{
     pid_t others[RANKS] = {0};
+    struct commit *commits = mmap(NULL, rounds * RANKS * sizeof(*commits), PROT_READ | PROT_WRITE,
+                                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (commits == MAP_FAILED)
+        bench_die("there is no memory for the times");
     load.rank = 0;
     for (uint32_t rank = 1; rank < RANKS && !load.rank; rank++)
         if (!(others[rank] = fork()))
@@ -360,10 +418,11 @@ static void measure_commit(int rounds, const char *meet, const char *floor_file)
     load.meet = meet;
     open_snapshots(1);
     save_once();
-    for (int round = 0; round < rounds; round++) {
+    for (uint32_t round = 0; round < rounds; round++) {
         load.state[0] += 1;
         const struct sw_snap_info info = save_once();
-        took_s += (double)(info.durable_ns - info.staged_ns) * 1e-9;
+        commits[round * RANKS + load.rank] =
+            (struct commit){info.staged_ns, info.stored_ns, info.durable_ns};
     }
     check_status(sw_snap_wait(load.snap, SW_SNAP_IDLE, 0, &load.error), "idle");
     if (load.rank)
@@ -373,8 +432,7 @@ static void measure_commit(int rounds, const char *meet, const char *floor_file)
         if (waitpid(others[rank], &how, 0) < 0 || how)
             bench_die("a rank has failed");
     }
-    printf("{\"commit_s\": %.6f, \"flush_s\": %.6f}\n", took_s / rounds,
-           flush_s(floor_file, rounds));
+    print_commits(commits, rounds, floor_file);
 }
 
 int main(int argc, char **argv)
@@ -402,7 +460,7 @@ int main(int argc, char **argv)
     else if (!strcmp(argv[1], "restore"))
         measure_restore(number);
     else if (!strcmp(argv[1], "commit") && argc == 7)
-        measure_commit(number, argv[5], argv[6]);
+        measure_commit((uint32_t)number, argv[5], argv[6]);
     else
         bench_die("usage: see the head of snapshot_load.c");
     if (load.snap)

@@ -216,7 +216,9 @@ struct sw_snap_info {
     uint64_t step, durable_step; /* the newest begun, the newest durable */
     bool has_durable;
     uint64_t state_bytes, copied_bytes, changed_bytes, moved_bytes; /* of the newest */
-    uint64_t begun_ns, staged_ns, durable_ns; /* CLOCK_MONOTONIC; 0: not yet */
+    /* CLOCK_MONOTONIC; 0: not yet. `stored`: all bytes of this rank outlive what its sinks outlive;
+     * what is left is that they count, here and on the other ranks. */
+    uint64_t begun_ns, staged_ns, stored_ns, durable_ns;
     uint64_t gate_ns, gate_bytes; /* the caller's wait, and what was left to copy then */
     /* Snapshots since open: each is one of these in the end. `taken`: they became durable. */
     uint64_t taken, failed, skipped, torn;

@@ -116,6 +116,7 @@ void sw_snap_info_of(struct sw_snap *snap, struct sw_snap_info *info)
     info->moved_bytes = save->moved_bytes;
     info->begun_ns = save->begun_ns;
     info->staged_ns = save->staged_ns;
+    info->stored_ns = save->stored_ns;
     info->durable_ns = save->durable_ns;
     info->gate_ns = save->gate_ns;
     info->gate_bytes = save->gate_bytes;

@@ -144,6 +144,8 @@ static void count_moved(struct snap_sink *sink)
         save->moved_bytes = info.moved_bytes;
     if (info.changed_bytes > save->changed_bytes)
         save->changed_bytes = info.changed_bytes;
+    if (save->stage == SW_SNAP_STAGED && info.flushed_ns > save->stored_ns)
+        save->stored_ns = info.flushed_ns; /* the last one of the quorum */
 }
 
 static void fail_sink(struct snap_sink *sink, enum sw_snap_status status, const char *why)

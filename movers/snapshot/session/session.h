@@ -74,7 +74,7 @@ struct snap_save {
     uint64_t step;
     struct snap_described *state;
     uint64_t copied_bytes, changed_bytes, moved_bytes, gate_ns, gate_bytes;
-    uint64_t begun_ns, staged_ns, durable_ns;
+    uint64_t begun_ns, staged_ns, stored_ns, durable_ns;
 };
 
 struct sw_snap {

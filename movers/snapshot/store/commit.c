@@ -4,8 +4,9 @@
  * made to count, one that is given up, some that are forgotten.
  *
  * The order of prepare is what makes snapshots outlive a power cut: all that the root points to is
- * on the medium, and was compared, before the flush; the flush has ended before the superblock is
- * written; and that goes to the older of the two.
+ * on the medium before the flush begins; the flush has ended, and all was compared, before the
+ * superblock is written; and that goes to the older of the two. Other phases go on beside each
+ * other: a commit of little takes as long as its ios that wait for each other.
  */
 #include <assert.h>
 #include <errno.h>
@@ -14,6 +15,7 @@
 #include <string.h>
 
 #include "common/base/minmax.h"
+#include "common/time/clock.h"
 #include "snapshot/store/leaf.h"
 #include "snapshot/store/state.h"
 
@@ -21,6 +23,12 @@ static void end_commit_write(struct snap_task *task, int result)
 {
     if (result != 0)
         snap_store_fail(snap_store_of(task), result, "the snapshot cannot be written");
+}
+
+static void end_data_flush(struct snap_task *task, int result)
+{
+    snap_store_of(task)->flushed_ns = mover_now_ns();
+    end_commit_write(task, result);
 }
 
 /* ---- leaves ---- */
@@ -368,6 +376,7 @@ static bool submit_phase(struct snap_store *store)
     case SNAP_PHASE_CHECK_BLOBS:
         return check_blobs(store);
     case SNAP_PHASE_FLUSH:
+        return submit_one(store, SNAP_IO_FLUSH, 0, end_data_flush);
     case SNAP_PHASE_SETTLE:
         return submit_one(store, SNAP_IO_FLUSH, 0, end_commit_write);
     case SNAP_PHASE_FENCE:
@@ -403,13 +412,36 @@ void snap_commit_start(struct snap_store *store, const enum snap_phase *script,
     store->context = context;
 }
 
+/* Whether all that was submitted has to have ended before the phase begins. */
+static bool comes_behind_all(enum snap_phase phase)
+{
+    switch (phase) {
+    case SNAP_PHASE_BLOBS: /* the root has the digests of leaves, which are known */
+    case SNAP_PHASE_CHECK_LEAVES:
+    case SNAP_PHASE_CHECK_BLOBS:
+    case SNAP_PHASE_FLUSH: /* behind writes, and beside comparisons */
+    case SNAP_PHASE_FENCE:
+        return false;
+    case SNAP_PHASE_DRAIN:
+    case SNAP_PHASE_LEAVES:
+    case SNAP_PHASE_CHECK_DATA:
+    case SNAP_PHASE_SUPERBLOCK:
+    case SNAP_PHASE_SETTLE:
+    case SNAP_PHASE_END:
+        break;
+    }
+    return true;
+}
+
 void snap_commit_step(struct snap_store *store)
 {
     while (store->phase != NULL) {
         bool has_failed = store->error.status != SW_SNAP_OK && store->units == NULL;
         if (!has_failed && !store->is_phase_submitted)
             store->is_phase_submitted = submit_phase(store);
-        if (store->tasks.under_way > 0 || (!has_failed && !store->is_phase_submitted))
+        bool goes_on = !has_failed && store->is_phase_submitted &&
+                       *store->phase != SNAP_PHASE_END && !comes_behind_all(store->phase[1]);
+        if (!goes_on && (store->tasks.under_way > 0 || (!has_failed && !store->is_phase_submitted)))
             return;
         if (has_failed || *store->phase == SNAP_PHASE_END) {
             end_script(store);

@@ -116,6 +116,7 @@ struct snap_store {
     bool is_phase_submitted;
     struct snap_superblock next; /* what is written next */
     uint32_t target;             /* the slot it is written to */
+    uint64_t flushed_ns;         /* of the snapshot that was begun last */
     bool is_superblock_at_risk;  /* it may or may not be on the medium */
     snap_store_done done;
     void *context;

@@ -121,6 +121,7 @@ void snap_store_info_of(const struct snap_store *store, struct snap_store_info *
         .damaged_superblocks = store->damaged_superblocks,
         .entries_count = newest->entries_count,
         .entries = newest->entries,
+        .flushed_ns = store->flushed_ns,
         .moved_bytes = store->tasks.written_bytes - store->write.written_before,
         .changed_bytes = store->write.changed_blocks * SNAP_BLOCK_BYTES,
     };

@@ -78,6 +78,7 @@ struct snap_store_info {
     /* About the snapshot that was begun last: */
     uint64_t moved_bytes;   /* written to the medium in all */
     uint64_t changed_bytes; /* in blocks that differ from the base's */
+    uint64_t flushed_ns;    /* when its bytes were flushed, before the superblock; 0: not yet */
 };
 
 void snap_store_info_of(const struct snap_store *store, struct snap_store_info *info);

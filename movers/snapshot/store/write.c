@@ -182,6 +182,7 @@ static int begin_tables(struct snap_store *store, const struct snap_plan *plan)
     write->missing = cut->units_count;
     write->zero_sum = snap_sum_block(ZERO, plan->seed);
     write->written_before = store->tasks.written_bytes;
+    store->flushed_ns = 0;
     write->changed_blocks = 0;
     choose_base_units(store, plan);
     result = make_index(store, plan);

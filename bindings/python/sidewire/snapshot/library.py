@@ -59,7 +59,7 @@ class Info(ctypes.Structure):
     _fields_ = [('stage', ctypes.c_int), ('error', Error), ('step', _u64), ('durable_step', _u64)]
     _fields_ += [('has_durable', ctypes.c_bool)]
     _fields_ += [(name + '_bytes', _u64) for name in 'state copied changed moved'.split()]
-    _fields_ += [(name + '_ns', _u64) for name in 'begun staged durable gate'.split()]
+    _fields_ += [(name + '_ns', _u64) for name in 'begun staged stored durable gate'.split()]
     _fields_ += [('gate_bytes', _u64)]
     _fields_ += [(name, _u64) for name in 'taken failed skipped torn'.split()]
     _fields_ += [('sinks_count', _u32), ('sinks', SinkInfo * SINKS_MAX)]
