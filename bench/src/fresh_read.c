@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "endpoint.h"
@@ -32,14 +33,21 @@ static void post_read(struct bench_endpoint *endpoint, uint8_t *memory, size_t a
 static void read_fresh(struct bench_endpoint *endpoint, uint8_t *memory, size_t bytes)
 {
     size_t posted = 0, done = 0;
+    struct timespec before, after;
     const uint64_t begun_ns = bench_now_ns();
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
     while (done < bytes) {
         for (; posted < bytes && posted < done + (size_t)DEPTH * READ_BYTES; posted += READ_BYTES)
             post_read(endpoint, memory, posted);
         bench_lane_wait(&endpoint->lanes[0], 1);
         done += READ_BYTES;
     }
-    printf("{\"bandwidth\": %.0f}\n", (double)bytes * 1e9 / (double)(bench_now_ns() - begun_ns));
+    const double took_s = (double)(bench_now_ns() - begun_ns) * 1e-9;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
+    const double cpu_s =
+        (double)(after.tv_sec - before.tv_sec) + (double)(after.tv_nsec - before.tv_nsec) * 1e-9;
+    printf("{\"bandwidth\": %.0f, \"by_cpu\": %.0f}\n", (double)bytes / took_s,
+           (double)bytes / cpu_s);
 }
 
 int main(int argc, char **argv)

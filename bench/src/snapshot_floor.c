@@ -2,6 +2,7 @@
 #include "snapshot_floor.h"
 
 #include <fcntl.h>
+#include <liburing.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -24,6 +25,9 @@ struct bench_floor {
     size_t bytes;
     int fd;
     char *ring;
+    struct io_uring calls;
+    bool is_written[SLOTS]; /* a write of that slot is under way */
+    uint32_t under_way;
     atomic_bool ends;
     _Atomic uint64_t allowed; /* bytes, since it was started */
     pthread_t thread;
@@ -59,25 +63,88 @@ static void stream_block(char *into, const char *from)
     sum_blocks(from, BLOCK);
 }
 
+enum { FLUSH_CALL = SLOTS };
+
+static struct io_uring_sqe *floor_call(struct bench_floor *floor, uint64_t what)
+{
+    struct io_uring_sqe *call = io_uring_get_sqe(&floor->calls);
+    if (!call)
+        bench_die("the floor has no room for a call");
+    io_uring_sqe_set_data64(call, what);
+    floor->under_way++;
+    return call;
+}
+
+static void end_one_call(struct bench_floor *floor)
+{
+    struct io_uring_cqe *ended;
+    if (io_uring_wait_cqe(&floor->calls, &ended))
+        bench_die("the floor cannot wait");
+    const uint64_t what = io_uring_cqe_get_data64(ended);
+    if (ended->res != (what == FLUSH_CALL ? 0 : UNIT))
+        bench_die("the floor cannot write");
+    if (what != FLUSH_CALL)
+        floor->is_written[what] = false;
+    floor->under_way--;
+    io_uring_cqe_seen(&floor->calls, ended);
+}
+
+/* What is written last is flushed behind all else, as the parts of a snapshot are. */
+static void flush_floor(struct bench_floor *floor)
+{
+    while (floor->under_way)
+        end_one_call(floor);
+    io_uring_prep_fsync(floor_call(floor, FLUSH_CALL), floor->fd, IORING_FSYNC_DATASYNC);
+    io_uring_submit(&floor->calls);
+}
+
+static void floor_write(struct bench_floor *floor, uint64_t turn)
+{
+    const size_t at = turn * UNIT % floor->bytes;
+    const uint64_t slot = turn % SLOTS;
+    char *data = floor->ring + slot * UNIT;
+    while (floor->is_written[slot])
+        end_one_call(floor);
+    for (size_t block = 0; block < UNIT; block += BLOCK)
+        stream_block(data + block, floor->state + at + block);
+    floor->is_written[slot] = true;
+    io_uring_prep_write(floor_call(floor, slot), floor->fd, data, UNIT, at);
+    io_uring_submit(&floor->calls);
+    if (at + UNIT == floor->bytes)
+        flush_floor(floor);
+}
+
+/* Copies while what was copied before is being written, as snapshots do. */
 static void *floor_run(void *argument)
 {
     struct bench_floor *floor = argument;
     for (uint64_t turn = 0; !atomic_load(&floor->ends);) {
-        const size_t at = turn * UNIT % floor->bytes;
-        char *slot = floor->ring + turn % SLOTS * (size_t)UNIT;
-        if ((turn + 1) * UNIT > atomic_load(&floor->allowed)) {
+        if ((turn + 1) * UNIT <= atomic_load(&floor->allowed))
+            floor_write(floor, turn++);
+        else
             usleep(REST_US);
-            continue;
-        }
-        turn++;
-        for (size_t block = 0; block < UNIT; block += BLOCK)
-            stream_block(slot + block, floor->state + at + block);
-        if (pwrite(floor->fd, slot, UNIT, (off_t)at) != UNIT)
-            bench_die("the floor cannot write");
-        if (at + UNIT == floor->bytes)
-            fdatasync(floor->fd);
     }
+    while (floor->under_way)
+        end_one_call(floor);
     return NULL;
+}
+
+/* Its blocks are there, and were written before, as those of a volume that is in use. */
+static void prepare_file(struct bench_floor *floor, const char *path)
+{
+    floor->fd = open(path, O_RDWR | O_CREAT | O_DIRECT, 0600);
+    if (floor->fd < 0)
+        floor->fd = open(path, O_RDWR | O_CREAT, 0600);
+    if (floor->fd < 0)
+        bench_die("the floor has no file");
+    if (lseek(floor->fd, 0, SEEK_END) == (off_t)floor->bytes)
+        return;
+    if (posix_fallocate(floor->fd, 0, (off_t)floor->bytes))
+        bench_die("the floor has no room");
+    for (size_t at = 0; at < floor->bytes; at += UNIT)
+        if (pwrite(floor->fd, floor->ring, UNIT, (off_t)at) != UNIT)
+            bench_die("the floor cannot write");
+    fdatasync(floor->fd);
 }
 
 struct bench_floor *bench_floor_start(const void *state, size_t bytes, const char *path)
@@ -87,12 +154,10 @@ struct bench_floor *bench_floor_start(const void *state, size_t bytes, const cha
         bench_die("out of memory");
     floor->state = state;
     floor->bytes = bytes;
-    floor->fd = open(path, O_RDWR | O_CREAT | O_DIRECT, 0600);
-    if (floor->fd < 0)
-        floor->fd = open(path, O_RDWR | O_CREAT, 0600);
-    if (floor->fd < 0 || posix_fallocate(floor->fd, 0, (off_t)bytes))
-        bench_die("the floor has no file");
     floor->ring = make_ring();
+    prepare_file(floor, path);
+    if (io_uring_queue_init(2 * SLOTS, &floor->calls, 0))
+        bench_die("the floor has no io_uring");
     if (pthread_create(&floor->thread, NULL, floor_run, floor))
         bench_die("the floor has no thread");
     return floor;
@@ -107,6 +172,7 @@ void bench_floor_stop(struct bench_floor *floor)
 {
     atomic_store(&floor->ends, true);
     pthread_join(floor->thread, NULL);
+    io_uring_queue_exit(&floor->calls);
     close(floor->fd);
     free(floor->ring);
     free(floor);

@@ -214,6 +214,8 @@ static int read_unit(struct snap_image *image, struct snap_span *span, uint32_t 
         task->count = count;
         task->at = at;
         snap_task_submit(task, SNAP_IO_READ, places[block], count, task->slot);
+        /* What has come already is copied while it is in the cache. */
+        image->store->medium->ops->poll(image->store->medium);
         block += count;
     }
     return 0;
