@@ -13,6 +13,7 @@
 struct nvt_pace {
     uint64_t spin_us;         /* how long it polls without a disk */
     uint64_t patient_from_ns; /* to wait for long was in vain: not again before then */
+    uint64_t yields_until_ns; /* threads of a library want the processor */
 };
 
 /* Whether to end more I/O before commands are looked for. `is_prompt`: requests end while they are
@@ -21,6 +22,9 @@ bool nvt_pace_ends_more(bool is_prompt, uint64_t moved_bytes);
 
 /* How long it polls in vain before it sleeps, with so many requests at the disk. */
 uint64_t nvt_pace_spin_ns(const struct nvt_pace *pace, uint32_t under_way, uint64_t now_ns);
+
+/* Threads of a library work at requests. */
+void nvt_pace_note_library(struct nvt_pace *pace, uint64_t now_ns);
 
 /* There is something again after such a pause, at the beginning of which so many were at the disk.
  */

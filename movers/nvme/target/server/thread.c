@@ -192,10 +192,9 @@ static void take_turn(struct nvr_thread *thread, uint64_t now_ns, struct turn *t
         has_later(thread) || any_is_due(thread, now_ns) ||
         (is_first(thread) && (now_ns >= thread->tick_ns || nvt_worker_has_done(&server->worker)));
     turn->under_way = nvt_uring_under_way(&thread->uring);
-    /* Threads of libraries want the processor that would be polled with. */
-    turn->spin_ns = thread->uring.awaited && !turn->under_way
-                        ? 0
-                        : nvt_pace_spin_ns(&thread->pace, turn->under_way, now_ns);
+    if (thread->uring.awaited)
+        nvt_pace_note_library(&thread->pace, now_ns);
+    turn->spin_ns = nvt_pace_spin_ns(&thread->pace, turn->under_way, now_ns);
     end_turn(thread);
 }
 

@@ -34,6 +34,18 @@ static void spin_ns__by_what_is_at_the_disk(void **state)
     assert_int_equal(nvt_pace_spin_ns(&short_pace, FEW, 1), 5000);
 }
 
+/* Also for a while after its last request, but not while a disk works, too. */
+static void note_library__yields(void **state)
+{
+    (void)state;
+    struct nvt_pace pace = {.spin_us = SPIN_US};
+    nvt_pace_note_library(&pace, 5 * MS);
+    assert_int_equal(nvt_pace_spin_ns(&pace, 0, 5 * MS), 0);
+    assert_int_equal(nvt_pace_spin_ns(&pace, 0, 6 * MS - 1), 0);
+    assert_int_equal(nvt_pace_spin_ns(&pace, 0, 6 * MS), SPIN_NS);
+    assert_int_equal(nvt_pace_spin_ns(&pace, 1, 5 * MS), DISK_NS);
+}
+
 static void note_pause__in_vain_takes_patience_away(void **state)
 {
     (void)state;
@@ -60,6 +72,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ends_more__only_where_requests_end_at_once),
         cmocka_unit_test(spin_ns__by_what_is_at_the_disk),
+        cmocka_unit_test(note_library__yields),
         cmocka_unit_test(note_pause__in_vain_takes_patience_away),
         cmocka_unit_test(note_pause__keeps_patience),
     };
