@@ -27,6 +27,9 @@ static error_t parse_devices(int key, char *value, struct argp_state *state)
     case 'j':
         args->as_json = true;
         return 0;
+    case 'o':
+        args->as_json = sw_take_format(state, value);
+        return 0;
     case 'c':
         args->counters = true;
         return 0;
@@ -40,6 +43,7 @@ static error_t parse_devices(int key, char *value, struct argp_state *state)
 
 static const struct argp_option options[] = {
     {"json", 'j', NULL, 0, "Print JSON", 0},
+    SW_OPTION_FORMAT,
     {"counters", 'c', NULL, 0, "What running processes have counted, too (docs/counters.md)", 0},
     {0},
 };

@@ -6,6 +6,7 @@
 
 #include "cli/command.h"
 #include "cli/connections.h"
+#include "cli/json.h"
 #include "cli/machine.h"
 #include "cli/meeting.h"
 #include "cli/report.h"
@@ -14,6 +15,7 @@
 
 static const struct argp_option options[] = {
     {"json", 'j', NULL, 0, "Print JSON", 0},
+    SW_OPTION_FORMAT,
     {0},
 };
 
@@ -23,6 +25,9 @@ static error_t parse_doctor(int key, char *value, struct argp_state *state)
     switch (key) {
     case 'j':
         *as_json = true;
+        return 0;
+    case 'o':
+        *as_json = sw_take_format(state, value);
         return 0;
     case ARGP_KEY_ARG:
         argp_error(state, "it takes no arguments, and got '%s'", value);

@@ -74,8 +74,8 @@ static const struct argp_option options[] = {
      0},
     {"log", KEY_LOG, "LEVEL", 0, "What is told on stderr: error, warn (default), info or debug", 0},
     {"faults", KEY_FAULTS, "SPEC", 0,
-     "Inject faults: loss=1%,dup=0.1%,reorder=2%:50us,corrupt=1e-4,delay=20us,rnr=1%,seed=7 or "
-     "@SCRIPT",
+     "Inject faults: loss=1%,dup=0.1%,reorder=2%:50us, corrupt=1e-4,delay=20us,rnr=1%,seed=7 "
+     "(without the space) or @SCRIPT",
      0},
     {"engine-cpus", KEY_ENGINE_CPUS, "WHERE", 0,
      "Which processors the library's own thread runs on: auto (default: those of CMD, but off the "

@@ -33,6 +33,9 @@ static error_t cli_parse_status(int key, char *value, struct argp_state *state)
     case 'j':
         args->as_json = true;
         return 0;
+    case 'o':
+        args->as_json = sw_take_format(state, value);
+        return 0;
     case ARGP_KEY_ARG:
         args->pid = strtol(value, &end, 10);
         if (*end || args->pid <= 0 || state->arg_num)
@@ -45,6 +48,7 @@ static error_t cli_parse_status(int key, char *value, struct argp_state *state)
 
 static const struct argp_option options[] = {
     {"json", 'j', NULL, 0, "Print JSON", 0},
+    SW_OPTION_FORMAT,
     {0},
 };
 

@@ -59,9 +59,12 @@ int mover_front_main(const struct mover_front *front, int argc, char **argv)
             mover_fail("there is no command '%s': %s", argv[1], one->text);
             return MOVER_USAGE;
         }
-    if (argc > 1)
-        fprintf(stderr, "%s: there is no command '%s'\n\n", front_words, argv[1]);
-    list_commands(front, stderr);
+    if (argc > 1) {
+        mover_fail("there is no command '%s'", argv[1]);
+        fprintf(stderr, "Try `%s --help', which lists them.\n", front_words);
+    } else {
+        list_commands(front, stderr);
+    }
     return MOVER_USAGE;
 }
 

@@ -1,0 +1,223 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""Goes over all commands that `sidewire` and its movers list: help, version, JSON, and what they say
+where the line, a port, an address or a file is wrong: the status, a cause, a remedy, nothing else.
+
+usage: test_all.py SIDEWIRE
+"""
+import concurrent.futures
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../../tools'))
+import ports  # noqa: E402
+
+SIDEWIRE = os.path.abspath(sys.argv[1])
+LIMIT_S = 60
+NQN = 'nqn.2026-01.io.sidewire:default'
+AT = {mover: f'127.0.0.1:{ports.claim()}' for mover in ('nvme', 'pmem', 'snapshot')}
+PORT = {mover: at.split(':')[1] for mover, at in AT.items()}
+NOWHERE = ports.claim()
+# Commands of commands that have no list of their own.
+WITHIN = {
+    ('nvme', 'target'): 'add remove status metrics stop',
+    ('pmem', 'log'): 'create append read tail trim status recover bench',
+}
+# What shows nothing but its own kind of text, or an answer in a line.
+WITHOUT_JSON = re.compile(
+    r'run|nvme target|pmem serve|snapshot (serve|remove)|.*(metrics|stop)|nvme target (add|remove)'
+)
+# What can be asked of the servers of this test.
+HOST = f'-a 127.0.0.1 -s {PORT["nvme"]}'
+SNAP = '--sink file:run.snap'
+ASKED = [
+    'doctor',
+    'devices',
+    'status',
+    f'nvme discover {HOST}',
+    f'nvme connect-test {HOST} -n {NQN}',
+    f'nvme id-ctrl {HOST} -n {NQN}',
+    f'nvme id-ns {HOST} -n {NQN}',
+    f'nvme list {HOST} -n {NQN}',
+    f'nvme resv-report {HOST} -n {NQN}',
+    f'nvme bench {HOST} -n {NQN} --runtime 0.1',
+    'nvme target status',
+    f'pmem ls -a 127.0.0.1 -s {PORT["pmem"]}',
+    f'pmem info -a 127.0.0.1 -s {PORT["pmem"]}',
+    f'pmem status -a 127.0.0.1 -s {PORT["pmem"]}',
+    f'pmem bench -a 127.0.0.1 -s {PORT["pmem"]} --count 10 --rw read',
+    'pmem status',
+    f'pmem log status --copy {AT["pmem"]}',
+    'transfer ls -c card',
+    'transfer status',
+    'transfer bench -c card --bs 4K',
+    'transfer plan --from L/PBTH:2:16 --to L/PBHT:4:64',
+    f'snapshot save {SNAP} x.safetensors',
+    f'snapshot ls {SNAP}',
+    f'snapshot verify {SNAP}',
+    'snapshot status',
+]
+# Each of these is one that nobody answers, or is not there.
+ABSENT = [
+    f'nvme {one} -a 127.0.0.1 -s {NOWHERE} -n {NQN}'
+    for one in ('connect-test', 'id-ctrl', 'list', 'resv-report', 'bench')
+] + [
+    f'nvme discover -a 127.0.0.1 -s {NOWHERE}',
+    f'pmem ls -a 127.0.0.1 -s {NOWHERE}',
+    f'pmem get -a 127.0.0.1 -s {NOWHERE} out',
+    f'pmem put -a 127.0.0.1 -s {NOWHERE} file',
+    f'pmem log read --copy 127.0.0.1:{NOWHERE} --wait 100',
+    f'snapshot ls --sink peer:127.0.0.1:{NOWHERE}/v',
+    f'snapshot remove -a 127.0.0.1 -s {NOWHERE} v',
+    'snapshot ls --sink file:nothing',
+    'snapshot restore --sink file:nothing out',
+    'snapshot save --sink file:new nothing',
+    'transfer ls -c nothing',
+    'transfer read -c nothing out',
+    f'nvme write {HOST} -n {NQN} -d nothing -z 4096',
+    f'pmem put -a 127.0.0.1 -s {PORT["pmem"]} nothing',
+    'nvme target -n file:nothing -l 127.0.0.1:1',
+    'nvme target --config nothing',
+    'pmem serve nothing',
+    'transfer serve -l 127.0.0.1 -c out nothing',
+    'snapshot serve -m 1M --folder nothing/below',
+    'coll diagnose nothing',
+]
+# That it waits for a server; the cause; what mends it, in that line or the next.
+ONE_ERROR = re.compile(
+    r'\A(sidewire [a-z -]+: [^\n]+; trying again for 2 s\n)?'
+    r'sidewire [a-z -]+: [^\n]{10,300}\n(  [^\n]+\n)?\Z'
+)
+
+
+def said(line, folder='.', **env):
+    return subprocess.run(
+        [SIDEWIRE, *line.split()],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        cwd=folder,
+        env={**os.environ, **env},
+        check=False,
+    )
+
+
+def all_commands():
+    def listed(words):
+        listing = said(f'{words} --help').stdout.partition('Commands:\n')[2]
+        return re.findall(r'^  ([a-z][a-z-]*) +\S', listing.split('\n\n')[0], re.M)
+
+    for command in listed(''):
+        if command == 'help':  # its argument is a command
+            continue
+        yield command
+        for one in listed(command):
+            yield f'{command} {one}'
+    for words, more in WITHIN.items():
+        yield from (' '.join([*words, one]) for one in more.split())
+
+
+def at_once(function, items):
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        return list(zip(items, pool.map(function, items)))
+
+
+class All(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.commands = list(all_commands())
+
+    def test_there_are_all(self):
+        movers = {words.split()[0] for words in self.commands}
+        self.assertLessEqual({'run', 'nvme', 'pmem', 'transfer', 'snapshot', 'coll'}, movers)
+        self.assertGreater(len(self.commands), 60)
+
+    def test_help__fits_a_terminal(self):
+        for words, done in at_once(lambda words: said(f'{words} --help'), self.commands):
+            with self.subTest(words=words):
+                self.assertEqual((done.returncode, done.stderr), (0, ''))
+                self.assertIn('Usage: sidewire', done.stdout)
+                self.assertEqual([line for line in done.stdout.split('\n') if len(line) > 80], [])
+
+    def test_version(self):
+        version = said('--version').stdout
+        self.assertRegex(version, r'^sidewire [\d.]+\n$')
+        for words, done in at_once(lambda words: said(f'{words} --version'), self.commands):
+            with self.subTest(words=words):
+                self.assertEqual((done.returncode, done.stdout, done.stderr), (0, version, ''))
+
+    def test_option__that_is_none(self):
+        for words, done in at_once(lambda words: said(f'{words} --zork'), self.commands):
+            with self.subTest(words=words):
+                self.assertEqual((done.returncode, done.stdout), (125 if words == 'run' else 2, ''))
+                cause, remedy = done.stderr.rstrip('\n').split('\n', 1)
+                self.assertRegex(cause, f"^sidewire {words}: .* '--zork'$")
+                self.assertRegex(
+                    remedy.replace('\n', ' '), rf"^Try `sidewire {words} --help'[^.]*\.$"
+                )
+
+    def test_format__json_or_not(self):
+        for words, done in at_once(lambda words: said(f'{words} --help'), self.commands):
+            if ' ' not in words and 'Commands:' in done.stdout:
+                continue
+            with self.subTest(words=words):
+                has_json = '--output-format=' in done.stdout
+                self.assertEqual(has_json, not WITHOUT_JSON.fullmatch(words))
+                if has_json:
+                    done = said(f'{words} --output-format yaml')
+                    self.assertEqual((done.returncode, done.stdout), (2, ''))
+                    self.assertRegex(done.stderr, r'^[^\n]*\bjson\b')
+
+
+class WithServers(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = folder.name
+        with open(f'{cls.folder}/file', 'wb') as file:
+            file.truncate(1 << 20)
+        header = b'{"x":{"dtype":"U8","shape":[8],"data_offsets":[0,8]}}'
+        with open(f'{cls.folder}/x.safetensors', 'wb') as file:
+            file.write(len(header).to_bytes(8, 'little') + header + bytes(8))
+        for line in (
+            f'nvme target -l {AT["nvme"]} -n ram:1M',
+            f'pmem serve -l {AT["pmem"]} --size 1M region',
+            'transfer serve -l 127.0.0.1 -m 1M -c card',
+            f'snapshot serve -l {AT["snapshot"]} -m 64M',
+        ):
+            done = cls.ask(f'{line} --background')
+            found = re.search(r'\bkill (\d+)', done.stdout + done.stderr)
+            assert found, done
+            cls.addClassCleanup(os.kill, int(found[1]), signal.SIGKILL)
+
+    @classmethod
+    def ask(cls, line):
+        return said(line, cls.folder, XDG_RUNTIME_DIR=cls.folder)
+
+    def test_json__is_all_that_is_printed(self):
+        for line in ASKED:
+            with self.subTest(line=line):
+                done = self.ask(f'{line} --output-format json')
+                is_partial = line.startswith(('doctor', 'status', 'pmem log'))
+                self.assertIn(done.returncode, (0, 1) if is_partial else (0,), done)
+                self.assertTrue(done.stdout, done)
+                self.assertIsInstance(json.loads(done.stdout), (dict, list), done)
+
+    def test_absent__a_line_and_no_more(self):
+        for line, done in at_once(self.ask, ABSENT):
+            with self.subTest(line=line):
+                self.assertEqual(done.returncode, 1, done)
+                if ' target ' not in line:  # it says how far it came
+                    self.assertEqual(done.stdout, '', done)
+                self.assertRegex(done.stderr, ONE_ERROR)
+
+
+unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)
