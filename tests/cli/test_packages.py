@@ -118,6 +118,8 @@ def packages__one_version_everywhere():
             re.M,
         )
         expect(title.group(2) == version and title.group(1) >= release.group(2), title)
+    module = read(f'{SOURCE}/bindings/python/sidewire/__init__.py')
+    expect(f"__version__ = '{version}'\n" in module)
     package = version_of(run(DEB, '--changelog'))
     expect(package == version or package.startswith(f'{version}+git'), package)
 

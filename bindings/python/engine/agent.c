@@ -527,7 +527,14 @@ static PyMethodDef methods[] = {
     {0},
 };
 
+static PyObject *show_agent(PyObject *self)
+{
+    static const char *const names[] = {"closed", "visitors", "listening", NULL};
+    return py_show(self, "Agent", NULL, names);
+}
+
 static PyType_Slot slots[] = {
+    {Py_tp_repr, show_agent},
     {Py_tp_new, new_agent},
     {Py_tp_dealloc, drop_agent},
     {Py_tp_methods, methods},

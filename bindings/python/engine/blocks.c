@@ -215,7 +215,14 @@ static Py_ssize_t count_blocks(PyObject *self)
     return count;
 }
 
+static PyObject *show_blocks(PyObject *self)
+{
+    static const char *const names[] = {NULL};
+    return py_show(self, "Blocks", "count", names);
+}
+
 static PyType_Slot slots[] = {
+    {Py_tp_repr, show_blocks},
     {Py_tp_dealloc, drop_blocks},
     {Py_sq_length, count_blocks},
     {Py_tp_doc, "A list of blocks, all here or all of one peer: Memory.blocks(), "

@@ -119,7 +119,14 @@ static PyMethodDef methods[] = {
     {0},
 };
 
+static PyObject *show_lease(PyObject *self)
+{
+    static const char *const names[] = {"granted", "is_window", NULL};
+    return py_show(self, "Lease", NULL, names);
+}
+
 static PyType_Slot slots[] = {
+    {Py_tp_repr, show_lease},
     {Py_tp_dealloc, drop_lease},
     {Py_tp_methods, methods},
     {Py_tp_getset, members},

@@ -214,7 +214,14 @@ static PyMethodDef methods[] = {
     {0},
 };
 
+static PyObject *show_memory(PyObject *self)
+{
+    static const char *const names[] = {"kind", "readonly", NULL};
+    return py_show(self, "Memory", "bytes", names);
+}
+
 static PyType_Slot slots[] = {
+    {Py_tp_repr, show_memory},
     {Py_tp_dealloc, python_drop_memory},
     {Py_tp_methods, methods},
     {Py_tp_getset, members},

@@ -186,4 +186,8 @@ PyObject *py_blocks_of_regions(struct py_peer *peer, PyObject *args, PyObject *w
 PyObject *py_transfer_new(struct py_peer *peer, enum sw_xfer_op op, PyObject *local,
                           PyObject *remote, bool has_sums);
 
+/* repr.c: "<sidewire.TYPE LENGTH=... NAME=...>", of the length and of attributes that can be told
+ * now; `length` may be NULL, and `names` ends with NULL. */
+PyObject *py_show(PyObject *self, const char *type, const char *length, const char *const *names);
+
 #endif

@@ -233,7 +233,14 @@ static PyMethodDef methods[] = {
     {0},
 };
 
+static PyObject *show_peer(PyObject *self)
+{
+    static const char *const names[] = {"state", NULL};
+    return py_show(self, "Peer", NULL, names);
+}
+
 static PyType_Slot slots[] = {
+    {Py_tp_repr, show_peer},
     {Py_tp_dealloc, drop_peer},
     {Py_tp_methods, methods},
     {Py_tp_getset, members},

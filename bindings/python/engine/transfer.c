@@ -270,7 +270,14 @@ static PyMethodDef methods[] = {
     {0},
 };
 
+static PyObject *show_transfer(PyObject *self)
+{
+    static const char *const names[] = {"state", NULL};
+    return py_show(self, "Transfer", NULL, names);
+}
+
 static PyType_Slot slots[] = {
+    {Py_tp_repr, show_transfer},
     {Py_tp_dealloc, drop_transfer},
     {Py_tp_methods, methods},
     {Py_tp_getset, members},

@@ -33,6 +33,8 @@ from ._engine import (
 )
 from .card import Card, Region
 
+__version__ = '0.2.0'
+
 __all__ = [
     'Agent',
     'BadCard',

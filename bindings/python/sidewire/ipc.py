@@ -134,6 +134,9 @@ class Connection:
         self.kept = collections.OrderedDict()
         self.early = collections.deque()  # messages that came while a large array was sent
 
+    def __repr__(self):
+        return f'<sidewire.ipc.Connection to {self.peer!r}>'
+
     def send(self, array, timeout=None):
         """A small array is on its way when this returns; any other is in the hands of the receiver,
         who has called recv()."""
@@ -304,6 +307,9 @@ class Listener:
     def __init__(self, address, port=0):
         family = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0][0]
         self.socket = socket.create_server((address, port), family=family)
+
+    def __repr__(self):
+        return f'<sidewire.ipc.Listener at {self.socket.getsockname()[:2]}>'
 
     @property
     def port(self):

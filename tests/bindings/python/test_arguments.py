@@ -126,6 +126,21 @@ class Named(unittest.TestCase):
             self.assertEqual(target.notice(timeout=served.LIMIT_S).data, b'there')
             agent.run(seconds=0)
 
+    def test_objects__say_what_they_are(self):
+        with sidewire.Agent('127.0.0.1') as agent:
+            memory = agent.memory(bytearray(4096))
+            lease = memory.lease('x')
+            peer = sidewire.Agent().connect(agent.card(lease), wait=False)
+            for thing, text in (
+                (agent, r'Agent closed=False visitors=0 listening=\(True,\)'),
+                (memory, "Memory bytes=4096 kind='host' readonly=False"),
+                (lease, 'Lease granted=True is_window=(True|False)'),
+                (memory.blocks(bytes=512), 'Blocks count=8'),
+                (peer, "Peer state='connecting'"),
+            ):
+                self.assertRegex(repr(thing), f'^<sidewire.{text}>$')
+        self.assertEqual(repr(agent), '<sidewire.Agent closed=True>')
+
     def test_names__of_pipes(self):
         token = bytes(range(16))
         listener = _engine.PipeListener(address='127.0.0.1')

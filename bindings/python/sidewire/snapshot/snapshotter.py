@@ -111,6 +111,10 @@ class Snapshotter:
         Parts(state, leave_out)
         self._writer = Writer(self._sinks, **self._words)
 
+    def __repr__(self):
+        names = ', '.join(map(str, self.state))
+        return f'<sidewire.snapshot.Snapshotter of {names} in {self._sinks}, rank {self.rank}>'
+
     # ---- taking them ----
 
     def begin(self, step):

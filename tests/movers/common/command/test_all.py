@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""Goes over all commands that `sidewire` and its movers list: help, version, JSON, and what they say
-where the line, a port, an address or a file is wrong: the status, a cause, a remedy, nothing else.
+"""Goes over all commands that `sidewire` and its movers list: help, version, JSON, and what they
+say where the line, a port, an address or a file is wrong: a status, a cause, a remedy, no more.
 
 usage: test_all.py SIDEWIRE
 """
