@@ -342,6 +342,10 @@ SW_COLL_PUBLIC void sw_coll_hold(struct sw_coll_request *request, bool is_held);
  * it is shown as a receive. NULL: no longer. It may come from one of several ranks. */
 SW_COLL_PUBLIC void sw_coll_await(struct sw_coll *coll, uint32_t peer,
                                   const struct sw_coll_message *message);
+/* The program waits elsewhere for these ranks, as they open another communicator with this one: a
+ * bool for each rank, or NULL: no longer. Status and dumps tell it. `since_ns`: CLOCK_MONOTONIC. */
+SW_COLL_PUBLIC void sw_coll_await_ranks(struct sw_coll *coll, const bool *is_awaited,
+                                        uint64_t since_ns);
 /* In a group nothing begins, and calls that would wait return at once. Its end begins all of them
  * together and waits for those calls, so any exchange goes well. Errors of theirs come from the end
  * of the group. Groups may lie in each other: the outermost one counts. */

@@ -16,3 +16,14 @@ enum sw_coll_status pge_dump(struct pge_engine *engine, const char *path,
     pge_leave(engine);
     return status;
 }
+
+void pge_await_ranks(struct pge_engine *engine, const bool *is_awaited, uint64_t since_ns)
+{
+    struct sw_coll_error closed;
+    if (!pge_enter(engine, &closed))
+        return;
+    pge_drive_await(engine);
+    sw_coll_await_ranks(engine->coll, is_awaited, since_ns);
+    pge_drive_end(engine);
+    pge_leave(engine);
+}

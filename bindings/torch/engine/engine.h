@@ -109,6 +109,9 @@ enum sw_coll_status pge_shrink(struct pge_engine *engine, uint64_t deadline_ns,
 enum sw_coll_status pge_dump(struct pge_engine *engine, const char *path,
                              struct sw_coll_error *error);
 
+/* As sw_coll_await_ranks(). */
+void pge_await_ranks(struct pge_engine *engine, const bool *is_awaited, uint64_t since_ns);
+
 uint32_t pge_rank(const struct pge_engine *engine);
 uint32_t pge_size(const struct pge_engine *engine);
 /* Which ranks are known to be gone: one bool for each rank. How many. */

@@ -3,7 +3,7 @@
  * An engine from the inside. engine.c makes and ends it, submit.c has what programs do with
  * operations, drive.c the turns of the thread that drives and the engine's own thread, messages.c
  * the matching of tags, later.c the threads of pge_later(), process.c forks and exits, dump.c what
- * pge_dump() does.
+ * others are shown of it.
  *
  * The thread that has PGE_DRIVEN in `turn` drives: it alone uses the communicator, but for
  * sw_coll_wake(), and what is "the driver's" below. All else that changes needs the lock, or is an

@@ -41,6 +41,18 @@ static std::string name_gone(const c10::intrusive_ptr<Group> &whole,
     return "";
 }
 
+/* By the numbers that they have in the other group. */
+static void show_absent(const c10::intrusive_ptr<Group> &whole, const std::vector<int64_t> &ranks,
+                        const Meeting::Ranks &absent, std::chrono::milliseconds waited)
+{
+    std::vector<int64_t> awaited;
+    for (uint32_t rank : absent) {
+        if (rank < ranks.size())
+            awaited.push_back(ranks[rank]);
+    }
+    whole->show_wait(awaited, waited.count());
+}
+
 pge_engine *Group::open_engine(Meeting &meeting, const Settings &settings, int rank, int size)
 {
     pge_options options = options_of(settings);
@@ -68,15 +80,20 @@ Group::Group(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
     : Base(rank, size), settings_(settings), first_rank_(rank), timeout_ms_(settings.timeout_ms)
 {
     Meeting::Watch watch;
+    Meeting::Show show;
     watch_interrupts();
     if (settings.is_deferred) {
         take_engine(nullptr);
         return;
     }
-    if (whole)
+    if (whole) {
         watch = [&] { return name_gone(whole, ranks); };
+        show = [&](const Meeting::Ranks &absent, std::chrono::milliseconds waited) {
+            show_absent(whole, ranks, absent, waited);
+        };
+    }
     Meeting meeting(store, static_cast<uint32_t>(rank), static_cast<uint32_t>(size),
-                    settings.timeout_ms, watch);
+                    settings.timeout_ms, watch, show);
     take_engine(open_engine(meeting, settings, rank, size));
 }
 
@@ -208,6 +225,19 @@ void Group::dump(const std::string &path)
     TORCH_CHECK(entry.get(), "sidewire: ", engine().why_closed());
     if (pge_dump(entry.get(), path.c_str(), &error) != SW_COLL_OK)
         throw std::runtime_error(std::string("sidewire: dump: ") + error.text);
+}
+
+void Group::show_wait(const std::vector<int64_t> &awaited, int64_t waited_ms)
+{
+    std::unique_ptr<bool[]> is_awaited(new bool[size()]());
+    for (int64_t rank : awaited) {
+        if (rank >= 0 && rank < getSize())
+            is_awaited[static_cast<size_t>(rank)] = true;
+    }
+    const uint64_t since_ns = sw_coll_deadline_ms(0) - static_cast<uint64_t>(waited_ms) * 1000000;
+    Engine::Entry entry(engine());
+    if (entry.get())
+        pge_await_ranks(entry.get(), awaited.empty() ? nullptr : is_awaited.get(), since_ns);
 }
 
 /* ---- operations ---- */

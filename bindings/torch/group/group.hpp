@@ -63,6 +63,8 @@ class Group : public Base
     std::string failure();
     /* What this rank has recorded, as docs/coll-dump.md has it, into a file. Throws. */
     void dump(const std::string &path);
+    /* These ranks are awaited outside of this group: `coll status` tells it. Empty: no longer. */
+    void show_wait(const std::vector<int64_t> &awaited, int64_t waited_ms);
     /* Rows are contributions of this rank, and leaves of the sum; the first gets the result. */
     WorkPtr allreduce_leaves(at::Tensor rows, const c10d::ReduceOp &op);
     /* Ends requests, and all of the group; later calls throw. */

@@ -48,6 +48,7 @@ PYBIND11_MODULE(SIDEWIRE_TORCH_MODULE, module)
         .def("failure", &Group::failure, Unlocked())
         .def("gone", &Group::gone, Unlocked())
         .def("store", &Group::store)
+        .def("show_wait", &Group::show_wait, py::arg("awaited"), py::arg("waited_ms"), Unlocked())
         .def("shrink_to_rest", &Group::shrink_to_rest, py::arg("timeout_ms"), Unlocked())
         .def("allreduce_leaves", &Group::allreduce_leaves, py::arg("rows"), py::arg("op"),
              Unlocked());

@@ -205,7 +205,7 @@ WorkPtr Group::reconfigure(const c10d::ReconfigureOptions &options)
     store_ = c10::make_intrusive<c10d::PrefixStore>("reconfigure/" + std::to_string(options.uuid),
                                                     place_.open_store(handles, timeout));
     Meeting meeting(store_, static_cast<uint32_t>(rank), static_cast<uint32_t>(size),
-                    timeout.count(), Meeting::Watch());
+                    timeout.count(), Meeting::Watch(), Meeting::Show());
     take_engine(open_engine(meeting, settings_, rank, size));
     rank_ = rank;
     size_ = size;

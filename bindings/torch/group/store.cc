@@ -14,11 +14,12 @@ namespace sidewire_torch
 {
 
 static const std::chrono::milliseconds FIRST_PAUSE(1), LONGEST_PAUSE(20);
-static const std::chrono::milliseconds FIRST_LINE(10000), LONGEST_STAY(500);
+static const std::chrono::milliseconds FIRST_LINE(10000), LONGEST_STAY(500), FIRST_SHOW(1000);
 
 Meeting::Meeting(const c10::intrusive_ptr<c10d::Store> &store, uint32_t rank, uint32_t size,
-                 int64_t timeout_ms, Watch watch)
-    : store_(store), rank_(rank), size_(size), timeout_(timeout_ms), watch_(std::move(watch))
+                 int64_t timeout_ms, Watch watch, Show show)
+    : store_(store), rank_(rank), size_(size), timeout_(timeout_ms), watch_(std::move(watch)),
+      show_(std::move(show))
 {
     opening_ = std::to_string((store_->add("sidewire/opens", 1) - 1) / size);
 }
@@ -30,13 +31,21 @@ std::string Meeting::key(const std::string &name) const
 
 /* ---- an exchange ---- */
 
+Meeting::Ranks Meeting::find_absent()
+{
+    Ranks absent;
+    for (uint32_t rank = 0; rank < size_; rank++) {
+        if (!store_->check({key(std::to_string(rank))}))
+            absent.push_back(rank);
+    }
+    return absent;
+}
+
 std::string Meeting::name_absent()
 {
     std::string absent;
-    for (uint32_t rank = 0; rank < size_; rank++) {
-        if (!store_->check({key(std::to_string(rank))}))
-            absent += (absent.empty() ? "" : ", ") + std::to_string(rank);
-    }
+    for (uint32_t rank : find_absent())
+        absent += (absent.empty() ? "" : ", ") + std::to_string(rank);
     return absent.empty() ? "" : "; these ranks have not come: " + absent;
 }
 
@@ -52,11 +61,11 @@ bool Meeting::is_there()
 
 /* Stores of torch 1 are of no use after a wait that has ended by its timeout, and Ctrl-C does not
  * end a wait in a store. So this one looks again and again. */
-void Meeting::wait(const std::string &key)
+void Meeting::wait_for(const std::string &key, bool &is_shown)
 {
     using std::chrono::milliseconds;
     const auto begun = std::chrono::steady_clock::now();
-    milliseconds pause = FIRST_PAUSE, next_line = FIRST_LINE, waited(0);
+    milliseconds pause = FIRST_PAUSE, next_line = FIRST_LINE, next_show = FIRST_SHOW, waited(0);
     while (!store_->check({key})) {
         const std::string dead = watch_ ? watch_() : std::string();
         if (!dead.empty() && !store_->check({key}))
@@ -68,10 +77,30 @@ void Meeting::wait(const std::string &key)
             next_line *= 2;
             tell_wait(waited);
         }
+        /* The store is asked for each rank, so this is less and less often. */
+        if (show_ && waited >= next_show) {
+            next_show = waited * 5 / 4;
+            show_(find_absent(), waited);
+            is_shown = true;
+        }
         run_python_handlers();
         std::this_thread::sleep_for(pause);
         pause = std::min(2 * pause, LONGEST_PAUSE);
     }
+}
+
+void Meeting::wait(const std::string &key)
+{
+    bool is_shown = false;
+    try {
+        wait_for(key, is_shown);
+    } catch (...) {
+        if (is_shown)
+            show_({}, std::chrono::milliseconds(0));
+        throw;
+    }
+    if (is_shown)
+        show_({}, std::chrono::milliseconds(0));
 }
 
 void Meeting::tell_wait(std::chrono::milliseconds waited)

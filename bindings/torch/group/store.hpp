@@ -24,9 +24,13 @@ class Meeting
   public:
     /* Says which rank of this group has died; empty: none is known to. */
     using Watch = std::function<std::string()>;
+    using Ranks = std::vector<uint32_t>;
+    /* Tells others which ranks are absent after a while, again and again. Empty: none is awaited
+     * any more. */
+    using Show = std::function<void(const Ranks &absent, std::chrono::milliseconds waited)>;
 
     Meeting(const c10::intrusive_ptr<c10d::Store> &store, uint32_t rank, uint32_t size,
-            int64_t timeout_ms, Watch watch);
+            int64_t timeout_ms, Watch watch, Show show);
     /* A sw_coll_exchange; its context is a meeting. */
     static int exchange(void *context, const void *card, size_t bytes, void *cards,
                         uint64_t deadline_ns);
@@ -51,7 +55,9 @@ class Meeting
     Value collect(size_t bytes);
     Value await(const std::string &key, const std::string &whose);
     void wait(const std::string &key);
+    void wait_for(const std::string &key, bool &is_shown);
     void tell_wait(std::chrono::milliseconds waited);
+    Ranks find_absent();
     std::string name_absent();
     bool is_there();
     void stay_a_moment();
@@ -60,6 +66,7 @@ class Meeting
     const uint32_t rank_, size_;
     const std::chrono::milliseconds timeout_;
     const Watch watch_;
+    const Show show_;
     std::string opening_;
     uint32_t exchange_ = 0;
     std::string failure_;

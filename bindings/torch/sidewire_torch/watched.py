@@ -12,6 +12,7 @@ from torch.distributed import distributed_c10d
 FIRST_PAUSE_S = 0.001
 LONGEST_PAUSE_S = 0.02
 FIRST_LINE_S = 10
+FIRST_SHOW_S = 1
 LAST_WORKER = ':last_worker'  # what torch 2 waits for, behind the name of the counter
 
 
@@ -24,6 +25,8 @@ class WatchedStore:
         self._ranks, self._is_of_all = dist.get_world_size(), is_of_all
         self._begun = time.monotonic()
         self._next_line_s = FIRST_LINE_S
+        self._next_show_s = FIRST_SHOW_S
+        self._is_shown = False
         self._counter = None
 
     def __getattr__(self, name):
@@ -41,11 +44,24 @@ class WatchedStore:
     def _name_of(self, rank):
         return f'{self._counter}/sidewire/{rank}'
 
+    def _absent_ranks(self):
+        if self._counter is None or not self._is_of_all:
+            return []
+        return [r for r in range(self._ranks) if not self._store.add(self._name_of(r), 0)]
+
+    def _show(self, ranks):
+        """`sidewire coll status` and `diagnose` tell who is awaited."""
+        if ranks or self._is_shown:
+            waited_s = time.monotonic() - self._begun
+            self._native.show_wait(ranks, round(waited_s * 1000))
+        self._is_shown = bool(ranks)
+
+    def done(self):
+        self._show([])
+
     def absent(self):
         """ "; these ranks have not come: 1, 2", or an empty text."""
-        if self._counter is None or not self._is_of_all:
-            return ''
-        ranks = [r for r in range(self._ranks) if not self._store.add(self._name_of(r), 0)]
+        ranks = self._absent_ranks()
         return f'; these ranks have not come: {", ".join(map(str, ranks))}' if ranks else ''
 
     def _look(self, key):
@@ -58,6 +74,9 @@ class WatchedStore:
                 file=sys.stderr,
                 flush=True,
             )
+        if waited_s >= self._next_show_s:
+            self._next_show_s = 1.25 * waited_s
+            self._show(self._absent_ranks())
         gone = self._native.gone()
         # A rank may have come, and then have ended, between the two looks.
         if not gone or self._store.add(key, 0) >= self._ranks:
@@ -98,5 +117,7 @@ def install():
             if not absent or 'sidewire' in str(error):
                 raise
             raise type(error)(f'{error}{absent}') from error
+        finally:
+            watched.done()
 
     distributed_c10d._store_based_barrier = barrier_in_store

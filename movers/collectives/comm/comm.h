@@ -99,6 +99,7 @@ struct coll_peer {
     uint64_t rung;    /* the sleep of the peer that was ended */
     bool is_listened; /* messages of it wake sw_coll_wait_any() */
     bool is_awaited;  /* the program waits for one */
+    bool is_absent;   /* and for that rank, to open another communicator */
     struct sw_coll_message awaited;
     uint64_t awaited_ns, tell_ns; /* since when; when the log is told next. 0: nobody has looked */
 };
@@ -175,7 +176,8 @@ struct sw_coll {
     struct list grouped;
     uint32_t group_depth;
     uint32_t held_count[2]; /* requests that the program waits for: operations, transfers */
-    uint32_t listened_count, awaited_count;
+    uint32_t listened_count, awaited_count, absent_count;
+    uint64_t absent_since_ns;
     uint64_t bells;                         /* that came */
     uint32_t watched;                       /* the peer whose doorbell ends a sleep */
     uint64_t completions, completions_seen; /* that were taken; before operations last went on */

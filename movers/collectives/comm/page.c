@@ -283,6 +283,17 @@ static void say_blocking(const struct sw_coll *coll, struct coll_page_state *sta
             state->blocking[rank / 8] |= (uint8_t)(1u << rank % 8);
 }
 
+/* It can do nothing else meanwhile. */
+static void say_opening(const struct sw_coll *coll, struct coll_page_state *state)
+{
+    bool is_awaited[SW_COLL_RANKS_MAX];
+    for (uint32_t rank = 0; rank < coll->site.size; rank++)
+        is_awaited[rank] = coll->peers[rank].is_absent;
+    state->activity = COLL_IN_OPENING;
+    add_awaited(state, is_awaited, coll->site.size);
+    memcpy(state->blocking, state->awaited, sizeof(state->blocking));
+}
+
 /* What the program waits for goes before the rest, and an operation before messages. */
 static void say_operation(const struct sw_coll *coll, struct coll_page_state *state)
 {
@@ -326,11 +337,13 @@ void coll_page_refresh(struct sw_coll *coll, uint64_t now_ns, bool is_sure)
     state.is_waiting = false;
     if (coll->failure.is_set)
         say_failure(coll, &state);
+    else if (coll->absent_count)
+        say_opening(coll, &state);
     else
         say_operation(coll, &state);
     const size_t seen_bytes = offsetof(struct coll_page_state, blocking);
     if (!state.since_ns || memcmp(&state, &page->state, seen_bytes) != 0)
-        state.since_ns = now_ns;
+        state.since_ns = state.activity == COLL_IN_OPENING ? coll->absent_since_ns : now_ns;
     else if (!memcmp(&state, &page->state, sizeof(state)))
         return;
     coll_page_write_begin(page);

@@ -312,6 +312,19 @@ void sw_coll_await(struct sw_coll *coll, uint32_t peer, const struct sw_coll_mes
         coll_page_refresh(coll, mover_now_ns(), true);
 }
 
+void sw_coll_await_ranks(struct sw_coll *coll, const bool *is_awaited, uint64_t since_ns)
+{
+    if (mover_is_forked(&coll->guard))
+        return;
+    coll->absent_count = 0;
+    coll->absent_since_ns = since_ns;
+    for (uint32_t rank = 0; rank < coll->site.size; rank++) {
+        coll->peers[rank].is_absent = is_awaited && is_awaited[rank] && coll_is_other(coll, rank);
+        coll->absent_count += coll->peers[rank].is_absent;
+    }
+    coll_page_refresh(coll, mover_now_ns(), true);
+}
+
 void sw_coll_listen(struct sw_coll *coll, uint32_t peer, bool is_listening)
 {
     if (mover_is_forked(&coll->guard) || peer >= coll->site.size ||

@@ -58,11 +58,9 @@ static const struct mover_column last_columns[] = {{"JOB", "job", .width = 16},
 /* Which kind, and "-" where it has ended: then the program computes. */
 static const char *name_activity(const struct coll_page *page)
 {
-    static const char *const names[COLL_ACTIVITIES] = {[COLL_IN_SEND] = "send",
-                                                       [COLL_IN_RECV] = "recv",
-                                                       [COLL_IN_AGREEMENT] = "agree",
-                                                       [COLL_IN_SHRINK] = "shrink",
-                                                       [COLL_HAS_FAILED] = "failed"};
+    static const char *const names[COLL_ACTIVITIES] = {
+        [COLL_IN_SEND] = "send",     [COLL_IN_RECV] = "recv",      [COLL_IN_AGREEMENT] = "agree",
+        [COLL_IN_SHRINK] = "shrink", [COLL_HAS_FAILED] = "failed", [COLL_IN_OPENING] = "open"};
     if (names[page->state.activity])
         return names[page->state.activity];
     return page->ended >= page->state.number

@@ -25,6 +25,7 @@ enum coll_activity {
     COLL_IN_AGREEMENT, /* on which ranks are gone */
     COLL_IN_SHRINK,
     COLL_HAS_FAILED, /* it can only be shrunk, or closed */
+    COLL_IN_OPENING, /* of another communicator, whose ranks are awaited by their numbers in this */
     COLL_ACTIVITIES,
 };
 

@@ -125,12 +125,27 @@ static const struct coll_seen *find_elsewhere(const struct coll_seen *all, size_
     return NULL;
 }
 
+/* All that wait for it do so to open another communicator. */
+static bool is_for_opening(const struct coll_seen *job, size_t count, uint32_t rank)
+{
+    bool is_opening = false;
+    for (size_t i = 0; i < count; i++) {
+        if (!coll_page_awaits(&job[i].page, rank))
+            continue;
+        if (job[i].page.state.activity != COLL_IN_OPENING)
+            return false;
+        is_opening = true;
+    }
+    return is_opening;
+}
+
 struct coll_culprit coll_culprit_find(const struct coll_seen *job, size_t count,
                                       const struct coll_seen *all, size_t all_count)
 {
     const unsigned stage = find_last_stage(job, count);
     struct coll_culprit culprit = {.rank = find_least_far(job, count, stage), .stage = stage};
     culprit.seen = seen_of_rank(job, count, culprit.rank);
+    culprit.is_for_opening = is_for_opening(job, count, culprit.rank);
     culprit.waits_in = find_elsewhere(all, all_count, culprit.seen);
     return culprit;
 }
@@ -150,6 +165,10 @@ static void say_where(const struct coll_culprit *culprit, char *text, size_t roo
     const uint64_t number = page->state.number;
     const struct progress progress = progress_of(culprit->seen);
     const bool is_over = page->ended >= number, is_calm = is_over && !page->state.is_waiting;
+    if (culprit->is_for_opening) {
+        snprintf(text, room, "has not come to open another communicator");
+        return;
+    }
     if (progress.stage == AT_REST)
         snprintf(text, room, "does not shrink the failed communicator yet");
     else if (progress.stage != IN_USE)

@@ -21,6 +21,7 @@ struct coll_culprit {
     const struct coll_seen *seen;     /* NULL: there is no page of it */
     const struct coll_seen *waits_in; /* the job in which it waits itself; NULL: none is known */
     unsigned stage;                   /* of the ones that wait */
+    bool is_for_opening;              /* they wait in no operation of this job */
 };
 
 /* `job` has the pages of one, by rank, and `all` those of other jobs, too. */

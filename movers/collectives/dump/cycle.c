@@ -28,7 +28,7 @@ static bool waits_for_sure(const struct coll_seen *seen)
     const struct coll_page_state *state = &seen->page.state;
     return seen->process == COLL_PROCESS_ALIVE && state->is_waiting &&
            (state->activity == COLL_IN_OPERATION || state->activity == COLL_IN_SEND ||
-            state->activity == COLL_IN_RECV);
+            state->activity == COLL_IN_RECV || state->activity == COLL_IN_OPENING);
 }
 
 /* The message that this rank awaits is on its way. */
@@ -119,6 +119,8 @@ static size_t say_wait(const struct coll_page *page, uint32_t other, char *text,
         used = snprintf(text, room, "rank %u waits for rank %u in operation %" PRIu64 " (%s)",
                         page->rank, other, state->number,
                         sw_coll_kind_name((enum sw_coll_kind)state->kind));
+    else if (state->activity == COLL_IN_OPENING)
+        used = snprintf(text, room, "rank %u opens a communicator with rank %u", page->rank, other);
     else
         used =
             snprintf(text, room, "rank %u %s rank %u", page->rank,

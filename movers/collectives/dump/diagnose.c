@@ -80,6 +80,8 @@ static const struct coll_dumped *what_waits(const struct coll_dump *dump)
 {
     const struct coll_page_state *state = &dump->seen.page.state;
     const bool is_recv = state->activity == COLL_IN_RECV;
+    if (state->activity == COLL_IN_OPENING)
+        return NULL;
     if (!is_recv && state->activity != COLL_IN_SEND)
         return newest_of(dump);
     for (uint32_t peer = 0; peer < dump->seen.page.size; peer++) {
@@ -199,6 +201,19 @@ static const char *process_words(enum coll_dump_process process)
                                            : "";
 }
 
+/* No operation of this job is what they wait in. */
+static void say_opening_wait(const struct coll_culprit *culprit, const struct coll_dump *dump,
+                             const char *ranks, const char *span, char *text, size_t room)
+{
+    char last[WHERE_TEXT] = "it has no dump";
+    if (dump)
+        say_last(dump, last, sizeof(last));
+    snprintf(
+        text, room,
+        "rank %u is awaited by %s for %s, to open another communicator, and has not come: %s%s",
+        culprit->rank, ranks, span, last, dump ? process_words(dump->seen.process) : "");
+}
+
 /* All of them wait since the last one does. False: out of memory. */
 static bool diagnose_cycle(const struct coll_job *job, struct coll_findings *findings, bool *is_one)
 {
@@ -253,6 +268,10 @@ static bool diagnose_awaited(const struct coll_job *job, const struct coll_seen 
     }
     ranks_of_bits(finding->waiting, job->size, ranks, sizeof(ranks));
     coll_span_text(finding->time_ns, span, sizeof(span));
+    if (culprit.is_for_opening) {
+        say_opening_wait(&culprit, dump, ranks, span, finding->text, sizeof(finding->text));
+        return true;
+    }
     if (dump)
         say_place(&culprit, dump, finding, place, sizeof(place));
     else

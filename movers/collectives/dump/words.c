@@ -35,6 +35,7 @@ static const char *const status_words[] = {
 static const char *const activity_words[COLL_ACTIVITIES] = {
     [COLL_IN_OPERATION] = "operation", [COLL_IN_SEND] = "send",     [COLL_IN_RECV] = "recv",
     [COLL_IN_AGREEMENT] = "agree",     [COLL_IN_SHRINK] = "shrink", [COLL_HAS_FAILED] = "failed",
+    [COLL_IN_OPENING] = "open",
 };
 
 static const char *const order_words[] = {

@@ -33,8 +33,8 @@ def expect(condition, *words):
         raise AssertionError(words)
 
 
-def ask(command):
-    """The rows of `sidewire coll diagnose`, or the awaited ones of `status`."""
+def ask(command, part=None):
+    """The rows of `sidewire coll diagnose`, or the awaited ones of `status`, or another part."""
     variables = {name: value for name, value in os.environ.items() if name != 'LD_PRELOAD'}
     said = subprocess.run(
         [SIDEWIRE, 'coll', command, '-o', 'json'],
@@ -43,14 +43,14 @@ def ask(command):
         check=True,
         env=variables,
     )
-    return json.loads(said.stdout)['rows' if command == 'diagnose' else 'awaited']
+    return json.loads(said.stdout)[part or ('rows' if command == 'diagnose' else 'awaited')]
 
 
-def until(holds, command):
+def until(holds, command, part=None):
     """Until they say so; the last words where they never do."""
     limit = time.monotonic() + LIMIT_S / 2
     while True:
-        said = ask(command)
+        said = ask(command, part)
         if holds(said):
             return said
         expect(time.monotonic() < limit, said)
@@ -179,6 +179,73 @@ def new_group__names_the_rank_that_hangs():
     ranks = in_ranks(3, run)
     words = r'new_group\(\) waits for 0.\d s; these ranks have not come: 2'
     expect(re.search(words, ranks[0]), ranks[0])
+
+
+def new_group__is_shown_by_status_and_diagnose():
+    """Rank 1 computes, and comes when it has seen that the others wait for it."""
+
+    def run(rank, _):
+        if rank == 1:
+            blames = lambda said: [row['rank'] for row in said] == [1]
+            (said,) = until(blames, 'status')
+            expect('has not come to open another communicator' in said['text'], said)
+            are_all_there = lambda said: any(row.get('waiting') == [0, 2] for row in said)
+            (said,) = until(are_all_there, 'diagnose')
+            expect(said['verdict'] == 'awaited' and said['rank'] == 1, said)
+            expect(said['waits_ms'] >= 1000, said)
+            expect('by ranks 0 and 2 for ' in said['text'] and 'has not come' in said['text'], said)
+            rows = ask('status', 'rows')
+            kinds = {row['rank']: (row['collective'], row['waits_for']) for row in rows}
+            expect(kinds == {0: ('open', [1]), 1: (None, []), 2: ('open', [1])}, rows)
+        group = dist.new_group([0, 1, 2])
+        dist.barrier(group=group)
+        dist.barrier()
+        if rank == 0:
+            # Nobody waits for them any more.
+            until(lambda rows: all(row['collective'] != 'open' for row in rows), 'status', 'rows')
+        dist.barrier()
+
+    in_ranks(3, run)
+
+
+def new_group__shows_a_rank_that_is_no_member():
+    """All ranks meet in torch 1, also those that are not of the new group."""
+    if not torch.__version__.startswith('1.'):
+        return
+
+    def run(rank, _):
+        if rank == 2:
+            (said,) = until(lambda said: [row['rank'] for row in said] == [2], 'status')
+            expect('has not come to open another communicator' in said['text'], said)
+        dist.new_group([0, 1])
+        dist.barrier()
+
+    in_ranks(3, run)
+
+
+def new_group__of_some_and_an_operation_of_others_is_a_cycle():
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ['XDG_RUNTIME_DIR'] = folder
+
+        def be_rank(rank):
+            dist.init_process_group(
+                'sidewire', init_method=f'file://{folder}/store', rank=rank, world_size=2
+            )
+            if rank:
+                dist.all_reduce(torch.zeros(MUCH))
+            else:
+                dist.new_group([0, 1])
+
+        ranks = [rank_processes.Rank(number, be_rank, LIMIT_S) for number in range(2)]
+        words = 'rank 0 opens a communicator with rank 1, rank 1 waits for rank 0 in operation 1'
+        try:
+            for command in ('status', 'diagnose'):
+                is_told = lambda said: any('in a cycle' in row['text'] for row in said)
+                (said,) = until(is_told, command)
+                expect(said['rank'] is None and words in said['text'], said)
+        finally:
+            for rank in ranks:
+                rank.kill()
 
 
 # ---- Ctrl-C in a wait of torch's own ----

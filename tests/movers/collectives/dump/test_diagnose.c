@@ -483,6 +483,38 @@ static void send_early(struct rank *rank)
     need_ok(rank, sw_coll_recv(rank->coll, 0, data, sizeof(data), SW_COLL_U8, 0, &error), &error);
 }
 
+static void open_another(struct rank *rank)
+{
+    const bool is_awaited[2] = {true, true}; // itself does not count
+    if (rank->rank == 0)
+        sw_coll_await_ranks(rank->coll, is_awaited, sw_coll_deadline_ms(0) - 5000000000);
+    flag_raise(rank->shared, READY);
+    flag_await(rank->shared, GO, 1);
+    sw_coll_await_ranks(rank->coll, NULL, 0);
+    flag_raise(rank->shared, READY);
+    flag_await(rank->shared, GO, 2);
+}
+
+static void awaited__to_open_another_communicator(void **state)
+{
+    struct ranks ranks;
+    (void)state;
+    ranks_start(&ranks, 2, open_another, be_patient);
+    for (uint32_t round = 1; round <= 2; round++) {
+        flag_await(ranks.shared, READY, 2 * round);
+        forget_all();
+        take_page(0, COLL_PROCESS_ALIVE);
+        take_page(1, COLL_PROCESS_ALIVE);
+        expect_words(find_one(round == 1 ? COLL_FOUND_AWAITED : COLL_FOUND_WELL),
+                     round == 1 ? "rank 1 is awaited by rank 0 for 5.0 s, to open another "
+                                  "communicator, and has not come"
+                                : "no rank waits");
+        flag_raise(ranks.shared, GO);
+    }
+    ranks_end(&ranks, 0);
+    forget_all();
+}
+
 static void cycle__is_none_while_a_rank_computes(void **state)
 {
     struct ranks ranks;
@@ -550,6 +582,7 @@ static void parts__each_waits_in_another_communicator(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(awaited__to_open_another_communicator),
         cmocka_unit_test_teardown(late__is_named_with_its_operation, empty_folder),
         cmocka_unit_test_teardown(other_call__is_named_with_both, empty_folder),
         cmocka_unit_test_teardown(killed__is_named_though_it_has_no_dump, empty_folder),
