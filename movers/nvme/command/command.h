@@ -6,11 +6,13 @@
 #include <stdbool.h>
 
 #include "common/command/front.h"
+#include "common/serve/ask.h"
 
 int nv_target_main(int argc, char **argv);
 
 /* add, remove and status, which speak to a target that serves. */
 bool nv_is_target_control(const char *word);
 int nv_target_control(int argc, char **argv);
+int nv_target_move(const struct mover_ask *ask, int argc, char **argv);
 
 #endif

@@ -268,7 +268,7 @@ static void target_control_print_status(const json_t *status)
 
 bool nv_is_target_control(const char *word)
 {
-    static const char *const words[] = {"add", "remove", "status", "metrics", "stop"};
+    static const char *const words[] = {"add", "remove", "move", "status", "metrics", "stop"};
     for (unsigned i = 0; i < sizeof(words) / sizeof(*words); i++)
         if (!strcmp(word, words[i]))
             return true;
@@ -316,5 +316,7 @@ int nv_target_control(int argc, char **argv)
         return mover_control_metrics(&ask, argc, argv);
     if (!strcmp(word, "stop"))
         return mover_control_stop(&ask, argc, argv);
+    if (!strcmp(word, "move"))
+        return nv_target_move(&ask, argc, argv);
     return change_target(&ask, word, argc, argv);
 }

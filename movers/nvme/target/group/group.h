@@ -196,6 +196,10 @@ void nvg_quieted(struct nvg_group *group, const struct nvg_controller *controlle
 /* The controllers that were there when CALM_DOWN came with that `id` are quiet. */
 void nvg_calmed(struct nvg_group *group, uint64_t id);
 
+/* The leader is to have that member own the namespace: its owner gives it up, and hosts wait. 0: it
+ * was asked; -ENOENT: there is no such namespace; -ESRCH: no such member is there; -EALREADY: that
+ * one has it; -EAGAIN: no leader, or no quorum. */
+int nvg_move(struct nvg_group *group, uint32_t nsid, const char *member);
 /* A copy, for showing. */
 void nvg_status_of(struct nvg_group *group, struct nvg_status *status);
 /* Leaves cleanly: RELEASE of what it owns, then STOP with status 0. */

@@ -115,6 +115,7 @@ void nvg_lead_begin(struct nvg_machine *m, bool wants_checkpoint)
     m->role = NVG_LEADER;
     m->is_synced = m->has_quorum = true;
     m->lead_ns = m->now_ns;
+    memset(m->moves, 0, sizeof(m->moves)); /* of an earlier lead */
     m->slot = (uint8_t)nvg_state_slot_for(now, m->setup.self.who.member);
     m->wants_checkpoint = wants_checkpoint;
     memset(&m->made, 0, sizeof(m->made));
@@ -352,8 +353,7 @@ bool nvg_lead_suspects(const struct nvg_machine *m, uint8_t slot, uint64_t incar
     return m->now_ns - m->lead_ns >= m->setup.timeout_ns;
 }
 
-/* A member that is there, and takes namespaces. */
-static bool may_own(const struct nvg_machine *m, uint32_t nsid, uint8_t slot)
+bool nvg_lead_may_own(const struct nvg_machine *m, uint32_t nsid, uint8_t slot)
 {
     const struct nvg_state *now = &m->replica.now;
     if (m->mine[nsid].refused_ns[slot] > m->now_ns || !now->has_member[slot] ||
@@ -377,13 +377,13 @@ static uint32_t count_owned(const struct nvg_machine *m, uint8_t slot)
     return count;
 }
 
-/* The one that has the fewest namespaces; -1: nobody can have it now. */
+/* The one that is wanted, or has the fewest namespaces; -1: nobody can have it now. */
 static int choose_owner(const struct nvg_machine *m, uint32_t nsid)
 {
-    int best = -1;
-    uint32_t fewest = UINT32_MAX;
+    int best = nvg_move_choice(m, nsid);
+    uint32_t fewest = best < 0 ? UINT32_MAX : 0;
     for (uint8_t slot = 0; slot < NVG_SLOTS; slot++) {
-        const uint32_t count = may_own(m, nsid, slot) ? count_owned(m, slot) : UINT32_MAX;
+        const uint32_t count = nvg_lead_may_own(m, nsid, slot) ? count_owned(m, slot) : UINT32_MAX;
         if (count < fewest) {
             best = slot;
             fewest = count;
@@ -462,6 +462,7 @@ void nvg_lead_tick(struct nvg_machine *m)
     lead_pump(m);
     if (m->is_appending || m->job_count || !nvg_lead_counts(m) || !m->has_quorum)
         return;
+    nvg_move_tick(m);
     bool has_decided = announce_namespaces(m) || nvg_quiesce_decide(m);
     for (uint32_t i = 1; !has_decided && i <= NVG_NSID_MAX; i++)
         has_decided = assign_place(m, i);

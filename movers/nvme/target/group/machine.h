@@ -124,6 +124,14 @@ struct nvg_quiesce {
     struct nvg_controller of;
 };
 
+/* At the leader: a namespace is wanted elsewhere (move.c). */
+struct nvg_move {
+    bool is_wanted;
+    uint8_t slot;
+    uint64_t until_ns;
+    uint64_t asked; /* the owner's epoch */
+};
+
 struct nvg_peer {
     uint64_t gone; /* the incarnation that nobody answers for any more */
     uint64_t gone_ns;
@@ -171,6 +179,7 @@ struct nvg_machine {
     struct nvg_mine mine[NVG_NSID_MAX + 1];
     struct nvg_wish wishes[NVG_WISHES];
     struct nvg_job jobs[NVG_JOBS];
+    struct nvg_move moves[NVG_NSID_MAX + 1];
     struct nvg_quiet quiets[NVG_QUIETS];
     struct nvg_quiesce quiesces[NVG_QUIETS];
     struct nvg_replica replica;
@@ -206,6 +215,8 @@ int nvg_machine_quiesce(struct nvg_machine *m, const struct nvg_controller *of);
 void nvg_machine_quieted(struct nvg_machine *m, const struct nvg_controller *of,
                          enum nvt_quiet quiet);
 void nvg_machine_calmed(struct nvg_machine *m, uint64_t id);
+/* An errno as nvg_move() returns it. */
+int nvg_machine_move(struct nvg_machine *m, uint32_t nsid, const char *member);
 void nvg_machine_leave(struct nvg_machine *m);
 
 /* ---- between the files of the machine ---- */
@@ -248,6 +259,8 @@ bool nvg_lead_suspects(const struct nvg_machine *m, uint8_t slot, uint64_t incar
 bool nvg_lead_counts(const struct nvg_machine *m);
 /* By which that process is heard; NVG_LINKS: there is none. */
 uint32_t nvg_lead_link_of(const struct nvg_machine *m, uint8_t slot, uint64_t incarnation);
+/* A member that is there, and takes that namespace. */
+bool nvg_lead_may_own(const struct nvg_machine *m, uint32_t nsid, uint8_t slot);
 void nvg_lead_quorum(struct nvg_machine *m, bool has_quorum);
 
 /* quiesce.c: controllers that hosts have lost. */
@@ -259,10 +272,18 @@ void nvg_quiesce_hear_leader(struct nvg_machine *m);         /* m->in, from the 
 void nvg_quiesce_link_lost(struct nvg_machine *m, uint32_t link);
 void nvg_quiesce_anew(struct nvg_machine *m);
 
+/* move.c: at the leader, namespaces that are wanted elsewhere. */
+void nvg_move_wish(struct nvg_machine *m, uint32_t nsid, uint8_t slot);
+void nvg_move_tick(struct nvg_machine *m);
+/* The member that shall have it; -1: no one is wanted, or cannot have it now. */
+int nvg_move_choice(const struct nvg_machine *m, uint32_t nsid);
+
 /* wish.c: what this member asks for, and what its target is told. */
 void nvg_wish_tick(struct nvg_machine *m);
 void nvg_wish_anew(struct nvg_machine *m);
 void nvg_wish_refused(struct nvg_machine *m, uint64_t number, int status);
+/* The target is told to give it up, where it serves it. */
+void nvg_wish_give_up(struct nvg_machine *m, uint32_t nsid);
 void nvg_wish_look(struct nvg_machine *m, uint32_t nsid);
 /* Whether this member is to end its controllers. */
 void nvg_wish_look_at_calm(struct nvg_machine *m);

@@ -75,7 +75,7 @@ static void code_message(struct nvg_coder *coder, struct nvg_message *m)
     uint8_t version = NVG_MESSAGE_VERSION, kind = (uint8_t)m->kind;
     nvg_code_u8(coder, &version);
     nvg_code_u8(coder, &kind);
-    coder->is_bad |= version != NVG_MESSAGE_VERSION || kind < NVG_HELLO || kind > NVG_TELL_QUIET;
+    coder->is_bad |= version != NVG_MESSAGE_VERSION || kind < NVG_HELLO || kind > NVG_MOVE;
     m->kind = coder->is_bad ? NVG_BYE : (enum nvg_message_kind)kind;
     switch (m->kind) {
     case NVG_HELLO:
@@ -110,6 +110,11 @@ static void code_message(struct nvg_coder *coder, struct nvg_message *m)
     case NVG_CALL:
         nvg_code_bytes(coder, m->identity, sizeof(m->identity));
         nvg_code_u64(coder, &m->epoch);
+        return;
+    case NVG_MOVE:
+        nvg_code_u32(coder, &m->nsid);
+        nvg_code_u8(coder, &m->slot);
+        coder->is_bad |= !m->nsid || m->nsid > NVG_NSID_MAX || m->slot >= NVG_SLOTS;
         return;
     case NVG_ASK_QUIET:
         code_ask_quiet(coder, m);

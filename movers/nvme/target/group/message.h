@@ -20,15 +20,17 @@ enum nvg_message_kind {
     NVG_CALL,       /* the caller leads: one that led before is to step down */
     NVG_ASK_QUIET,  /* a controller is to be ended: to the leader, and from it to whom has it */
     NVG_TELL_QUIET, /* what has become of it: the same way back */
+    NVG_MOVE,       /* a namespace is to go to a member: to the leader, and from it to the owner */
 };
 
 struct nvg_message {
     enum nvg_message_kind kind;
-    uint8_t identity[16];             /* of HELLO and CALL */
-    bool is_member;                   /* of HELLO: it has been in the log */
-    struct nvg_join join;             /* of HELLO */
-    uint8_t role;                     /* of ANSWER: enum nvg_role */
-    uint8_t slot;                     /* of ANSWER: of who answers; of WELCOME: of who is welcome */
+    uint8_t identity[16]; /* of HELLO and CALL */
+    bool is_member;       /* of HELLO: it has been in the log */
+    struct nvg_join join; /* of HELLO */
+    uint8_t role;         /* of ANSWER: enum nvg_role */
+    uint8_t slot;  /* of ANSWER: of who answers; of WELCOME: of who is welcome; of MOVE: to whom */
+    uint32_t nsid; /* of MOVE */
     uint8_t leads_slot;               /* of ANSWER: whom it follows, where it does */
     uint64_t leads_incarnation;       /* of ANSWER: and which process that is */
     uint64_t number;                  /* of PROPOSE and REFUSE */

@@ -255,6 +255,13 @@ void nvg_calmed(struct nvg_group *group, uint64_t id)
     leave_lock(group);
 }
 
+int nvg_move(struct nvg_group *group, uint32_t nsid, const char *member)
+{
+    const int code = nvg_machine_move(enter_group(group), nsid, member);
+    leave_lock(group);
+    return code;
+}
+
 void nvg_leave(struct nvg_group *group)
 {
     nvg_machine_leave(enter_group(group));

@@ -97,6 +97,12 @@ static void tell_release(struct nvg_machine *m, uint32_t nsid)
     wish_tell_of(m, NVG_RELEASE, nsid);
 }
 
+void nvg_wish_give_up(struct nvg_machine *m, uint32_t nsid)
+{
+    if (m->mine[nsid].told == NVG_TOLD_SERVE)
+        tell_release(m, nsid);
+}
+
 /* The log names this member as the owner, and it has nothing of it open. */
 static void wish_give_back(struct nvg_machine *m, uint32_t nsid)
 {

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "nvme/target/server/member.h"
 #include "nvme/target/server/status.h"
 
 /* A request, while it is carried out. */
@@ -190,7 +191,9 @@ static bool change_config(struct mover_order *order, int (*edit)(struct command 
     struct command command = {.control = order->context, .request = order->request, .order = order};
     if (control_is_of_group(&command)) {
         mover_order_say(order, "a member of a group serves what the group has, where it was "
-                               "started to: only --allow and secrets may change");
+                               "started to: only --allow and secrets may change. 'move' gives a "
+                               "namespace to another member; to add one, end all members, and "
+                               "start them with it");
         return false;
     }
     command.editor =
@@ -215,6 +218,24 @@ static bool carry_out_remove(struct mover_order *order)
     return change_config(order, edit_to_remove);
 }
 
+static bool carry_out_move(struct mover_order *order)
+{
+    char error[256] = "say which by --namespace, and by --to the member";
+    const struct nvr_control *control = order->context;
+    struct nvr_member *member = control->serving->member;
+    const json_int_t nsid = json_integer_value(json_object_get(order->request, "nsid"));
+    const char *to = json_string_value(json_object_get(order->request, "member"));
+    if (!member) {
+        mover_order_say(order, "this target is in no group: nothing moves");
+        return false;
+    }
+    if (to && nsid > 0 && nsid <= UINT32_MAX &&
+        !nvr_member_move(member, (uint32_t)nsid, to, error, sizeof(error)))
+        return true;
+    mover_order_say(order, error);
+    return false;
+}
+
 static json_t *control_status(void *context)
 {
     const struct nvr_control *control = context;
@@ -230,7 +251,7 @@ static void control_stop(void *context)
 int nvr_control_open(struct nvr_control *control, const char *path, char *error, size_t error_bytes)
 {
     static const struct mover_control_command commands[] = {
-        {"add", carry_out_add}, {"remove", carry_out_remove}, {0}};
+        {"add", carry_out_add}, {"remove", carry_out_remove}, {"move", carry_out_move}, {0}};
     const struct mover_control_setup setup = {.mover = "nvme",
                                               .path = path,
                                               .context = control,

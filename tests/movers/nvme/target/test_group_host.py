@@ -78,6 +78,31 @@ def failed_over(sidewire, group, number, what):
     )
 
 
+def moved(sidewire, group):
+    """To each member in turn, amid verified writes: no host sees an error."""
+    load = host(
+        sidewire,
+        group,
+        'bench --verify --destroy-data --size 4m --iodepth 16 --runtime 3 --reconnect-delay 1',
+    )
+    said, good = '', True
+    for _ in range(3):
+        owner = await_that(group.owner)
+        heir = next(member for member in group.members if member is not owner)
+        said = owner.ask('move', '--namespace', '1', '--to', heir.name)
+        good = said == f'namespace 1: {heir.name} has it\n' and heir.serves() and good
+    refused = [owner.ask('move', '-n', nsid, '--to', to) for nsid, to in (('1', 'c'), ('9', 'a'))]
+    code, result, bench_said = result_of(load)
+    maybe = sum(path['maybe_done'] for path in result.get('paths', []))
+    return say(
+        good and refused == ['', ''] and code == 0 and not maybe,
+        'the namespace moves there and back amid verified writes',
+        said,
+        bench_said,
+        result.get('paths'),
+    )
+
+
 def main(sidewire):
     with tempfile.TemporaryDirectory() as folder:
         disk = os.path.join(folder, 'disk')
@@ -93,6 +118,7 @@ def main(sidewire):
                 await_that(lambda: states(sidewire, group)) == ['inaccessible', 'optimized'],
                 'one of two members has the namespace',
             )
+            good = moved(sidewire, group) and good
             good = failed_over(sidewire, group, signal.SIGKILL, 'killed') and good
             good = failed_over(sidewire, group, signal.SIGSTOP, 'stopped') and good
             if not good:

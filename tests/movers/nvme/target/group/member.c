@@ -103,6 +103,10 @@ static bool take_order(char *line)
         if (code)
             printf("refused %d\n", code);
     }
+    if (!strncmp(line, "move ", 5)) {
+        line[strcspn(line, "\n")] = 0;
+        printf("moves %d\n", nvg_move(group, 1, line + 5));
+    }
     if (!strncmp(line, "quiesce ", 8)) {
         struct nvg_controller of = {.lost.instance = {.cntlid = 7, .ciu = 1}};
         unsigned slot = 0;

@@ -231,6 +231,21 @@ class Group(unittest.TestCase):
         two.wait_for('SERVE nsid=2')
         self.assertEqual(one.process.wait(timeout=PATIENCE_S), 0)
 
+    def test_moved(self):
+        """By order of either member; the new owner has nobody to fence."""
+        one, two = self.pair()
+        for by, owner, heir, epoch in (one, one, two, 2), (one, two, one, 3), (two, one, two, 4):
+            name = 'two' if heir is two else 'one'
+            by.order(f'move {name}')
+            by.wait_for('moves 0')
+            owner.wait_for('RELEASE nsid=1')
+            heir.wait_for(f'TAKE nsid=1 epoch={epoch}', 'formers=0')
+            heir.wait_for(f'SERVE nsid=1 epoch={epoch}')
+            by.until_status(f'1={name}')
+        for name, code in ('two', -114), ('three', -3):
+            one.order(f'move {name}')
+            one.wait_for(f'moves {code}')
+
     def test_given_up(self):
         """A namespace that its owner loses, or cannot take, goes to another one."""
         one, two = self.pair()

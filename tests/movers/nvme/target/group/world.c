@@ -175,7 +175,8 @@ static void make_fault(struct world *w)
     const int i = any_process(w), a = (int)world_draw(w, WORLD_NAMES),
               b = (int)world_draw(w, WORLD_NAMES);
     struct world_process *p = &w->processes[i];
-    switch (world_draw(w, 14)) {
+    char to[NVG_NAME_BYTES];
+    switch (world_draw(w, 15)) {
     case 0:
         kill_process(w, i);
         return;
@@ -202,6 +203,11 @@ static void make_fault(struct world *w)
     case 9:
         if (p->is_used && !p->is_stopped && world_chance(w, 50))
             nvg_machine_leave(p->machine);
+        return;
+    case 10:
+        snprintf(to, sizeof(to), "m%d", a);
+        if (p->is_used && !p->is_stopped)
+            nvg_machine_move(p->machine, 1 + (uint32_t)world_draw(w, WORLD_PLACES), to);
         return;
     default: /* perhaps the second one of that name */
         if (world_chance(w, 40))

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A namespace moves because an operator wants it to. A member hands the wish to the leader, which
+ * has the owner give the namespace up, and then chooses the wanted member in place of the one that
+ * has the fewest. All that is decided goes the way of any owner that leaves: RELEASE, TAKE, OWN. So
+ * a wish needs no record; one that its leader forgets, by its death, changes nothing or leaves the
+ * namespace to whom the next leader chooses.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "nvme/target/group/machine.h"
+
+enum { WISHED_MS = 10000 /* then it is forgotten: its owner does not give it up */ };
+
+int nvg_machine_move(struct nvg_machine *m, uint32_t nsid, const char *member)
+{
+    const struct nvg_place *place = nvg_state_place(&m->replica.now, nsid);
+    const struct nvg_join *to = nvg_state_member(&m->replica.now, member);
+    if (!m->is_synced || !m->has_quorum || (m->role != NVG_LEADER && m->role != NVG_FOLLOWER))
+        return -EAGAIN;
+    if (!place)
+        return -ENOENT;
+    if (!to || !to->is_here)
+        return -ESRCH;
+    if (place->hold.phase == NVG_OWNED &&
+        nvg_state_is_owner(place, to->who.slot, to->who.incarnation))
+        return -EALREADY;
+    if (m->role == NVG_LEADER) {
+        nvg_move_wish(m, nsid, to->who.slot);
+        return 0;
+    }
+    memset(&m->out, 0, offsetof(struct nvg_message, record));
+    m->out.kind = NVG_MOVE;
+    m->out.nsid = nsid;
+    m->out.slot = to->who.slot;
+    nvg_send(m, m->leader_link, &m->out);
+    return 0;
+}
+
+/* ---- the leader ---- */
+
+void nvg_move_wish(struct nvg_machine *m, uint32_t nsid, uint8_t slot)
+{
+    if (!nsid || nsid > NVG_NSID_MAX || slot >= NVG_SLOTS)
+        return;
+    m->moves[nsid] = (struct nvg_move){
+        .is_wanted = true, .slot = slot, .until_ns = m->now_ns + (uint64_t)WISHED_MS * NVG_MS};
+}
+
+static void move_ask_owner(struct nvg_machine *m, uint32_t nsid, const struct nvg_former *owner)
+{
+    if (nvg_is_self(m, owner->slot, owner->incarnation)) {
+        nvg_wish_give_up(m, nsid);
+        return;
+    }
+    for (uint32_t i = NVG_LINKS_IN; i < NVG_LINKS; i++) {
+        if (!m->links[i].is_member || m->links[i].slot != owner->slot ||
+            m->links[i].incarnation != owner->incarnation)
+            continue;
+        memset(&m->out, 0, offsetof(struct nvg_message, record));
+        m->out.kind = NVG_MOVE;
+        m->out.nsid = nsid;
+        m->out.slot = m->moves[nsid].slot;
+        nvg_send(m, i, &m->out);
+    }
+}
+
+/* An owner is asked once; while it takes the namespace, it is not asked yet. */
+void nvg_move_tick(struct nvg_machine *m)
+{
+    for (uint32_t nsid = 1; nsid <= NVG_NSID_MAX; nsid++) {
+        struct nvg_move *move = &m->moves[nsid];
+        const struct nvg_place *place = nvg_state_place(&m->replica.now, nsid);
+        if (!move->is_wanted)
+            continue;
+        if (!place || m->now_ns >= move->until_ns ||
+            (place->hold.phase == NVG_OWNED && place->hold.owner.slot == move->slot)) {
+            move->is_wanted = false;
+            continue;
+        }
+        if (place->hold.phase != NVG_OWNED || move->asked == place->hold.epoch ||
+            !nvg_lead_may_own(m, nsid, move->slot))
+            continue;
+        move->asked = place->hold.epoch;
+        move_ask_owner(m, nsid, &place->hold.owner);
+    }
+}
+
+int nvg_move_choice(const struct nvg_machine *m, uint32_t nsid)
+{
+    const struct nvg_move *move = &m->moves[nsid];
+    return move->is_wanted && nvg_lead_may_own(m, nsid, move->slot) ? move->slot : -1;
+}
