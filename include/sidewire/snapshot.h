@@ -208,6 +208,7 @@ struct sw_snap_sink_info {
     uint64_t bytes, free_bytes; /* of the volume */
     uint64_t written_bytes;     /* in all */
     struct sw_snap_error error; /* why it is not live */
+    char note[256]; /* what it promises less than others of its kind: a sentence, or "" */
 };
 
 struct sw_snap_info {
@@ -308,7 +309,8 @@ struct sw_snap_finding {
 };
 
 struct sw_snap_scan {
-    bool repair; /* from a good copy on another sink; the reader may write */
+    bool repair;          /* from a good copy on another sink; the reader may write */
+    const uint64_t *step; /* looks at this one alone; NULL: at all */
     /* Both may be NULL. */
     void (*progress)(void *context, uint64_t done_bytes, uint64_t total_bytes);
     void (*finding)(void *context, const struct sw_snap_finding *finding);
@@ -322,7 +324,9 @@ struct sw_snap_scan_result {
 };
 
 /* Reads all copies of all snapshots and compares their sums. CORRUPT: something is damaged and was
- * not repaired. What was chosen before has to be chosen again. */
+ * not repaired. Where all is well that was read, and sw_snap_reader_open() had to leave a sink out,
+ * the status is that sink's: its copies are not proved. What was chosen before has to be chosen
+ * again. */
 SW_SNAP_PUBLIC enum sw_snap_status sw_snap_scan(struct sw_snap_reader *reader,
                                                 const struct sw_snap_scan *scan,
                                                 struct sw_snap_scan_result *result,

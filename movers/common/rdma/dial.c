@@ -51,10 +51,16 @@ static enum mover_event dial_try(struct mover_dial *dial, const struct sockaddr 
     return event;
 }
 
-static bool dial_is_busy(const struct mover_dial *dial, enum mover_event event)
+static bool dial_is_rejected(const struct mover_dial *dial, enum mover_event event,
+                             const uint8_t reason[sizeof(mover_busy)])
 {
     return event == MOVER_REJECTED && dial->connection.private_bytes >= sizeof(mover_busy) &&
-           !memcmp(dial->connection.private_data, mover_busy, sizeof(mover_busy));
+           !memcmp(dial->connection.private_data, reason, sizeof(mover_busy));
+}
+
+static bool dial_is_busy(const struct mover_dial *dial, enum mover_event event)
+{
+    return dial_is_rejected(dial, event, mover_busy);
 }
 
 static void dial_close(struct mover_dial *dial)
@@ -85,9 +91,13 @@ static bool dial_connect(struct mover_dial *dial, const struct sockaddr *to, con
     }
     if (event == MOVER_UP)
         return true;
-    dial->is_absent = event == MOVER_REJECTED && !dial_is_busy(dial, event);
+    const bool is_denied = dial_is_rejected(dial, event, mover_denied);
+    dial->is_absent = event == MOVER_REJECTED && !is_denied && !dial_is_busy(dial, event);
     if (dial_is_busy(dial, event))
         snprintf(error, MOVER_CONNECTION_SAID, "there is no place left at %s", where);
+    else if (is_denied)
+        snprintf(error, MOVER_CONNECTION_SAID,
+                 "no permission: the rules of %s let nobody in from here", where);
     else if (dial->is_absent)
         snprintf(error, MOVER_CONNECTION_SAID, "nobody serves at %s, or it takes no more", where);
     else if (!*error)

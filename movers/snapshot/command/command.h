@@ -39,11 +39,14 @@ extern const struct mover_options snap_remote_options;
 /* Parses by `usage`, which shares snap_remote_options; `arguments` begins with a struct
  * snap_remote, which this fills with defaults. */
 void snap_remote_parse(const struct mover_usage *usage, int argc, char **argv, void *arguments);
+/* A step for JSON, whose integers end at 2^63-1 here: a text where it is larger. */
+json_t *snap_json_step(uint64_t step);
 /* Opens the reader; sinks that cannot be read are told on standard error. Each says what went
  * wrong, and returns the exit status. */
 int snap_remote_open(struct snap_remote *remote, bool may_write);
 /* And chooses a step, MOVER_NOT_GIVEN: the newest. */
-int snap_remote_choose(struct snap_remote *remote, uint64_t step, struct sw_snap_entry *entry);
+int snap_remote_choose(struct snap_remote *remote, uint64_t step, bool may_write,
+                       struct sw_snap_entry *entry);
 
 /* Files of ranges: "NAME=FILE", as often as one likes. */
 enum { SNAP_RAWS_MAX = 256 };

@@ -165,7 +165,7 @@ int snap_export(int argc, char **argv)
     struct sw_snap_entry entry;
     struct mover_progress progress;
     snap_remote_parse(&usage, argc, argv, &export);
-    int code = snap_remote_choose(&export.remote, export.step, &entry);
+    int code = snap_remote_choose(&export.remote, export.step, false, &entry);
     if (code)
         return code;
     if (export.rank != MOVER_NOT_GIVEN && export.rank >= entry.world)
@@ -181,7 +181,7 @@ int snap_export(int argc, char **argv)
     if (code)
         return code;
     if (export.remote.is_json)
-        return mover_print_json(json_pack("{sI si sI}", "step", (json_int_t)entry.step, "ranks",
+        return mover_print_json(json_pack("{so si sI}", "step", snap_json_step(entry.step), "ranks",
                                           (int)entry.world, "bytes",
                                           (json_int_t)progress.done_bytes));
     printf("step %" PRIu64 ", %" PRIu64 " bytes\n", entry.step, progress.done_bytes);

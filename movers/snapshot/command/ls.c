@@ -26,10 +26,10 @@ static json_t *row_of(const struct sw_snap_entry *entry)
     mover_hex(entry->token, token);
     if (gmtime_r(&at, &parts)) /* a stranger's volume may have any year */
         strftime(taken, sizeof(taken), "%Y-%m-%dT%H:%M:%SZ", &parts);
-    return json_pack("{sI ss si sI ss si si sb}", "step", (json_int_t)entry->step, "token", token,
-                     "ranks", (int)entry->world, "bytes", (json_int_t)entry->bytes, "taken_at",
-                     taken, "copies", (int)entry->copies, "partial", (int)entry->damaged,
-                     "is_whole", entry->is_whole);
+    return json_pack("{so ss si sI ss si si sb}", "step", snap_json_step(entry->step), "token",
+                     token, "ranks", (int)entry->world, "bytes", (json_int_t)entry->bytes,
+                     "taken_at", taken, "copies", (int)entry->copies, "partial",
+                     (int)entry->damaged, "is_whole", entry->is_whole);
 }
 
 int snap_ls(int argc, char **argv)
@@ -107,16 +107,15 @@ static int forget_steps(struct prune *prune, const uint64_t *steps, uint32_t cou
             continue;
         if (sw_snap_forget(prune->remote.reader, steps[i], &error))
             code = mover_fail("step %" PRIu64 ": %s", steps[i], error.text);
+        else if (!prune->remote.is_json)
+            printf("step %" PRIu64 " is forgotten\n", steps[i]);
         else
-            json_array_append_new(forgotten, json_integer((json_int_t)steps[i]));
+            json_array_append_new(forgotten, snap_json_step(steps[i]));
     }
     if (prune->remote.is_json) {
         const int printed = mover_print_json(json_pack("{so}", "forgotten", forgotten));
         return code ? code : printed;
     }
-    for (size_t i = 0; i < json_array_size(forgotten); i++)
-        printf("step %" JSON_INTEGER_FORMAT " is forgotten\n",
-               json_integer_value(json_array_get(forgotten, i)));
     json_decref(forgotten);
     return code ? code : mover_finish_output();
 }

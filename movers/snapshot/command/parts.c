@@ -120,24 +120,66 @@ static int join_parts(struct snap_parts *parts, struct snap_whole *whole,
                     : MOVER_DONE;
 }
 
+static struct snap_whole *add_one(struct snap_parts *parts, const struct sorted *one)
+{
+    struct snap_whole *whole = &parts->list[parts->count];
+    const struct sw_snap_item *item = &one->item;
+    *whole = (struct snap_whole){.bytes = item->bytes, .dims = item->dims, .count = 1};
+    whole->first = parts->count ? whole[-1].first + whole[-1].count : 0;
+    memcpy(whole->name, item->name, sizeof(whole->name));
+    memcpy(whole->type, item->type, sizeof(whole->type));
+    memcpy(whole->shape, item->shape, sizeof(whole->shape));
+    parts->numbers[whole->first] = one->number;
+    parts->count++;
+    return whole;
+}
+
+/* Several ranks have it whole: which is right nobody can say, so each gets a name of its own. */
+static int add_by_rank(struct snap_parts *parts, const struct sorted *group, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct snap_whole *whole = add_one(parts, &group[i]);
+        const int length = snprintf(whole->name, sizeof(whole->name), "rank%u.%s",
+                                    group[i].item.rank, group[i].item.name);
+        if ((size_t)length >= sizeof(whole->name))
+            return mover_fail("ranks %u and %u both have %s, and the name is too long to be told "
+                              "apart; --rank writes that of one",
+                              group[0].item.rank, group[1].item.rank, group[0].item.name);
+    }
+    return MOVER_DONE;
+}
+
 static int add_whole(struct snap_parts *parts, const struct sorted *group, uint32_t count,
                      uint32_t rank)
 {
-    struct snap_whole *whole = &parts->list[parts->count];
-    const struct sw_snap_item *first = &group[0].item;
-    *whole = (struct snap_whole){.bytes = first->bytes, .dims = first->dims, .count = 1};
-    whole->first = parts->count ? whole[-1].first + whole[-1].count : 0;
-    memcpy(whole->name, first->name, sizeof(whole->name));
-    memcpy(whole->type, first->type, sizeof(whole->type));
-    memcpy(whole->shape, first->shape, sizeof(whole->shape));
-    parts->count++;
     if (rank == SNAP_ALL_RANKS && group[0].is_part)
-        return join_parts(parts, whole, group, count);
+        return join_parts(parts, add_one(parts, &group[0]), group, count);
     if (count > 1)
-        return mover_fail("ranks %u and %u both have %s; --rank writes that of one", first->rank,
-                          group[1].item.rank, whole->name);
-    parts->numbers[whole->first] = group[0].number;
+        return add_by_rank(parts, group, count);
+    add_one(parts, &group[0]);
     return MOVER_DONE;
+}
+
+static int parts_compare_names(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* A name that was made for a rank may be that of another tensor. */
+static int check_names(const struct snap_parts *parts)
+{
+    const char **names = calloc(parts->count + 1, sizeof(*names));
+    int code = names ? MOVER_DONE : mover_fail("no memory");
+    for (uint32_t i = 0; names && i < parts->count; i++)
+        names[i] = parts->list[i].name;
+    if (names)
+        qsort(names, parts->count, sizeof(*names), parts_compare_names);
+    for (uint32_t i = 1; !code && i < parts->count; i++)
+        if (!strcmp(names[i - 1], names[i]))
+            code = mover_fail("%s would be there twice; --rank writes the tensors of one rank",
+                              names[i]);
+    free(names);
+    return code;
 }
 
 static uint32_t collect_items(const struct sw_snap_reader *reader, uint32_t rank,
@@ -173,7 +215,7 @@ int snap_parts_find(struct snap_parts *parts, const struct sw_snap_reader *reade
         code = add_whole(parts, &sorted[i], end - i, rank);
     }
     free(sorted);
-    return code;
+    return code ? code : check_names(parts);
 }
 
 /* Rows of a part that lie one behind the other in the whole are copied at once. */

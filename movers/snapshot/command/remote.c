@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The sinks, and what is read from them. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,6 +58,11 @@ void snap_remote_parse(const struct mover_usage *usage, int argc, char **argv, v
     mover_parse(usage, argc, argv, arguments);
 }
 
+json_t *snap_json_step(uint64_t step)
+{
+    return step <= INT64_MAX ? json_integer((json_int_t)step) : json_sprintf("%" PRIu64, step);
+}
+
 int snap_remote_open(struct snap_remote *remote, bool may_write)
 {
     struct sw_snap_error error;
@@ -68,10 +74,11 @@ int snap_remote_open(struct snap_remote *remote, bool may_write)
     return MOVER_DONE;
 }
 
-int snap_remote_choose(struct snap_remote *remote, uint64_t step, struct sw_snap_entry *entry)
+int snap_remote_choose(struct snap_remote *remote, uint64_t step, bool may_write,
+                       struct sw_snap_entry *entry)
 {
     struct sw_snap_error error;
-    const int code = snap_remote_open(remote, false);
+    const int code = snap_remote_open(remote, may_write);
     if (code)
         return code;
     if (sw_snap_choose(remote->reader, step == MOVER_NOT_GIVEN ? NULL : &step, entry, &error))

@@ -15,6 +15,7 @@ struct restore {
     struct snap_raws raws;
     uint64_t step;
     uint32_t rank;
+    bool repairs;
     struct sw_snap_entry entry;
     struct mover_progress progress;
 };
@@ -41,6 +42,9 @@ static const struct mover_option options[] = {
      MOVER_TO(struct restore, small_file)},
     {"step", 0, "N", 0, "Which one (the newest that is whole)", 1, MOVER_TO(struct restore, step)},
     {"rank", 0, "R", 0, "Whose (0)", 1, MOVER_TO(struct restore, rank)},
+    {"repair", 0, NULL, 0,
+     "What is damaged on a sink is written again from another; no program may be saving there", 1,
+     MOVER_TO(struct restore, repairs)},
     {0},
 };
 
@@ -84,7 +88,7 @@ int snap_restore(int argc, char **argv)
         .shared = &snap_remote_options};
     static struct restore restore = {.step = MOVER_NOT_GIVEN};
     snap_remote_parse(&usage, argc, argv, &restore);
-    int code = snap_remote_choose(&restore.remote, restore.step, &restore.entry);
+    int code = snap_remote_choose(&restore.remote, restore.step, restore.repairs, &restore.entry);
     if (code)
         return code;
     mover_progress_begin(&restore.progress, restore.entry.bytes / restore.entry.world,
@@ -95,7 +99,7 @@ int snap_restore(int argc, char **argv)
     if (code)
         return code;
     if (restore.remote.is_json)
-        return mover_print_json(json_pack("{sI si sI}", "step", (json_int_t)restore.entry.step,
+        return mover_print_json(json_pack("{so si sI}", "step", snap_json_step(restore.entry.step),
                                           "ranks", (int)restore.entry.world, "bytes",
                                           (json_int_t)restore.progress.done_bytes));
     printf("step %" PRIu64 ", %" PRIu64 " bytes\n", restore.entry.step,

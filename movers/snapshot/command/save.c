@@ -214,19 +214,23 @@ static int tell_saved(const struct save *save, const struct sw_snap_info *info)
     json_t *sinks = json_array();
     for (uint32_t i = 0; i < info->sinks_count; i++)
         json_array_append_new(
-            sinks, json_pack("{ss sb sI ss}", "sink", info->sinks[i].sink, "has_it",
+            sinks, json_pack("{ss sb sI ss ss}", "sink", info->sinks[i].sink, "has_it",
                              info->sinks[i].has_newest, "bytes_free",
                              (json_int_t)info->sinks[i].free_bytes, "error",
-                             info->sinks[i].error.status ? info->sinks[i].error.text : ""));
+                             info->sinks[i].error.status ? info->sinks[i].error.text : "", "note",
+                             info->sinks[i].note));
     const double seconds = (double)(info->durable_ns - info->begun_ns) / 1e9;
     if (save->remote.is_json)
         return mover_print_json(json_pack(
-            "{sI sI sI sI sf so}", "step", (json_int_t)info->step, "bytes",
+            "{so sI sI sI sf so}", "step", snap_json_step(info->step), "bytes",
             (json_int_t)info->state_bytes, "changed_bytes", (json_int_t)info->changed_bytes,
             "moved_bytes", (json_int_t)info->moved_bytes, "seconds", seconds, "sinks", sinks));
     json_decref(sinks);
     printf("step %" PRIu64 ": %" PRIu64 " bytes, %" PRIu64 " moved, durable in %.1f ms\n",
            info->step, info->state_bytes, info->moved_bytes, seconds * 1e3);
+    for (uint32_t i = 0; i < info->sinks_count; i++)
+        if (*info->sinks[i].note)
+            printf("%s: %s\n", info->sinks[i].sink, info->sinks[i].note);
     for (uint32_t i = 0; i < info->sinks_count; i++)
         if (!info->sinks[i].has_newest)
             mover_fail("it is not in %s", info->sinks[i].error.status ? info->sinks[i].error.text

@@ -13,6 +13,7 @@ struct scanned {
     struct snap_remote remote;
     struct mover_progress progress;
     json_t *findings;
+    uint64_t step;
 };
 
 static void show_progress(void *context, uint64_t done_bytes, uint64_t total_bytes)
@@ -27,8 +28,8 @@ static void show_finding(void *context, const struct sw_snap_finding *finding)
     struct scanned *scanned = context;
     if (scanned->remote.is_json)
         json_array_append_new(scanned->findings,
-                              json_pack("{ss si sI sI ss sb}", "sink", finding->sink, "rank",
-                                        (int)finding->rank, "step", (json_int_t)finding->step,
+                              json_pack("{ss si so sI ss sb}", "sink", finding->sink, "rank",
+                                        (int)finding->rank, "step", snap_json_step(finding->step),
                                         "block", (json_int_t)finding->block, "where",
                                         finding->where, "is_repaired", finding->is_repaired));
     else {
@@ -58,14 +59,20 @@ static int show_scanned(struct scanned *scanned, const struct sw_snap_scan_resul
     return code ? code : mover_finish_output();
 }
 
+static const struct mover_option scan_options[] = {
+    {"step", 0, "N", 0, "The snapshot of this step alone (all)", 1, MOVER_TO(struct scanned, step)},
+    {0},
+};
+
 static int scan_all(const struct mover_usage *usage, int argc, char **argv, bool repairs)
 {
-    static struct scanned scanned;
-    const struct sw_snap_scan scan = {
+    static struct scanned scanned = {.step = MOVER_NOT_GIVEN};
+    struct sw_snap_scan scan = {
         .repair = repairs, .progress = show_progress, .finding = show_finding, .context = &scanned};
     struct sw_snap_scan_result result;
     struct sw_snap_error error = {0}, left_out = {0};
     snap_remote_parse(usage, argc, argv, &scanned);
+    scan.step = scanned.step == MOVER_NOT_GIVEN ? NULL : &scanned.step;
     scanned.remote.options.may_write = repairs;
     if (sw_snap_reader_open(&scanned.remote.options, &left_out, &scanned.remote.reader))
         return mover_fail("%s", left_out.text);
@@ -83,6 +90,7 @@ int snap_verify(int argc, char **argv)
     static const struct mover_usage usage = {
         .about = "Reads all copies of all snapshots and compares their sums. The exit status is 1 "
                  "if something is damaged, or a sink could not be read.",
+        .own = {.rows = scan_options},
         .shared = &snap_remote_options};
     return scan_all(&usage, argc, argv, false);
 }
@@ -92,6 +100,7 @@ int snap_scrub_command(int argc, char **argv)
     static const struct mover_usage usage = {
         .about = "Reads all copies of all snapshots, compares their sums, and repairs what is "
                  "damaged from a good copy on another sink. No program may be saving there.",
+        .own = {.rows = scan_options},
         .shared = &snap_remote_options};
     return scan_all(&usage, argc, argv, true);
 }

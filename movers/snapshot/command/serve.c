@@ -146,9 +146,11 @@ int snap_serve(int argc, char **argv)
         return code;
     code = open_snapshot_server(&serve);
     if (!code) {
-        printf("%" PRIu64 " bytes for volumes %s%s, on port %s. %s ends it.\n",
+        printf("%" PRIu64 " bytes for volumes %s%s, on port %u. %s ends it.\n",
                serve.server.memory_bytes, serve.server.folder ? "below " : "in memory",
-               serve.server.folder ? serve.server.folder : "", serve.port, mover_background_end());
+               serve.server.folder ? serve.server.folder : "",
+               mover_listener_port(&serve.server.clients.acceptor.listener),
+               mover_background_end());
         fflush(stdout);
         mover_background_ready();
         mover_loop_run(&serve.base.loop);

@@ -154,7 +154,8 @@ static void peer_rejected(struct snap_peer *peer)
     char why[200];
     const bool is_busy = is_reason(&peer->connection, mover_busy);
     if (is_reason(&peer->connection, mover_denied)) {
-        snap_peer_fail(peer, -EACCES, "the rules of %s let nobody in from here", peer->where);
+        snap_peer_fail(peer, -EACCES, "no permission: the rules of %s let nobody in from here",
+                       peer->where);
         return;
     }
     snprintf(why, sizeof(why),

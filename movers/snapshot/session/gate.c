@@ -90,6 +90,7 @@ static void sink_info(struct snap_sink *sink, struct sw_snap_sink_info *info)
     snap_store_info_of(sink->store, &store);
     info->bytes = store.blocks * SNAP_BLOCK_BYTES;
     info->free_bytes = store.free_blocks * SNAP_BLOCK_BYTES;
+    snprintf(info->note, sizeof(info->note), "%s", snap_store_medium(sink->store)->note);
 }
 
 void sw_snap_info_of(struct sw_snap *snap, struct sw_snap_info *info)

@@ -62,6 +62,7 @@ static enum sw_snap_status scan_rank(struct sw_snap_reader *reader, uint32_t ran
                                      struct sw_snap_error *error)
 {
     const struct snap_scrub_options how = {.repairs = scanning->scan->repair,
+                                           .step = scanning->scan->step,
                                            .found = tell_finding,
                                            .progress = tell_progress,
                                            .context = scanning};
@@ -87,6 +88,14 @@ static enum sw_snap_status scan_rank(struct sw_snap_reader *reader, uint32_t ran
     return status;
 }
 
+static bool has_step(const struct sw_snap_reader *reader, const uint64_t *step)
+{
+    bool has_it = !step;
+    for (uint32_t i = 0; i < reader->sets_count && !has_it; i++)
+        has_it = reader->sets[i].entry.step == *step;
+    return has_it;
+}
+
 enum sw_snap_status sw_snap_scan(struct sw_snap_reader *reader, const struct sw_snap_scan *scan,
                                  struct sw_snap_scan_result *result, struct sw_snap_error *error)
 {
@@ -99,6 +108,9 @@ enum sw_snap_status sw_snap_scan(struct sw_snap_reader *reader, const struct sw_
         return snap_error_plain(error, SW_SNAP_FORKED);
     if (scan->repair && snap_reader_may_write(reader, error))
         return SW_SNAP_INVALID;
+    if (!has_step(reader, scan->step))
+        return snap_error_set(error, SW_SNAP_NOT_FOUND, "there is no snapshot of step %" PRIu64,
+                              *scan->step);
     snap_reader_leave(reader);
     for (uint32_t rank = 0; rank < reader->world; rank++) {
         struct sw_snap_error why = {0};
@@ -108,6 +120,9 @@ enum sw_snap_status sw_snap_scan(struct sw_snap_reader *reader, const struct sw_
     }
     for (uint32_t i = 0; i < reader->volumes_count; i++)
         snap_store_info_of(reader->volumes[i].store, &reader->volumes[i].info);
+    if (!worst && reader->left_out.status)
+        worst =
+            snap_error_set(error, reader->left_out.status, "left out: %s", reader->left_out.text);
     return snap_reader_sort(reader) ? worst : snap_error_plain(error, SW_SNAP_NO_MEMORY);
 }
 

@@ -290,6 +290,11 @@ static int scrub_data(struct scrub *scrub)
 
 /* ---- volumes ---- */
 
+static bool is_asked_for(const struct scrub *scrub, const struct snap_entry *entry)
+{
+    return scrub->options->step == NULL || *scrub->options->step == entry->step;
+}
+
 static int scrub_volume(struct scrub *scrub)
 {
     struct snap_image image = {.store = scrub->store};
@@ -302,6 +307,8 @@ static int scrub_volume(struct scrub *scrub)
     if (result == 0)
         result = snap_claims_make(&scrub->claims, scrub->store);
     for (uint32_t i = 0; i < entries && result == 0; i++) {
+        if (!is_asked_for(scrub, &snap_store_newest(scrub->store)->entries[i]))
+            continue;
         result = scrub_meta(scrub, i);
         if (result == 0)
             result = scrub_data(scrub);

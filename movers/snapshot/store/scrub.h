@@ -35,7 +35,8 @@ struct snap_scrub_report {
 };
 
 struct snap_scrub_options {
-    bool repairs; /* the stores are writable */
+    bool repairs;         /* the stores are writable */
+    const uint64_t *step; /* looks at this one alone; NULL: at all */
     /* NULL, or what is told of each thing found, and of progress: of all bytes, so many. */
     void (*found)(void *context, const struct snap_scrub_finding *finding);
     void (*progress)(void *context, uint64_t done_bytes, uint64_t all_bytes);

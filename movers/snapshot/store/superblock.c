@@ -77,15 +77,20 @@ void snap_superblock_encode(const struct snap_superblock *superblock, uint8_t *b
     snap_digest_of(block, AT_DIGEST, block + AT_DIGEST);
 }
 
-static bool is_all_zero(const uint8_t *block)
+static bool is_all_zero(const uint8_t *bytes, size_t count)
 {
-    return block[0] == 0 && memcmp(block, block + 1, SNAP_BLOCK_BYTES - 1) == 0;
+    return bytes[0] == 0 && memcmp(bytes, bytes + 1, count - 1) == 0;
+}
+
+bool snap_superblock_is_unfinished(const uint8_t *block)
+{
+    return memcmp(block, MAGIC, sizeof(MAGIC)) == 0 || is_all_zero(block, AT_DIGEST);
 }
 
 enum snap_superblock_verdict snap_superblock_decode(const uint8_t *block, uint64_t volume_blocks,
                                                     struct snap_superblock *superblock)
 {
-    if (is_all_zero(block))
+    if (is_all_zero(block, SNAP_BLOCK_BYTES))
         return SNAP_SUPERBLOCK_EMPTY;
     if (memcmp(block, MAGIC, sizeof(MAGIC)) != 0)
         return SNAP_SUPERBLOCK_FOREIGN;

@@ -36,5 +36,8 @@ void snap_superblock_encode(const struct snap_superblock *superblock, uint8_t *b
  * the superblock has no meaning. */
 enum snap_superblock_verdict snap_superblock_decode(const uint8_t *block, uint64_t volume_blocks,
                                                     struct snap_superblock *superblock);
+/* What may be left where the first superblock of a new volume was torn: it has no entries, so
+ * nothing but zeroes between its beginning and its digest. */
+bool snap_superblock_is_unfinished(const uint8_t *block);
 
 #endif

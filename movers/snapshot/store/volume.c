@@ -296,10 +296,10 @@ static int open_old(struct snap_store *store, const struct snap_store_options *o
 }
 
 /* The first superblock may be torn while the other was never written: then no snapshot was ever
- * there. */
+ * there. Anything else is somebody's. */
 static bool is_new_volume(const struct snap_store *store)
 {
-    return store->slots[0].is_empty || store->slots[1].is_empty;
+    return store->slots[1].is_empty && snap_superblock_is_unfinished(store->slots[0].bytes);
 }
 
 static int open_volume(struct snap_store *store, const struct snap_store_options *options)
@@ -321,7 +321,9 @@ static int open_volume(struct snap_store *store, const struct snap_store_options
     if (!is_new_volume(store))
         return refuse_volume(
             store, SW_SNAP_FORMAT,
-            "there is no volume of snapshots, or both its superblocks are damaged");
+            "it has something else than a volume of snapshots, or both its superblocks are "
+            "damaged. "
+            "It is not touched: take another name, or delete it if nobody needs it");
     if (!options->is_writable)
         return refuse_volume(store, SW_SNAP_NOT_FOUND, "the volume is empty");
     return make_volume(store, options);

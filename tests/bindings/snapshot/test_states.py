@@ -275,6 +275,18 @@ class Lies(Files):
     def test_missing_tensor(self):
         self.refuse({'a': torch.ones(2)}, {'a': torch.zeros(2), 'b': torch.zeros(2)}, 'b is not in')
 
+    def test_fewer_entries__are_told(self):
+        self.save({'a': torch.ones(2), 'b': torch.ones(3)})
+        with self.assertRaisesRegex(snapshot.OtherState, 'b of the snapshot is not in the state'):
+            snapshot.restore({'a': torch.zeros(2)}, self.sink, strict=True)
+        state = {'a': torch.zeros(2)}
+        with self.assertWarnsRegex(snapshot.SnapshotWarning, 'b of the snapshot'):
+            snapshot.restore(state, self.sink)
+        self.assertTrue(torch.equal(state['b'], torch.ones(3)))
+        with warnings.catch_warnings():
+            warnings.simplefilter('error')
+            snapshot.restore({'a': torch.zeros(2)}, self.sink, strict=False)
+
     def test_other_model(self):
         saved = {'m': nn.Linear(3, 4)}
         self.refuse(saved, {'m': nn.Linear(3, 5)}, r'm\.weight is float32 \[5, 3\] here')

@@ -52,7 +52,7 @@ class Point(ctypes.Structure):
 class SinkInfo(ctypes.Structure):
     _fields_ = [('sink', ctypes.c_char * 128), ('is_live', ctypes.c_bool)]
     _fields_ += [('has_newest', ctypes.c_bool), ('bytes', _u64), ('free_bytes', _u64)]
-    _fields_ += [('written_bytes', _u64), ('error', Error)]
+    _fields_ += [('written_bytes', _u64), ('error', Error), ('note', ctypes.c_char * 256)]
 
 
 class Info(ctypes.Structure):

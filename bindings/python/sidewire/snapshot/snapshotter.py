@@ -10,7 +10,7 @@ import warnings
 
 from . import library as lib
 from .reader import Reader
-from .state import Filling, Parts, read_small, refuse_top
+from .state import Filling, Parts, names_beyond, read_small, refuse_top
 from .writer import Range, Writer, failure_of, put_gate
 
 ALIGNMENT = 64  # of copies of small storages
@@ -264,14 +264,15 @@ class Snapshotter:
 
     # ---- restoring ----
 
-    def restore(self, into=None, step=None):
+    def restore(self, into=None, step=None, strict=None):
         """Fills the state with the newest whole snapshot, or that of `step`, and returns its step;
-        None where there is none. OtherState: nothing was changed."""
+        None where there is none. OtherState: nothing was changed. Entries that the snapshot has and
+        the state has not come as new values: with a warning, unless `strict` is False or the state
+        is empty; True refuses them."""
         state = self.state if into is None else into
         refuse_top(state)
-        return restore(
-            state, self._sinks, rank=self.rank, world=self.world, step=step, **self._reading()
-        )
+        words = {'rank': self.rank, 'world': self.world, 'step': step, 'strict': strict}
+        return restore(state, self._sinks, **words, **self._reading())
 
     def _reading(self):
         names = ('local', 'connect_timeout_ms', 'stall_timeout_ms')
@@ -300,9 +301,15 @@ class Snapshotter:
         self.close()
 
 
-def restore(state, sinks, *, rank=None, world=None, step=None, **options):
-    """Fills `state` from the sinks, without taking them over. The step, or None."""
+def restore(
+    state, sinks, *, rank=None, world=None, step=None, strict=None, repair=False, **options
+):
+    """Fills `state` from the sinks, without taking them over. The step, or None. `strict` as in
+    Snapshotter.restore(). `repair`: what is damaged in one sink is written again from another, so
+    no program may be saving there."""
     rank, world = _ranks(rank, world)
+    if repair:
+        options['may_write'] = True
     with contextlib.ExitStack() as stack:
         try:
             reader = stack.enter_context(Reader(sinks, **options))
@@ -319,6 +326,8 @@ def restore(state, sinks, *, rank=None, world=None, step=None, **options):
         tree = read_small(reader.small(rank))
         if 'state' not in tree:
             raise lib.OtherState("torch's distributed checkpoint has saved it, and loads it")
+        if state or strict:  # {} takes what there is
+            _look_beyond(names_beyond(tree['state'], state), strict)
         items = {item.name: item for item in reader.items() if item.rank == rank}
         filling = Filling({name: item.bytes for name, item in items.items()})
         give = filling.compare(tree['state'], state)
@@ -328,6 +337,15 @@ def restore(state, sinks, *, rank=None, world=None, step=None, **options):
         )
         give()
         return entry.step
+
+
+def _look_beyond(names, strict):
+    if not names or strict is False:
+        return
+    text = f'{", ".join(names[:5])} of the snapshot is not in the state (of {len(names)} such)'
+    if strict:
+        raise lib.OtherState(text)
+    warnings.warn(text + ': it comes as a new value', SnapshotWarning, stacklevel=3)
 
 
 def _aligned(size):

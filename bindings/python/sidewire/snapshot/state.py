@@ -78,6 +78,14 @@ def read_small(raw):
         raise SnapshotError('its small state was not written by Snapshotter', 'FORMAT') from None
 
 
+def names_beyond(saved, target):
+    """What the snapshot has at its top, and the state has not."""
+    kind = next(iter(saved), '')
+    if kind in ('$dict', '$ordered'):
+        saved = {decode(key): one for key, one in saved[kind]}
+    return [str(key) for key in saved if key not in target]
+
+
 class Filling:
     """Storages of a snapshot that go back into a state.
 

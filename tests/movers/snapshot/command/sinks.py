@@ -81,6 +81,13 @@ class PeerSink(ServedSink):
         ]
 
 
+class StrictSink(PeerSink):
+    """A peer whose rules let nobody in from here."""
+
+    def words(self):
+        return [*super().words(), '--allow', '192.0.2.7:rw']
+
+
 class FolderSink(PeerSink):
     """A peer that keeps volumes as files: what it has outlives it."""
 

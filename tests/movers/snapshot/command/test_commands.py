@@ -14,7 +14,7 @@ import sys
 import tempfile
 import unittest
 
-from sinks import FileSink, FolderSink, NvmeSink, PeerSink, PmemSink, ports
+from sinks import FileSink, FolderSink, NvmeSink, PeerSink, PmemSink, StrictSink, ports
 
 SIDEWIRE, *CASES = sys.argv[1:]
 MIB = 1 << 20
@@ -290,6 +290,25 @@ class Damage(Commands):
             self.flip_block(file.path, index)
         self.restore([file, peer])
 
+    def test_restore__repairs_when_asked_to(self):
+        file, peer = self.sink(FileSink), self.sink(PeerSink)
+        self.save_twice([file, peer])
+        self.flip_block(file.path, 3)
+        self.restore([file, peer])
+        self.run_command('verify', [file], code=1)
+        self.restore([file, peer], '--repair')
+        self.run_command('verify', [file])
+
+    def test_verify__of_one_step(self):
+        file = self.sink(FileSink)
+        self.save_twice([file])
+        self.make_file('raw', 6 * MIB)
+        self.run_command('save', [file], '--raw', 'bytes=' + self.at('raw'), '--step', 3)
+        self.flip_block(file.path, 700)  # of steps 1 and 2 alone
+        self.assertEqual(self.json_of('verify', [file], '--step', 3)['damaged'], 0)
+        self.run_command('verify', [file], '--step', 2, code=1)
+        self.assertIn('step 4', self.run_command('verify', [file], '--step', 4, code=1))
+
     def test_verify_and_scrub__find_place_and_repair(self):
         file, peer = self.sink(FileSink), self.sink(PeerSink)
         self.save_twice([file, peer])
@@ -370,7 +389,9 @@ class Refusals(Commands):
         words = '--raw', 'bytes=' + self.at('raw')
         for sink, code in ('nonsense', 1), ('file:', 1), ('file:' + self.at('other.snap'), 1):
             with self.subTest(sink):
-                self.assertIn(sink, self.run_command('save', [sink], *words, code=code))
+                said = self.run_command('save', [sink], *words, code=code)
+                self.assertIn(sink, said)
+        self.assertIn('delete it', said)
         self.assertEqual(os.path.getsize(self.at('other.snap')), MIB)
         self.run_command('ls', [], code=2)
         self.run_command('save', ['file:x'], code=2)
@@ -388,6 +409,54 @@ class Refusals(Commands):
         )
         self.assertEqual(done.returncode, 1)
         self.assertIn(self.at('raw') + ': Not a directory', done.stderr)
+
+    def test_serve__a_port_that_is_found(self):
+        control = self.at('control')
+        words = ['-l', '127.0.0.1:0', '-m', '1M', '--control', control]
+        with subprocess.Popen(
+            [SIDEWIRE, 'snapshot', 'serve', *words], stdout=subprocess.PIPE, text=True
+        ) as server:
+            said = server.stdout.readline()
+            server.terminate()
+        self.assertRegex(said, r'on port [1-9]\d+\.')
+
+    def test_rules__a_stranger_hears_of_permission(self):
+        peer = self.sink(StrictSink)
+        self.make_file('raw', 100)
+        words = '--raw', 'bytes=' + self.at('raw')
+        self.assertIn('no permission', self.run_command('save', [peer], *words, code=1))
+        self.assertIn('no permission', self.run_command('ls', [peer], code=1))
+        where = ['-a', peer.host, '-s', peer.port, 'run']
+        self.assertIn('no permission', self.run_command('remove', [], *where, code=1))
+
+    def test_steps__up_to_the_largest(self):
+        file = self.sink(FileSink)
+        self.make_file('raw', 100)
+        words = '--raw', 'bytes=' + self.at('raw'), '--step'
+        for step in 2**63 - 1, 2**64 - 2:
+            self.run_command('save', [file], *words, step)
+        saved = self.json_of('save', [file], *words[:2])
+        self.assertEqual(saved['step'], str(2**64 - 1))
+        listed = [one['step'] for one in self.json_of('ls', [file])['snapshots']]
+        self.assertEqual(listed, [str(2**64 - 1), str(2**64 - 2)])
+        self.assertIn(str(2**64 - 1), self.run_command('ls', [file]))
+
+    def test_export__ranks_with_the_same_names(self):
+        sinks = ['file:' + self.at('run{rank}')]
+        meet, datas = f'127.0.0.1:{ports.claim()}', [os.urandom(100), os.urandom(100)]
+        ranks = []
+        for rank, data in enumerate(datas):
+            write_tensors(self.at(f'in{rank}'), {'w': ('U8', [100], data)})
+            words = ['--meet', meet, '--rank', str(rank), '--ranks', '2', self.at(f'in{rank}')]
+            ranks.append(
+                subprocess.Popen(
+                    [SIDEWIRE, 'snapshot', 'save', '--sink', sinks[0], '--step', '1', *words]
+                )
+            )
+        self.assertEqual([one.wait(60) for one in ranks], [0, 0])
+        self.run_command('export', sinks, self.at('all'))
+        found = tensors_of(self.at('all'))[0]
+        self.assertEqual([found[f'rank{i}.w'][2] for i in range(2)], datas)
 
     def test_room__is_told_before(self):
         file = self.sink(FileSink)

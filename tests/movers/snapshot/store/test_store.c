@@ -379,6 +379,42 @@ static void store__refuses_what_is_no_volume(void **state)
     assert_int_equal(snap_store_open(medium, &options, NULL, &store), SW_SNAP_OTHER_RANK);
 }
 
+/* One of the two blocks is somebody's, and the other one is zero, as in a disk's first megabyte. */
+static void store__refuses_what_is_partly_empty(void **state)
+{
+    struct world *w = *state;
+    struct snap_store *store;
+    static uint8_t junk[2 * SNAP_BLOCK_BYTES];
+    for (uint32_t i = 0; i < 3; i++) {
+        memset(junk, 0, sizeof(junk));
+        /* The first block; the second; the first behind an empty sector, as file systems have it */
+        memset(junk + (const uint32_t[]){0, SNAP_BLOCK_BYTES, 1024}[i], 0x5a, 300);
+        memcpy(w->disk.live, junk, sizeof(junk));
+        assert_int_equal(trial_open(&w->disk, &store), SW_SNAP_FORMAT);
+        assert_memory_equal(w->disk.live, junk, sizeof(junk));
+    }
+}
+
+/* The first superblock of a new volume was torn: its first sector came, or its last one alone. */
+static void store__makes_a_torn_new_volume_again(void **state)
+{
+    enum { SECTOR_BYTES = 512 };
+    struct world *w = *state;
+    struct snap_store *store;
+    uint8_t first[SNAP_BLOCK_BYTES];
+    memset(w->disk.live, 0, 2 * SNAP_BLOCK_BYTES);
+    assert_int_equal(trial_open(&w->disk, &store), SW_SNAP_OK);
+    snap_store_close(store);
+    memcpy(first, w->disk.live, sizeof(first));
+    for (uint32_t i = 0; i < 2; i++) {
+        const uint32_t at = i ? SNAP_BLOCK_BYTES - SECTOR_BYTES : 0;
+        memset(w->disk.live, 0, 2 * SNAP_BLOCK_BYTES);
+        memcpy((uint8_t *)w->disk.live + at, first + at, SECTOR_BYTES);
+        assert_int_equal(trial_open(&w->disk, &store), SW_SNAP_OK);
+        snap_store_close(store);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -398,6 +434,8 @@ int main(void)
         STORE_TEST(store__another_layout_finds_its_base),
         STORE_TEST(store__a_failed_read_gives_no_block_out),
         STORE_TEST(store__refuses_what_is_no_volume),
+        STORE_TEST(store__refuses_what_is_partly_empty),
+        STORE_TEST(store__makes_a_torn_new_volume_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
