@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <linux/fiemap.h>
 #include <linux/fs.h>
+#include <linux/magic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -12,12 +13,16 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "common/base/minmax.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
+#endif
+#ifndef RAMFS_MAGIC
+#define RAMFS_MAGIC 0x858458f6
 #endif
 
 /* No file is as long as that. */
@@ -185,4 +190,14 @@ bool mover_disk_look(struct mover_disk *disk)
         return false;
     disk->error = error;
     return true;
+}
+
+bool mover_disk_is_memory(int file_fd)
+{
+    struct statfs fs;
+    struct stat st;
+    if (fstat(file_fd, &st) || !S_ISREG(st.st_mode) || fstatfs(file_fd, &fs))
+        return false;
+    const unsigned long type = (unsigned long)fs.f_type;
+    return type == TMPFS_MAGIC || type == RAMFS_MAGIC || type == HUGETLBFS_MAGIC;
 }

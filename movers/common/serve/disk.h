@@ -29,5 +29,7 @@ void mover_disk_close(struct mover_disk *disk);
 bool mover_disk_look(struct mover_disk *disk);
 /* The system call itself was refused; that says nothing of the disk. */
 bool mover_disk_is_refusal(int error);
+/* There is no disk: the file lies in memory (tmpfs, ramfs, huge pages), and goes with the power. */
+bool mover_disk_is_memory(int file_fd);
 
 #endif

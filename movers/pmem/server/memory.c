@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,10 +14,6 @@
 
 #include "common/serve/holes.h"
 #include "common/serve/new_file.h"
-
-#ifndef RAMFS_MAGIC
-#define RAMFS_MAGIC 0x858458f6
-#endif
 
 /* Two FNV-1a hashes that start apart: names for things, no proof against forgers. */
 static void mix_identity(uint8_t identity[16], const void *data, size_t bytes)
@@ -86,8 +81,7 @@ static int memory_open_file(int fd, const struct stat *st, struct pms_memory *me
     memory->kind = SW_PMEM_DAX_FILE;
     if (!map_fd(fd, memory, MAP_SHARED_VALIDATE | MAP_SYNC))
         return 0;
-    const unsigned long type = (unsigned long)fs.f_type;
-    const int is_volatile = type == TMPFS_MAGIC || type == RAMFS_MAGIC || type == HUGETLBFS_MAGIC;
+    const bool is_volatile = mover_disk_is_memory(fd);
     memory->kind = is_volatile ? SW_PMEM_VOLATILE : SW_PMEM_FILE;
     const int rc = is_volatile ? 0 : mover_disk_open(fd, true, &memory->disk);
     return rc ? rc : map_fd(fd, memory, MAP_SHARED);

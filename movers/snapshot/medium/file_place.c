@@ -6,7 +6,6 @@
 #include <inttypes.h>
 #include <libgen.h>
 #include <linux/fs.h>
-#include <linux/magic.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,10 +13,10 @@
 #include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
-#include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "common/serve/disk.h"
 #include "common/serve/holes.h"
 #include "common/serve/new_file.h"
 #include "common/time/clock.h"
@@ -153,15 +152,13 @@ static int open_to_read(const char *path, char *error, size_t error_bytes)
 static int file_measure_place(struct snap_file_place *place)
 {
     struct stat st;
-    struct statfs fs;
-    if (fstat(place->fd, &st) || fstatfs(place->fd, &fs))
+    if (fstat(place->fd, &st))
         return -errno;
     place->bytes = (uint64_t)st.st_size;
     if (S_ISBLK(st.st_mode) && ioctl(place->fd, BLKGETSIZE64, &place->bytes))
         return -errno;
     place->bytes -= place->bytes % SNAP_BLOCK_BYTES;
-    place->is_volatile =
-        S_ISREG(st.st_mode) && (fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC);
+    place->is_volatile = mover_disk_is_memory(place->fd);
     return 0;
 }
 

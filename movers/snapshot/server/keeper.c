@@ -7,26 +7,22 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "common/base/minmax.h"
+#include "common/serve/disk.h"
 #include "common/serve/holes.h"
 #include "common/serve/new_file.h"
 #include "snapshot/server/volume.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
-#endif
-#ifndef RAMFS_MAGIC
-#define RAMFS_MAGIC 0x858458f6
 #endif
 
 enum { STEP_BYTES = 64 << 20, PAGE_BYTES = 4096, AGAIN_MS = 100 };
@@ -86,13 +82,6 @@ static int make_in_memory(struct snap_volume *volume)
     return code;
 }
 
-static bool keeps_nothing(int fd)
-{
-    struct statfs fs;
-    return !fstatfs(fd, &fs) &&
-           (fs.f_type == TMPFS_MAGIC || (unsigned long)fs.f_type == RAMFS_MAGIC);
-}
-
 static int map_file(struct snap_volume *volume, char *error, size_t error_bytes)
 {
     struct stat st;
@@ -105,7 +94,7 @@ static int map_file(struct snap_volume *volume, char *error, size_t error_bytes)
         return -EINVAL;
     }
     int code = mover_holes_fill_all(volume->fd, volume->path, false, error, error_bytes);
-    volume->is_volatile = keeps_nothing(volume->fd);
+    volume->is_volatile = mover_disk_is_memory(volume->fd);
     if (!code)
         code = mover_disk_open(volume->fd, !volume->is_volatile, &volume->disk);
     if (code)

@@ -21,6 +21,7 @@
 #include "nvme/target/backend/device_key.h"
 #include "nvme/target/backend/disk.h"
 #include "nvme/target/backend/length.h"
+#include "nvme/target/backend/owed.h"
 #include "nvme/target/backend/uring.h"
 
 enum { BLOCK_BYTES = 4096, SECTOR_BYTES = 512 };
@@ -423,6 +424,8 @@ static int open_either(const struct nvt_backend_setup *setup, const struct nvt_b
         rc = choose_block(file, setup->block_bytes, setup->path, error, error_size);
     if (!rc)
         rc = nvt_claim_take(setup, &file->backend.claim, error, error_size);
+    if (!rc)
+        rc = nvt_owed_refuse(setup, error, error_size);
     if (!rc)
         (void)mover_served_mark_io(file->fd); /* where it cannot be, no group has it (fence.h) */
     if (!rc && !file->is_block) {

@@ -28,6 +28,7 @@
 #include "nvme/target/backend/claim.h"
 #include "nvme/target/backend/disk.h"
 #include "nvme/target/backend/guard.h"
+#include "nvme/target/backend/owed.h"
 #include "nvme/target/backend/slices.h"
 #include "nvme/target/backend/uring.h"
 #include "nvme/target/backend/zeroing.h"
@@ -237,7 +238,9 @@ static int nvram_open_file(struct nvram *nvram, const struct nvt_backend_setup *
     nvram->mapped_bytes = size;
     nvram->backend.size_bytes = size;
     nvram->backend.block_bytes = block;
-    const int rc = nvt_claim_take(setup, &nvram->backend.claim, error, error_size);
+    int rc = nvt_claim_take(setup, &nvram->backend.claim, error, error_size);
+    if (!rc)
+        rc = nvt_owed_refuse(setup, error, error_size);
     if (!rc)
         (void)mover_served_mark_io(nvram->fd); /* where it cannot be, no group has it (fence.h) */
     return rc || setup->is_read_only ? rc

@@ -13,6 +13,7 @@
 
 #include "nvme/target/backend/device_key.h"
 #include "nvme/target/backend/fence_process.h"
+#include "nvme/target/backend/owed.h"
 
 /* Numbers of devices change when a machine starts again; the file system's own ID does not. */
 static int fence_identify_file(const char *path, const struct stat *st, char *out, char *error,
@@ -51,6 +52,9 @@ static int look_at_file(const struct nvt_backend_spec *spec, struct nvt_backend_
                  spec->path, network);
         return -EOPNOTSUPP;
     }
+    const int owed = nvt_owed_refuse_path(spec->path, error, error_bytes);
+    if (owed)
+        return owed;
     const uint64_t bytes = (uint64_t)st.st_size;
     out->block_bytes = spec->block_bytes ? spec->block_bytes : bytes % LARGE ? SMALL : LARGE;
     out->size_bytes = bytes - bytes % out->block_bytes;

@@ -184,6 +184,10 @@ static int parse_tier_option(const char *name, const char *value, struct nvt_bac
         out->makes_log = true;
         return *value ? refuse_spec(error, "new-log has no value") : 0;
     }
+    if (strcmp(name, "drop-damaged") == 0) {
+        out->drops_damaged = true;
+        return *value ? refuse_spec(error, "drop-damaged has no value") : 0;
+    }
     if (strcmp(name, "ram") == 0) {
         if (nvt_size_parse(value, &out->ram_bytes))
             return refuse_spec(error, "ram=%s is not a size; write ram=1G", value);
@@ -199,7 +203,8 @@ static int parse_tier_option(const char *name, const char *value, struct nvt_bac
 
 static bool is_tier_option(const char *name)
 {
-    return strcmp(name, "log") == 0 || strcmp(name, "ram") == 0 || strcmp(name, "new-log") == 0;
+    return strcmp(name, "log") == 0 || strcmp(name, "ram") == 0 || strcmp(name, "new-log") == 0 ||
+           strcmp(name, "drop-damaged") == 0;
 }
 
 static int parse_valued(const char *name, const char *value, struct nvt_backend_spec *out,
@@ -235,8 +240,8 @@ static int parse_valued(const char *name, const char *value, struct nvt_backend_
         return refuse_spec(
             error,
             "there is no option \"%s\"; there are bs=, ro, shared, uuid=, nguid=, "
-            "nsid=, conf=, id=, fence, error=, short=, delay= and unfenced, and log=, ram= and "
-            "new-log of tier: (a comma in a path is \",,\")",
+            "nsid=, conf=, id=, fence, error=, short=, delay= and unfenced, and log=, ram=, "
+            "new-log and drop-damaged of tier: (a comma in a path is \",,\")",
             name);
     }
     return 0;

@@ -55,7 +55,7 @@ struct nvt_backend_spec {
     uint32_t error_ppm, short_ppm; /* of a million requests: how many fail, how many end early */
     uint64_t delay_ns;             /* of each request */
     uint64_t ram_bytes;            /* of a tier */
-    bool makes_log;
+    bool makes_log, drops_damaged;
     uint32_t log_count;
     char logs[NVT_SPEC_LOGS][NVT_SPEC_LOG_MAX];
 };

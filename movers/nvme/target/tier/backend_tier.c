@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "nvme/target/backend/backends.h"
+#include "nvme/target/backend/owed.h"
 #include "nvme/target/config/spec.h"
 #include "nvme/target/tier/medium.h"
 #include "nvme/target/tier/stamp.h"
@@ -52,16 +53,31 @@ static int open_below(struct tiered *tiered, const struct nvt_backend_setup *set
     return 0;
 }
 
-static int open_media(struct tiered *tiered, const struct nvt_backend_spec *spec,
-                      struct nvt_tier_medium **media, char *error, size_t error_size)
+/* One of several that is not there may be lost: the quorum decides. */
+static bool may_be_away(const struct tiered *tiered, int rc)
+{
+    return tiered->logs_count > 1 && (rc == -ENOENT || rc == -ENODEV || rc == -ENXIO || rc == -EIO);
+}
+
+static int open_log_copy(struct tiered *tiered, uint32_t i, struct nvt_tier_medium **medium,
+                         char *error, size_t error_size)
+{
+    if (nvt_tier_is_pmem(tiered->logs[i]))
+        return nvt_tier_pmem_open(tiered->logs[i], medium, error, error_size);
+    const int rc = nvt_tier_file_open(tiered->logs[i], medium, error, error_size);
+    if (!may_be_away(tiered, rc))
+        return rc;
+    fprintf(stderr, "sidewire nvme target: tier: %s. It begins without it, if it can\n", error);
+    *error = 0;
+    return 0;
+}
+
+static int open_media(struct tiered *tiered, struct nvt_tier_medium **media, char *error,
+                      size_t error_size)
 {
     int rc = 0;
-    tiered->logs_count = spec->log_count;
-    memcpy(tiered->logs, spec->logs, sizeof(tiered->logs));
     for (uint32_t i = 0; i < tiered->logs_count && !rc; i++)
-        rc = nvt_tier_is_pmem(tiered->logs[i])
-                 ? nvt_tier_pmem_open(tiered->logs[i], &media[i], error, error_size)
-                 : nvt_tier_file_open(tiered->logs[i], &media[i], error, error_size);
+        rc = open_log_copy(tiered, i, &media[i], error, error_size);
     for (uint32_t i = 0; i < tiered->logs_count && rc; i++)
         if (media[i])
             media[i]->ops->close(media[i]);
@@ -73,16 +89,55 @@ static void look_at_tiered(struct nvt_tier *tier)
     nvt_tier_look(((struct tiered *)tier->owner)->looker, tier);
 }
 
+/* What the mark of FILE says of the log. */
+static void name_logs(const struct tiered *tiered, struct nvt_owed *owed)
+{
+    size_t at = 0;
+    *owed->logs = '\0';
+    for (uint32_t i = 0; i < tiered->logs_count && at < sizeof(owed->logs); i++)
+        at += (size_t)snprintf(owed->logs + at, sizeof(owed->logs) - at, "%slog=%s", i ? "," : "",
+                               tiered->logs[i]);
+}
+
+/* Before the log has any write. A block device has no mark (owed.h). */
+static int mark_file(struct tiered *tiered, const char *path, const struct nvt_owed *now,
+                     char *error, size_t error_size)
+{
+    struct nvt_owed owed;
+    memcpy(owed.identity, tiered->tier->super.identity, sizeof(owed.identity));
+    if (now && !memcmp(now->identity, owed.identity, sizeof(owed.identity)))
+        return 0;
+    name_logs(tiered, &owed);
+    const int rc = nvt_owed_mark(tiered->fd, &owed);
+    if (!rc || rc == -EOPNOTSUPP)
+        return 0;
+    snprintf(error, error_size, "%s cannot be marked as a file that a log has writes for: %s", path,
+             strerror(-rc));
+    return rc;
+}
+
 static int open_tier(struct tiered *tiered, const struct nvt_backend_setup *setup, char *error,
                      size_t error_size)
 {
     struct nvt_tier_medium *media[NVT_SPEC_LOGS] = {0};
+    const char *names[NVT_SPEC_LOGS];
+    struct nvt_owed owed;
+    const int is_marked = nvt_owed_read(setup->path, &owed);
+    if (is_marked < 0)
+        return is_marked;
+    tiered->logs_count = setup->spec->log_count;
+    memcpy(tiered->logs, setup->spec->logs, sizeof(tiered->logs));
+    for (uint32_t i = 0; i < tiered->logs_count; i++)
+        names[i] = tiered->logs[i];
     struct nvt_tier_setup of = {.file = tiered->file,
                                 .uring = setup->uring,
                                 .media = media,
+                                .names = names,
                                 .copies_count = setup->spec->log_count,
                                 .cache_bytes = setup->spec->ram_bytes,
                                 .makes_anew = setup->spec->makes_log,
+                                .drops_damaged = setup->spec->drops_damaged,
+                                .owed = is_marked ? &owed : NULL,
                                 .look = look_at_tiered,
                                 .owner = tiered};
     int rc = nvt_tier_stamp_now(tiered->fd, &of.stamp);
@@ -91,13 +146,17 @@ static int open_tier(struct tiered *tiered, const struct nvt_backend_setup *setu
     if (!rc && !(tiered->looker = nvt_tier_looker_open(tiered->fd)))
         rc = -ENOMEM;
     if (!rc)
-        rc = open_media(tiered, setup->spec, media, error, error_size);
-    return rc ? rc : nvt_tier_open(&of, &tiered->tier, error, error_size);
+        rc = open_media(tiered, media, error, error_size);
+    if (!rc)
+        rc = nvt_tier_open(&of, &tiered->tier, error, error_size);
+    return rc ? rc : mark_file(tiered, setup->path, of.owed, error, error_size);
 }
 
 static void close_tiered(struct nvt_backend *backend)
 {
     struct tiered *tiered = (struct tiered *)backend;
+    if (tiered->tier && tiered->tier->is_whole)
+        (void)nvt_owed_clear(tiered->fd); /* one that stays is gone after the next start */
     if (tiered->tier)
         nvt_tier_close(tiered->tier);
     if (tiered->file)

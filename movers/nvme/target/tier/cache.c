@@ -11,6 +11,7 @@ enum {
     SMALL_OF = 10, /* the small queue has a tenth */
     FREQUENT = 3,  /* more reads than that are not counted */
     WORDS_OF_VERSIONS = 4096,
+    BLOCKS_MOST = 1 << 29, /* 2 TiB: twice as many entries have less than 2^32 buckets */
 };
 
 #define NONE UINT32_MAX
@@ -49,10 +50,10 @@ static uint32_t hash_block(uint64_t block)
 
 struct nvt_tier_cache *nvt_tier_cache_open(uint64_t bytes)
 {
-    struct nvt_tier_cache *cache = calloc(1, sizeof(*cache));
+    const uint64_t blocks = bytes / NVT_TIER_CACHE_BLOCK;
+    struct nvt_tier_cache *cache = blocks <= BLOCKS_MOST ? calloc(1, sizeof(*cache)) : NULL;
     if (!cache)
         return NULL;
-    const uint64_t blocks = mover_min_u64(bytes / NVT_TIER_CACHE_BLOCK, 1u << 30);
     cache->blocks_max = (uint32_t)mover_max_u64(blocks, 2 * SMALL_OF);
     cache->entries_max = (1 + GHOSTS_OF) * cache->blocks_max + 1;
     uint32_t buckets = 64;

@@ -17,7 +17,7 @@ enum { CATCH_UP_BYTES = 256 << 10 };
 static uint64_t quorum_of(const struct nvt_tier *tier,
                           uint64_t (*get)(const struct nvt_tier_copy *))
 {
-    uint64_t values[NVT_TIER_COPIES_MAX];
+    uint64_t values[NVT_TIER_COPIES_MAX] = {0};
     for (uint32_t i = 0; i < tier->copies_count; i++) { /* the greatest first */
         uint32_t at = i;
         const uint64_t value = get(&tier->copies[i]);
@@ -45,15 +45,21 @@ uint64_t nvt_tier_copies_slowest(const struct nvt_tier *tier)
 static void note_acked(struct nvt_tier *tier)
 {
     const uint64_t acked = quorum_of(tier, durable_of);
-    if (acked <= tier->acked)
+    const bool is_more = acked > tier->acked;
+    if (is_more) {
+        tier->acked = acked;
+        nvt_tier_answer(tier);
+    }
+    /* The stage has room when its slowest copy has moved, which may be later. */
+    const uint64_t slowest = nvt_tier_copies_slowest(tier);
+    if (!is_more && slowest == tier->slowest)
         return;
-    tier->acked = acked;
-    nvt_tier_answer(tier);
+    tier->slowest = slowest;
     if (tier->phase == NVT_TIER_SERVING && !list_is_empty(&tier->waiting))
         nvt_tier_go_on(tier);
 }
 
-static void lose_copy(struct nvt_tier_copy *copy, int error)
+static void lose_copy(struct nvt_tier_copy *copy, int error, const char *why)
 {
     struct nvt_tier *tier = copy->tier;
     uint32_t left = 0;
@@ -65,8 +71,7 @@ static void lose_copy(struct nvt_tier_copy *copy, int error)
         left += tier->copies[i].medium && tier->copies[i].state != NVT_TIER_BROKEN;
     if (left >= tier->quorum)
         return;
-    nvt_tier_fail(tier, "the log has too few copies left: %s: %s", copy->medium->name,
-                  strerror(-error));
+    nvt_tier_fail(tier, "the log has too few copies left: %s: %s", copy->name, why);
     nvt_tier_end_logging(tier);
 }
 
@@ -78,7 +83,7 @@ static void land_flights(struct nvt_tier_copy *copy)
     while (copy->flights_count && copy->flights[copy->first_flight].is_done) {
         const struct nvt_tier_flight *flight = &copy->flights[copy->first_flight];
         if (copy->state == NVT_TIER_LIVE && flight->move.result)
-            lose_copy(copy, flight->move.result);
+            lose_copy(copy, flight->move.result, strerror(-flight->move.result));
         if (copy->state == NVT_TIER_LIVE)
             copy->durable = flight->end;
         copy->first_flight = (copy->first_flight + 1) % NVT_TIER_FLIGHTS;
@@ -168,7 +173,7 @@ static void slot_written(struct nvt_tier_copy *copy, int result)
     copy->is_slot_moving = false;
     copy->is_slot_written = !result && copy->slot_count == copy->tier->slot.count;
     if (result && copy->state == NVT_TIER_LIVE)
-        lose_copy(copy, result);
+        lose_copy(copy, result, strerror(-result));
 }
 
 static void slot_moved(struct nvt_tier_move *move, int result)
@@ -230,7 +235,7 @@ static void piece_written(struct nvt_tier_move *move, int result)
 
 static void piece_read(struct nvt_tier_fetch *fetch, int result)
 {
-    struct nvt_tier_copy *copy = &fetch->tier->copies[fetch->extent.skip_bytes];
+    struct nvt_tier_copy *copy = &fetch->tier->copies[fetch->mends];
     struct nvt_tier_move *move = &copy->catch_up;
     const uint32_t bytes = fetch->bytes;
     nvt_tier_fetch_give(fetch);
@@ -262,14 +267,32 @@ static void copy_piece(struct nvt_tier_copy *copy)
 {
     struct nvt_tier *tier = copy->tier;
     const uint64_t ring = tier->super.ring_bytes;
-    struct nvt_tier_fetch *fetch = nvt_tier_fetch_take(tier, false);
+    struct nvt_tier_fetch *fetch = nvt_tier_fetch_take(tier, 0);
     if (!fetch)
         return;
     uint64_t bytes = mover_min_u64(furthest_of(tier) - copy->durable, CATCH_UP_BYTES);
     bytes = mover_min_u64(bytes, ring - copy->durable % ring);
-    fetch->extent.skip_bytes = (uint32_t)(copy - tier->copies);
+    fetch->mends = (uint32_t)(copy - tier->copies);
     copy->is_catching_up = true;
     nvt_tier_fetch_start(fetch, copy->catch_up_piece, copy->durable, (uint32_t)bytes, piece_read);
+}
+
+static void yield_copy(struct nvt_tier_copy *copy)
+{
+    copy->state = NVT_TIER_BROKEN;
+    if (copy->medium->ops->yield)
+        copy->medium->ops->yield(copy->medium);
+}
+
+/* What is only in the log is the other one's to say. */
+static void yield_log(struct nvt_tier *tier, const struct nvt_tier_copy *found)
+{
+    nvt_tier_fail(tier, "another target has opened the log (%s)", found->name);
+    nvt_tier_end_logging(tier);
+    for (uint32_t i = 0; i < tier->copies_count; i++) {
+        if (tier->copies[i].medium && tier->copies[i].medium->ops->yield)
+            yield_copy(&tier->copies[i]);
+    }
 }
 
 /* Another writer would have left a greater epoch there. */
@@ -280,14 +303,21 @@ static void slots_read(struct nvt_tier_move *move, int result)
     copy->is_catching_up = false;
     if (result)
         return;
+    bool has_slot = copy->is_new; /* one that is new has none yet */
     for (uint32_t i = 0; i < 2; i++) {
         struct nvt_tier_slot slot;
         const uint8_t *bytes = copy->catch_up_piece + i * NVT_TIER_SLOTS;
-        if (!nvt_tier_slot_decode(&tier->super, bytes, &slot) && slot.epoch > tier->epoch)
-            return nvt_tier_fail(tier, "another target has opened the log (%s)",
-                                 copy->medium->name);
+        if (nvt_tier_slot_decode(&tier->super, bytes, &slot))
+            continue;
+        has_slot = true;
+        if (slot.epoch > tier->epoch)
+            return yield_log(tier, copy);
     }
     copy->needs_look = false;
+    if (has_slot)
+        return;
+    lose_copy(copy, -EILSEQ, "it is another log now, or new memory");
+    yield_copy(copy);
 }
 
 static void look_at_slots(struct nvt_tier_copy *copy)

@@ -7,7 +7,17 @@
 #include "common/base/minmax.h"
 #include "nvme/target/tier/inside.h"
 
-struct nvt_tier_fetch *nvt_tier_fetch_take(struct nvt_tier *tier, bool wants_place)
+static bool has_place(struct nvt_tier_fetch *fetch, uint32_t bytes)
+{
+    if (bytes <= fetch->place_bytes)
+        return true;
+    free(fetch->place);
+    fetch->place = malloc(bytes);
+    fetch->place_bytes = fetch->place ? bytes : 0;
+    return fetch->place;
+}
+
+struct nvt_tier_fetch *nvt_tier_fetch_take(struct nvt_tier *tier, uint32_t place_bytes)
 {
     struct nvt_tier_fetch *fetch = tier->spare_fetches;
     if (fetch)
@@ -18,13 +28,16 @@ struct nvt_tier_fetch *nvt_tier_fetch_take(struct nvt_tier *tier, bool wants_pla
         fetch->all = tier->fetches;
         tier->fetches = fetch;
     }
-    if (wants_place && !fetch->place && !(fetch->place = malloc(NVT_TIER_PLACE_BYTES))) {
+    if (!has_place(fetch, place_bytes)) {
         fetch->tier = tier;
         nvt_tier_fetch_give(fetch);
         return NULL;
     }
-    *fetch =
-        (struct nvt_tier_fetch){.all = fetch->all, .tier = tier, .copy = -1, .place = fetch->place};
+    *fetch = (struct nvt_tier_fetch){.all = fetch->all,
+                                     .tier = tier,
+                                     .copy = -1,
+                                     .place = fetch->place,
+                                     .place_bytes = fetch->place_bytes};
     return fetch;
 }
 
@@ -72,7 +85,7 @@ void nvt_tier_fetch_again(struct nvt_tier *tier)
     tier->stalled = NULL;
     for (; fetch; fetch = next) {
         next = fetch->next;
-        const struct nvt_io *io = fetch->op ? fetch->op->io : NULL;
+        const struct nvt_io *io = fetch->part.op ? fetch->part.op->io : NULL;
         fetch->copies_tried = 0;
         if (io && io->given_up && io->given_up(io))
             fetch->done(fetch, -EIO);
@@ -138,6 +151,43 @@ void nvt_tier_fetch_start(struct nvt_tier_fetch *fetch, uint8_t *to, uint64_t po
     fetch->done = done;
     fetch->move.medium = NULL;
     fetch_go_on(fetch);
+}
+
+/* ---- whole records ---- */
+
+static bool is_record_of(const struct nvt_tier_fetch *fetch)
+{
+    const struct nvt_tier_extent *extent = &fetch->part.extent;
+    const uint8_t *payload = fetch->place + NVT_TIER_HEAD_BYTES;
+    struct nvt_tier_record record;
+    return nvt_tier_record_decode(&fetch->tier->super, fetch->place, &record) &&
+           record.position == extent->position && record.kind == NVT_TIER_WRITE &&
+           record.payload_bytes == extent->payload_bytes &&
+           record.payload_sum == nvt_tier_sum(0, payload, record.payload_bytes);
+}
+
+static void fetch_record_read(struct nvt_tier_fetch *fetch, int result)
+{
+    const struct nvt_tier_part *part = &fetch->part;
+    if (!result && !is_record_of(fetch)) { /* another copy may have it */
+        fetch->is_damaged = true;
+        return nvt_tier_fetch_start(fetch, fetch->place, fetch->position, fetch->bytes,
+                                    fetch_record_read);
+    }
+    if (!result)
+        memcpy(part->to, fetch->place + NVT_TIER_HEAD_BYTES + part->skip_bytes, part->bytes);
+    part->done(fetch, result);
+}
+
+bool nvt_tier_fetch_record(struct nvt_tier *tier, const struct nvt_tier_part *part)
+{
+    const uint32_t all = NVT_TIER_HEAD_BYTES + part->extent.payload_bytes;
+    struct nvt_tier_fetch *fetch = nvt_tier_fetch_take(tier, all);
+    if (!fetch)
+        return false;
+    fetch->part = *part;
+    nvt_tier_fetch_start(fetch, fetch->place, part->extent.position, all, fetch_record_read);
+    return true;
 }
 
 bool nvt_tier_stage_read(const struct nvt_tier *tier, uint64_t position, uint8_t *to,

@@ -2,6 +2,7 @@
 /* Destaging: does what destage.h says comes next. */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <nvme/types.h>
@@ -68,35 +69,66 @@ static void write_run(struct nvt_tier_run *run)
     nvt_tier_ask_file(tier, &run->lower);
 }
 
-/* The whole record was read: only what proves itself goes to FILE. */
-static bool is_record_of(const struct nvt_tier_fetch *fetch)
+/* A piece of it has been read. */
+static void run_has_piece(struct nvt_tier_fetch *fetch)
 {
-    struct nvt_tier_record record;
-    return nvt_tier_record_decode(&fetch->tier->super, fetch->place, &record) &&
-           record.position == fetch->extent.position && record.kind == NVT_TIER_WRITE &&
-           record.payload_bytes == fetch->extent.payload_bytes &&
-           record.payload_sum ==
-               nvt_tier_sum(0, fetch->place + NVT_TIER_HEAD_BYTES, record.payload_bytes);
+    struct nvt_tier_run *run = fetch->part.run;
+    nvt_tier_fetch_give(fetch);
+    if (!--run->reads_left)
+        write_run(run);
+}
+
+static void old_piece_read(struct nvt_io *lower, uint16_t status)
+{
+    struct nvt_tier_fetch *fetch = LIST_MEMBER(lower, struct nvt_tier_fetch, lower);
+    struct nvt_tier *tier = fetch->tier;
+    struct nvt_tier_turn turn;
+    nvt_tier_enter(tier, &turn, lower->uring);
+    if (status)
+        nvt_tier_fail(tier, "FILE cannot be read at %" PRIu64 ": %s", lower->offset,
+                      why_of(tier, status));
+    run_has_piece(fetch);
+    nvt_tier_leave(tier);
+}
+
+/* FILE keeps what it has there, and so does the run, which may go on behind it. */
+static void leave_piece(struct nvt_tier_fetch *fetch)
+{
+    enum { TOLD_MAX = 20 };
+    struct nvt_tier *tier = fetch->tier;
+    const struct nvt_tier_extent *extent = &fetch->part.extent;
+    snprintf(tier->trouble, sizeof(tier->trouble),
+             "%" PRIu64 " bytes were damaged in the log, and are lost: FILE has older ones there, "
+             "the last %" PRIu64 " of them from %" PRIu64 " on",
+             tier->dropped_bytes + extent->len_bytes, extent->len_bytes, extent->offset);
+    tier->dropped_bytes += extent->len_bytes;
+    if (++tier->drops <= TOLD_MAX)
+        fprintf(stderr,
+                "sidewire nvme target: tier: the record at %" PRIu64 " is damaged, and is left "
+                "out: FILE keeps what it has in the %" PRIu64 " bytes from %" PRIu64 " on\n",
+                fetch->position, extent->len_bytes, extent->offset);
+    fetch->lower = (struct nvt_io){.kind = NVT_READ,
+                                   .offset = extent->offset,
+                                   .len_bytes = extent->len_bytes,
+                                   .data = fetch->part.to,
+                                   .address = tier,
+                                   .host = tier,
+                                   .done = old_piece_read};
+    nvt_tier_ask_file(tier, &fetch->lower);
 }
 
 static void run_record_read(struct nvt_tier_fetch *fetch, int result)
 {
-    struct nvt_tier *tier = fetch->tier;
-    struct nvt_tier_run *run = fetch->run;
-    if (!result && !is_record_of(fetch)) { /* another copy may have it */
-        fetch->is_damaged = true;
-        return nvt_tier_fetch_start(fetch, fetch->place, fetch->position, fetch->bytes,
-                                    run_record_read);
-    }
+    const struct nvt_tier_extent *extent = &fetch->part.extent;
+    if (result && fetch->tier->drops_damaged)
+        return leave_piece(fetch);
     if (result)
-        nvt_tier_fail(tier, "the record at %" PRIu64 " of the log cannot be read, or is damaged",
-                      fetch->position);
-    else
-        memcpy(fetch->to_run, fetch->place + NVT_TIER_HEAD_BYTES + fetch->extent.skip_bytes,
-               fetch->extent.len_bytes);
-    nvt_tier_fetch_give(fetch);
-    if (!--run->reads_left)
-        write_run(run);
+        nvt_tier_fail(fetch->tier,
+                      "the record at %" PRIu64 " of the log cannot be read, or is damaged: it has "
+                      "the %" PRIu64 " bytes of FILE from %" PRIu64 " on. Read what the others "
+                      "have, or start it with drop-damaged, to go on without that one",
+                      fetch->position, extent->len_bytes, extent->offset);
+    run_has_piece(fetch);
 }
 
 static void flow_read_piece(struct nvt_tier_run *run, const struct nvt_tier_extent *piece,
@@ -106,15 +138,17 @@ static void flow_read_piece(struct nvt_tier_run *run, const struct nvt_tier_exte
     const uint64_t position = piece->position + NVT_TIER_HEAD_BYTES + piece->skip_bytes;
     if (nvt_tier_stage_read(tier, position, to, (uint32_t)piece->len_bytes))
         return;
-    struct nvt_tier_fetch *fetch = nvt_tier_fetch_take(tier, true);
-    if (!fetch)
-        return nvt_tier_fail(tier, "no memory");
-    fetch->extent = *piece;
-    fetch->run = run;
-    fetch->to_run = to;
+    const struct nvt_tier_part part = {.extent = *piece,
+                                       .skip_bytes = piece->skip_bytes,
+                                       .bytes = (uint32_t)piece->len_bytes,
+                                       .to = to,
+                                       .run = run,
+                                       .done = run_record_read};
     run->reads_left++;
-    nvt_tier_fetch_start(fetch, fetch->place, piece->position,
-                         NVT_TIER_HEAD_BYTES + piece->payload_bytes, run_record_read);
+    if (nvt_tier_fetch_record(tier, &part))
+        return;
+    run->reads_left--;
+    nvt_tier_fail(tier, "no memory");
 }
 
 static void start_run(struct nvt_tier_run *run, uint32_t pieces_count)
@@ -258,6 +292,7 @@ static void end_detach(struct nvt_tier *tier)
     if (!leaver || (!is_done && !has_failed) || !flow_is_quiet(tier))
         return;
     tier->leaver = NULL;
+    tier->is_whole = is_done;
     nvt_tier_io_end(tier, leaver, is_done ? 0 : NVME_SC_INTERNAL);
 }
 

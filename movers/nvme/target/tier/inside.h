@@ -41,12 +41,15 @@ void nvt_tier_copies_tick(struct nvt_tier *tier);
 uint64_t nvt_tier_copies_slowest(const struct nvt_tier *tier);
 
 /* fetch.c: reads of the log, from any copy that has it. */
-/* NULL: no memory. `place`: room for a whole record, too. */
-struct nvt_tier_fetch *nvt_tier_fetch_take(struct nvt_tier *tier, bool wants_place);
+/* NULL: no memory. `place_bytes`: room for a whole record, 0: none. */
+struct nvt_tier_fetch *nvt_tier_fetch_take(struct nvt_tier *tier, uint32_t place_bytes);
 void nvt_tier_fetch_give(struct nvt_tier_fetch *fetch);
 /* From `position` on; done() gives it back. May end at once. */
 void nvt_tier_fetch_start(struct nvt_tier_fetch *fetch, uint8_t *to, uint64_t position,
                           uint32_t bytes, void (*done)(struct nvt_tier_fetch *fetch, int result));
+/* All of the record is read, and proved: part->done() is told -EIO where no copy has it as it was
+ * written. May end at once. False: no memory. */
+bool nvt_tier_fetch_record(struct nvt_tier *tier, const struct nvt_tier_part *part);
 /* Asks again for requests that wait for copies which were away. */
 void nvt_tier_fetch_again(struct nvt_tier *tier);
 /* What the stage still has of it. False: not all. */

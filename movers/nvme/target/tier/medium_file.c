@@ -1,29 +1,28 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * A copy of a log in a file or on a device of this machine. Where the mapping is the memory itself
- * (DAX; tmpfs, which does not outlive the power) bytes are stored there and written back from the
- * processor's caches, without a system call. Else io_uring writes and flushes them (RWF_DSYNC), by
- * a worker: the call may wait.
+ * (DAX; tmpfs and the like, which do not outlive the power) bytes are stored there and written back
+ * from the processor's caches, without a system call. Else io_uring writes and flushes them
+ * (RWF_DSYNC), by a worker: the call may wait.
  *
  * All blocks are allocated when it is opened, so the file system's lack of room is told then.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
-#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
 #include <immintrin.h>
 #endif
 
+#include "common/serve/disk.h"
 #include "common/serve/holes.h"
 #include "common/serve/served.h"
 #include "nvme/target/backend/guard.h"
@@ -188,11 +187,8 @@ static int map_medium(struct file_medium *file)
 {
     const int prot = PROT_READ | PROT_WRITE;
     const size_t bytes = file->medium.size_bytes;
-    struct statfs system;
     void *memory = MAP_FAILED;
-    if (fstatfs(file->fd, &system))
-        return -errno;
-    file->medium.is_volatile = system.f_type == TMPFS_MAGIC;
+    file->medium.is_volatile = mover_disk_is_memory(file->fd);
     if (bytes)
         memory = mmap(NULL, bytes, prot, MAP_SHARED_VALIDATE | MAP_SYNC, file->fd, 0);
     if (memory == MAP_FAILED && bytes && file->medium.is_volatile)

@@ -44,6 +44,7 @@ struct pmem_medium {
     uint32_t free_pieces; /* a bit for each */
     struct nvt_tier_move *waiting, **waiting_last;
     uint64_t posted_ns; /* the last one */
+    bool is_yielded;    /* to another target: it is closed at the next poll */
 };
 
 static int errno_of(enum sw_pmem_status status)
@@ -187,6 +188,12 @@ static bool let_moves_go(struct pmem_medium *pmem)
 static bool medium_pmem_poll(struct nvt_tier_medium *medium)
 {
     struct pmem_medium *pmem = (struct pmem_medium *)medium;
+    if (pmem->is_yielded && pmem->pmem) { /* each connection of ours would end the other's */
+        sw_pmem_close(pmem->pmem);
+        pmem->pmem = NULL;
+    }
+    if (!pmem->pmem)
+        return let_moves_go(pmem);
     bool any = sw_pmem_poll(pmem->pmem) > 0;
     any = let_moves_go(pmem) || any;
     return any || (sw_pmem_used(pmem->pmem) &&
@@ -215,6 +222,18 @@ static int medium_pmem_now(struct nvt_tier_medium *medium, bool is_write, uint64
     return status == SW_PMEM_OK ? 0 : -EIO;
 }
 
+static void medium_pmem_why(struct nvt_tier_medium *medium, char *out, size_t size)
+{
+    struct sw_pmem_error error;
+    sw_pmem_last_error(((const struct pmem_medium *)medium)->pmem, &error);
+    snprintf(out, size, "%s", *error.text ? error.text : "its server does not answer");
+}
+
+static void medium_pmem_yield(struct nvt_tier_medium *medium)
+{
+    ((struct pmem_medium *)medium)->is_yielded = true;
+}
+
 static void medium_pmem_close(struct nvt_tier_medium *medium)
 {
     struct pmem_medium *pmem = (struct pmem_medium *)medium;
@@ -228,6 +247,8 @@ static const struct nvt_tier_medium_ops pmem_ops = {.now = medium_pmem_now,
                                                     .use = medium_pmem_use,
                                                     .start = medium_pmem_start,
                                                     .poll = medium_pmem_poll,
+                                                    .why = medium_pmem_why,
+                                                    .yield = medium_pmem_yield,
                                                     .close = medium_pmem_close};
 
 /* Also "folder/log" is a path, where such a folder is. */

@@ -64,7 +64,7 @@ static void ask_file(struct nvt_tier_op *op)
 
 static void read_part_done(struct nvt_tier_fetch *fetch, int result)
 {
-    struct nvt_tier_op *op = fetch->op;
+    struct nvt_tier_op *op = fetch->part.op;
     nvt_tier_fetch_give(fetch);
     op->parts_left--;
     if (result)
@@ -77,18 +77,21 @@ static void fetch_part(struct nvt_tier_op *op, const struct nvt_tier_extent *ext
                        uint8_t *to, uint32_t bytes)
 {
     struct nvt_tier *tier = op->tier;
-    const uint64_t position = extent->position + NVT_TIER_HEAD_BYTES + extent->skip_bytes + skip;
+    const uint32_t skip_bytes = extent->skip_bytes + (uint32_t)skip;
+    const struct nvt_tier_part part = {.extent = *extent,
+                                       .skip_bytes = skip_bytes,
+                                       .bytes = bytes,
+                                       .to = to,
+                                       .op = op,
+                                       .done = read_part_done};
     tier->counts.log_reads++;
-    if (nvt_tier_stage_read(tier, position, to, bytes))
+    if (nvt_tier_stage_read(tier, extent->position + NVT_TIER_HEAD_BYTES + skip_bytes, to, bytes))
         return;
-    struct nvt_tier_fetch *fetch = nvt_tier_fetch_take(tier, false);
-    if (!fetch) {
-        op->status = NVME_SC_INTERNAL;
-        return;
-    }
-    fetch->op = op;
     op->parts_left++;
-    nvt_tier_fetch_start(fetch, to, position, bytes, read_part_done);
+    if (nvt_tier_fetch_record(tier, &part))
+        return;
+    op->parts_left--;
+    op->status = NVME_SC_INTERNAL;
 }
 
 /* The next extent of the log. False: FILE has to be asked, since what was there has gone to it. */

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { BEGINS_MAX = 4096 };
+enum { HEADS_MAX = 4096 };
 
 struct survey {
     struct nvt_tier *tier;
@@ -33,6 +33,49 @@ static int read_slots(struct nvt_tier_copy *copy, const struct nvt_tier_super *s
     return copy->slot.count ? 0 : -EILSEQ;
 }
 
+/* The first copy that cannot be had, and why. */
+static void tell_absent(const struct survey *survey, char *out, size_t size)
+{
+    const struct nvt_tier *tier = survey->tier;
+    char why[256];
+    uint32_t i = 0;
+    while (i < tier->copies_count && tier->copies[i].state != NVT_TIER_LOST)
+        i++;
+    if (i == tier->copies_count) {
+        snprintf(out, size, "bring the others back");
+        return;
+    }
+    const struct nvt_tier_copy *copy = &tier->copies[i];
+    snprintf(why, sizeof(why), "%s", copy->medium ? strerror(copy->error) : "it is not there");
+    if (copy->medium && copy->medium->ops->why)
+        copy->medium->ops->why(copy->medium, why, sizeof(why));
+    snprintf(out, size, "%s: %s", copy->name, why);
+}
+
+/* How many records the log has besides those that say who has written to it, up to `most`, and
+ * what they have for FILE. */
+static uint32_t count_dirty(const struct nvt_tier_copy *copy, uint32_t most, uint64_t *len_bytes)
+{
+    uint8_t bytes[NVT_TIER_HEAD_BYTES];
+    uint64_t position = copy->slot.head, check = copy->slot.check;
+    struct nvt_tier_record record;
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < HEADS_MAX && found < most; i++) {
+        if (copy->medium->ops->now(copy->medium, false,
+                                   NVT_TIER_RING + position % copy->super.ring_bytes, bytes,
+                                   sizeof(bytes)) ||
+            !nvt_tier_record_decode(&copy->super, bytes, &record) || record.position != position ||
+            record.before != check)
+            return found;
+        found += record.kind != NVT_TIER_BEGIN;
+        if (len_bytes)
+            *len_bytes += record.len_bytes;
+        position += nvt_tier_record_bytes(record.payload_bytes);
+        check = record.check;
+    }
+    return found;
+}
+
 static int refuse_copy(const struct survey *survey, const struct nvt_tier_copy *copy,
                        const char *why)
 {
@@ -40,6 +83,30 @@ static int refuse_copy(const struct survey *survey, const struct nvt_tier_copy *
              "the log %s %s; new-log makes a new one there, and what it has is lost",
              copy->medium->name, why);
     return -EINVAL;
+}
+
+/* What it still has is part of a log: nothing is to be made anew there. */
+static int refuse_short(const struct survey *survey, const struct nvt_tier_copy *copy)
+{
+    snprintf(survey->error, survey->error_size,
+             "the log %s has %" PRIu64 " bytes, and had %" PRIu64 " when it was made: it was cut "
+             "off. Bring it back as it was",
+             copy->name, copy->medium->size_bytes, copy->super.ring_bytes + NVT_TIER_RING);
+    return -EINVAL;
+}
+
+/* What a new log gives up. */
+static void tell_given_up(struct nvt_tier_copy *copy)
+{
+    uint64_t bytes = 0;
+    const uint32_t writes =
+        read_slots(copy, &copy->super) ? 0 : count_dirty(copy, HEADS_MAX, &bytes);
+    if (writes)
+        fprintf(stderr,
+                "sidewire nvme target: tier: new-log gives up what the log %s has and FILE lacks: "
+                "%u writes of %" PRIu64 " bytes%s\n",
+                copy->name, writes, bytes, writes == HEADS_MAX ? ", or more" : "");
+    copy->slot = (struct nvt_tier_slot){0};
 }
 
 /* 0: it has a log, or nothing, or it cannot be read. */
@@ -54,6 +121,8 @@ static int look_at_copy(struct survey *survey, uint32_t i)
     if (copy->error)
         return 0;
     const enum nvt_tier_verdict verdict = nvt_tier_super_decode(bytes, &copy->super);
+    if (verdict == NVT_TIER_GOOD && survey->setup->makes_anew && !survey->blanks)
+        tell_given_up(copy);
     if (verdict == NVT_TIER_BLANK || survey->setup->makes_anew) {
         survey->blanks++;
         copy->is_new = true;
@@ -64,8 +133,10 @@ static int look_at_copy(struct survey *survey, uint32_t i)
         return refuse_copy(survey, copy, "has something else");
     if (verdict == NVT_TIER_UNKNOWN)
         return refuse_copy(survey, copy, "is of a version that is not known here");
-    if (verdict != NVT_TIER_GOOD || copy->super.ring_bytes > copy->medium->size_bytes)
+    if (verdict != NVT_TIER_GOOD)
         return refuse_copy(survey, copy, "has a damaged superblock");
+    if (copy->super.ring_bytes + NVT_TIER_RING > copy->medium->size_bytes)
+        return refuse_short(survey, copy);
     if (copy->super.copies != survey->tier->copies_count || copy->super.copy != i) {
         snprintf(survey->error, survey->error_size,
                  "the log %s is copy %u of %u: name all of them, in that order", copy->medium->name,
@@ -118,9 +189,11 @@ static int make_log(struct survey *survey)
         if (tier->copies[i].medium && tier->copies[i].medium->size_bytes < least)
             least = tier->copies[i].medium->size_bytes;
     if (survey->blanks < tier->copies_count) {
+        char missing[512];
+        tell_absent(survey, missing, sizeof(missing));
         snprintf(survey->error, survey->error_size,
-                 "a new log needs all of its %u copies: %u of them can be reached",
-                 tier->copies_count, survey->blanks);
+                 "a new log needs all of its %u copies: %u of them can be reached. %s",
+                 tier->copies_count, survey->blanks, missing);
         return -ENODEV;
     }
     tier->super.copies = (uint16_t)tier->copies_count;
@@ -175,24 +248,17 @@ static void adopt_blank(struct survey *survey, uint32_t i)
 
 /* ---- FILE ---- */
 
-/* Whether there is anything in the log but who has written to it. */
-static bool is_dirty(const struct nvt_tier *tier, const struct nvt_tier_copy *copy)
+/* True: another log has writes that FILE lacks. `identity`: of the log; NULL: a new one. */
+static bool refuse_owed(const struct survey *survey, const uint8_t *identity)
 {
-    uint8_t bytes[NVT_TIER_HEAD_BYTES];
-    uint64_t position = copy->slot.head, check = copy->slot.check;
-    struct nvt_tier_record record;
-    for (uint32_t i = 0; i < BEGINS_MAX; i++) {
-        if (copy->medium->ops->now(copy->medium, false,
-                                   NVT_TIER_RING + position % tier->super.ring_bytes, bytes,
-                                   sizeof(bytes)) ||
-            !nvt_tier_record_decode(&tier->super, bytes, &record) || record.position != position ||
-            record.before != check)
-            return false;
-        if (record.kind != NVT_TIER_BEGIN)
-            return true;
-        position += NVT_TIER_HEAD_BYTES;
-        check = record.check;
-    }
+    const struct nvt_owed *owed = survey->setup->owed;
+    if (!owed || survey->setup->makes_anew ||
+        (identity && !memcmp(owed->identity, identity, sizeof(owed->identity))))
+        return false;
+    snprintf(survey->error, survey->error_size,
+             "the file lacks writes that another log has, and this one is %s. Start it with that "
+             "log, or, to lose those writes, add new-log. The log is %s",
+             identity ? "not that one" : "new", owed->logs);
     return true;
 }
 
@@ -218,7 +284,7 @@ static int compare_file(const struct survey *survey)
         const struct nvt_tier_copy *copy = &tier->copies[i];
         if (copy->state != NVT_TIER_LIVE)
             continue;
-        any = any || is_dirty(tier, copy);
+        any = any || count_dirty(copy, 1, NULL) > 0;
         if (!newest || copy->slot.epoch > newest->slot.epoch ||
             (copy->slot.epoch == newest->slot.epoch && copy->slot.count > newest->slot.count))
             newest = copy;
@@ -248,7 +314,7 @@ int nvt_tier_survey(struct nvt_tier *tier, const struct nvt_tier_setup *setup, c
             return rc;
     }
     if (!survey.supers && survey.blanks)
-        return make_log(&survey);
+        return refuse_owed(&survey, NULL) ? -EBUSY : make_log(&survey);
     for (uint32_t i = 0; i < tier->copies_count; i++) {
         if (!survey.has_super[i])
             continue;
@@ -261,11 +327,14 @@ int nvt_tier_survey(struct nvt_tier *tier, const struct nvt_tier_setup *setup, c
     }
     leave_out_new(&survey);
     if (survey.supers < tier->quorum) {
-        snprintf(error, error_size, "%u of %u copies of the log can be read, and it needs %u: %s",
-                 survey.supers, tier->copies_count, tier->quorum,
-                 survey.supers ? "bring the others back" : strerror(tier->copies[0].error));
+        char missing[512];
+        tell_absent(&survey, missing, sizeof(missing));
+        snprintf(error, error_size, "%u of %u copies of the log can be read, and it needs %u. %s",
+                 survey.supers, tier->copies_count, tier->quorum, missing);
         return -ENODEV;
     }
+    if (refuse_owed(&survey, tier->super.identity))
+        return -EBUSY;
     const int rc = compare_file(&survey);
     for (uint32_t i = 0; i < tier->copies_count && !rc; i++)
         adopt_blank(&survey, i);

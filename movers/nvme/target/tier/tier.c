@@ -2,6 +2,7 @@
 #include "nvme/target/tier/tier.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -92,19 +93,23 @@ int nvt_tier_open(const struct nvt_tier_setup *setup, struct nvt_tier **out, cha
     tier->size_bytes = setup->file->size_bytes;
     tier->stamp = setup->look;
     tier->owner = setup->owner;
+    tier->drops_damaged = setup->drops_damaged;
     tier->copies_count = setup->copies_count;
     tier->quorum = setup->copies_count / 2 + 1;
     for (uint32_t i = 0; i < setup->copies_count; i++) {
         tier->copies[i].tier = tier;
         tier->copies[i].medium = setup->media[i];
+        tier->copies[i].name = setup->names[i];
         if (!setup->media[i])
             continue;
         setup->media[i]->tier = tier;
         tier->polls_media = tier->polls_media || setup->media[i]->ops->poll;
     }
     int rc = nvt_tier_survey(tier, setup, error, error_size);
-    if (!rc)
-        rc = tier_make_memory(tier, setup);
+    if (!rc && (rc = tier_make_memory(tier, setup)))
+        snprintf(error, error_size,
+                 "a tier with a log of %" PRIu64 " MiB and ram= of %" PRIu64 " MiB: %s",
+                 tier->super.ring_bytes >> 20, setup->cache_bytes >> 20, strerror(-rc));
     if (!rc && !nvt_tier_take_seat(tier, setup->uring))
         rc = -ENOMEM;
     if (rc) {
@@ -186,8 +191,7 @@ void nvt_tier_status_of(struct nvt_tier *tier, struct nvt_tier_status *status)
     for (uint32_t i = 0; i < tier->copies_count; i++) {
         const struct nvt_tier_copy *copy = &tier->copies[i];
         status->copies[i].state = copy->state;
-        snprintf(status->copies[i].name, sizeof(status->copies[i].name), "%s",
-                 copy->medium ? copy->medium->name : "");
+        snprintf(status->copies[i].name, sizeof(status->copies[i].name), "%s", copy->name);
     }
     memcpy(status->trouble, tier->trouble, sizeof(status->trouble));
     pthread_mutex_unlock(&tier->lock);

@@ -20,6 +20,7 @@
 #include "common/base/list.h"
 #include "common/uring/ring.h"
 #include "nvme/target/backend/backend.h"
+#include "nvme/target/backend/owed.h"
 #include "nvme/target/backend/uring.h"
 #include "nvme/target/tier/destage.h"
 #include "nvme/target/tier/index.h"
@@ -30,10 +31,11 @@ enum {
     NVT_TIER_FLIGHT_BYTES = 512 << 10,
     NVT_TIER_RUNS = 8, /* writes to FILE under way */
     NVT_TIER_RUN_BYTES = 256 << 10,
-    NVT_TIER_PLACE_BYTES = NVT_TIER_HEAD_BYTES + NVT_TIER_PAYLOAD_MAX,
+    NVT_TIER_TROUBLE_BYTES = 384,
 };
 
 struct nvt_tier;
+struct nvt_tier_fetch;
 struct nvt_tier_medium;
 
 /* A read or a write of a copy's medium. */
@@ -61,6 +63,10 @@ struct nvt_tier_medium_ops {
     bool (*start)(struct nvt_tier_medium *medium, struct nvt_tier_move *move);
     /* Looks for what has ended. NULL: there is no need. True: something goes on. */
     bool (*poll)(struct nvt_tier_medium *medium);
+    /* Why it cannot be had. NULL: the errno of its moves says all. */
+    void (*why)(struct nvt_tier_medium *medium, char *out, size_t size);
+    /* It is another target's from now on: nothing is moved any more. NULL: that cannot be. */
+    void (*yield)(struct nvt_tier_medium *medium);
     void (*close)(struct nvt_tier_medium *medium);
 };
 
@@ -86,6 +92,7 @@ struct nvt_tier_flight {
 struct nvt_tier_copy {
     struct nvt_tier *tier;
     struct nvt_tier_medium *medium; /* NULL: it could not be opened */
+    const char *name;               /* as the user wrote it */
     enum nvt_tier_copy_state state;
     int error;              /* why it is lost, an errno */
     uint64_t sent, durable; /* positions */
@@ -153,22 +160,34 @@ struct nvt_tier_run {
     struct nvt_io lower;
 };
 
-/* A record that is read for a run or a host. */
+/* What is wanted of a record's payload, and for whom. */
+struct nvt_tier_part {
+    struct nvt_tier_extent extent;
+    uint32_t skip_bytes, bytes;
+    uint8_t *to;
+    struct nvt_tier_run *run; /* one of these */
+    struct nvt_tier_op *op;
+    /* Gives `fetch` back. The lock is held. */
+    void (*done)(struct nvt_tier_fetch *fetch, int result);
+};
+
+/* A read of the log. */
 struct nvt_tier_fetch {
     struct nvt_tier_move move; /* must be first */
     struct nvt_tier_fetch *next, *all;
-    struct nvt_tier_extent extent;
     void (*done)(struct nvt_tier_fetch *fetch, int result); /* the lock is held */
     struct nvt_tier *tier;
-    struct nvt_tier_run *run; /* whom it is for: one of these */
-    struct nvt_tier_op *op;
-    uint8_t *to, *to_run;
+    struct nvt_tier_part part; /* of those that read whole records */
+    uint8_t *to;
     uint64_t position; /* in the log */
     uint32_t bytes, moved;
     uint32_t copies_tried; /* a bit for each */
     bool is_damaged;       /* one of them has something else there, or its medium failed */
     int copy;              /* that is asked; -1: the next one that has it */
-    uint8_t *place;        /* [NVT_TIER_PLACE_BYTES], of those that read whole records */
+    uint32_t mends;        /* which copy gets it */
+    uint8_t *place;        /* [place_bytes], for a whole record */
+    uint32_t place_bytes;
+    struct nvt_io lower; /* of FILE, for what is damaged */
 };
 
 enum nvt_tier_phase {
@@ -188,9 +207,11 @@ struct nvt_tier {
     struct nvt_tier_turn *turn; /* NULL: nobody has the lock */
     struct nvt_tier_seat *seats;
     enum nvt_tier_phase phase;
-    char trouble[256]; /* why it has failed; what is damaged */
-    bool is_leaving, has_left;
+    char trouble[NVT_TIER_TROUBLE_BYTES]; /* why it has failed; what is damaged */
+    bool is_whole;                        /* it was detached: the log has nothing that FILE lacks */
     struct nvt_io *leaver;
+    bool drops_damaged; /* of the log: FILE keeps what it has there */
+    uint64_t dropped_bytes, drops;
 
     struct nvt_tier_super super;
     uint32_t copies_count, quorum;
@@ -200,6 +221,7 @@ struct nvt_tier {
 
     /* Positions: head <= acked <= end <= head + ring bytes. */
     uint64_t epoch, head, acked, end, end_check;
+    uint64_t slowest;              /* the live copy that has least, as last seen */
     struct nvt_tier_mark answered; /* so far all is in the index, or gone from the log */
     uint8_t *stage; /* the log's last stage_bytes, up to `end`; nothing from before staged_from */
     uint64_t staged_from;
@@ -240,13 +262,16 @@ struct nvt_tier_setup {
     struct nvt_backend *file;       /* stays the caller's */
     struct nvt_uring *uring;        /* of the first thread; NULL: tests */
     struct nvt_tier_medium **media; /* [copies_count], NULL: cannot be had now; then the tier's */
+    const char *const *names;       /* [copies_count], of the copies; they outlive the tier */
     uint32_t copies_count;
     struct nvt_tier_stamp stamp;         /* of FILE as it is now */
     void (*look)(struct nvt_tier *tier); /* as `stamp` of the tier */
     void *owner;
     uint64_t cache_bytes;
-    bool makes_anew;      /* whatever is there is lost */
-    uint8_t identity[16]; /* of a new log */
+    bool makes_anew;             /* whatever is there is lost */
+    bool drops_damaged;          /* FILE keeps what it has where a record is damaged */
+    uint8_t identity[16];        /* of a new log */
+    const struct nvt_owed *owed; /* FILE's mark; NULL: it has none */
 };
 
 /* Reads superblocks and slots (which may take as long as the media do), and begins to walk the log:
@@ -271,7 +296,7 @@ struct nvt_tier_status {
         char name[128];
         enum nvt_tier_copy_state state;
     } copies[NVT_TIER_COPIES_MAX];
-    char trouble[256];
+    char trouble[NVT_TIER_TROUBLE_BYTES];
 };
 void nvt_tier_status_of(struct nvt_tier *tier, struct nvt_tier_status *status);
 

@@ -62,7 +62,7 @@ static bool has_chunk(struct nvt_tier *tier, uint64_t position, uint32_t bytes)
     struct nvt_tier_walk *walk = tier->walk;
     if (position >= walk->chunk_at && position + bytes <= walk->chunk_at + walk->chunk_bytes)
         return true;
-    struct nvt_tier_fetch *fetch = nvt_tier_fetch_take(tier, false);
+    struct nvt_tier_fetch *fetch = nvt_tier_fetch_take(tier, 0);
     if (!fetch) {
         walk->error = -ENOMEM;
         return false;

@@ -265,6 +265,16 @@ static void disturb_copies(struct history *history, struct counts *counts)
     }
 }
 
+static void heal_copies(struct world *world)
+{
+    for (uint32_t i = 0; i < world->copies; i++) {
+        if (!world->media[i])
+            continue;
+        world->media[i]->error = 0;
+        world->media[i]->is_paused = false;
+    }
+}
+
 static void end_life(struct history *history, struct counts *counts)
 {
     struct world *world = &history->world;
@@ -314,6 +324,10 @@ static void live_once(struct history *history, enum plant plant, struct counts *
             submit_one(history, counts);
         world_step(world);
         disturb_copies(history, counts);
+    }
+    if (!random_below(&world->random, 4)) { /* all that was sent ends by itself */
+        heal_copies(world);
+        rest_until_idle(history);
     }
     end_life(history, counts);
     wipe_copy(history);

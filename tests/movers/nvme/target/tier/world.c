@@ -242,6 +242,7 @@ void world_free(struct world *world)
 
 int world_open(struct world *world, uint32_t away, bool makes_anew)
 {
+    static const char *const names[WORLD_COPIES] = {"first", "second", "third"};
     struct nvt_tier_medium *media[WORLD_COPIES] = {0};
     for (uint32_t i = 0; i < world->copies; i++) {
         world->media[i] = NULL;
@@ -262,6 +263,7 @@ int world_open(struct world *world, uint32_t away, bool makes_anew)
     struct nvt_tier_setup setup = {.file = &world->backend,
                                    .uring = &world->uring,
                                    .media = media,
+                                   .names = names,
                                    .copies_count = world->copies,
                                    .stamp = world->stamp,
                                    .cache_bytes = world->cache_bytes,
