@@ -234,6 +234,29 @@ def await_threads(host, count):
     time.sleep(3 * SECONDS)
 
 
+def group_of_one(bench):
+    """What it costs a target to be a member of a group, whose log is on the same host."""
+    rig = Rig(bench)
+    disk = nvme.Disk(os.path.join(rig.build, 'bench'))
+
+    def member():
+        with nvme_takeover.log_of_group(bench) as group:
+            place = f'127.0.0.1:{group.log_port}'
+            listen = f'127.0.0.1:{procs.free_port()}'
+            words = ['--group', place, '--group-listen', listen, '--member', 'one']
+            return rig.run(f'file:{disk.path}', [DEEP_READ], words)['deep_read']
+
+    def alone():
+        return rig.run(f'file:{disk.path}', [DEEP_READ])['deep_read']
+
+    return Experiment(
+        'nvme_group',
+        'NVMe of a group of one, and of no group',
+        {'group': member, 'alone': alone},
+        place=disk,
+    )
+
+
 def experiments(bench):
     return [
         added_in_memory(bench),
@@ -243,6 +266,7 @@ def experiments(bench):
         message_rate(bench),
         between_hosts(bench),
         footprint(bench),
+        group_of_one(bench),
         *nvme_takeover.experiments(bench),
     ]
 
@@ -269,6 +293,8 @@ RATIOS = (
          f'long_{rw}', 'B/s', False, 0.95, 1.0)
         for rw in ('read', 'write')
     ),
+    ('nvme file: 4 KiB random read, depth 32, a group of one, and none', 'nvme_group', 'group',
+     'alone', 'rate', '1/s', False, 0.97, 1.0),
     ('nvme null: 4 KiB read, depth 32, and NBD', 'nvme_nbdkit', 'null', 'nbdkit', 'rate', '1/s',
      False, 3.0, 8.0),
     ('nvme ram: 4 KiB read, depth 32, and ib_write_bw', 'nvme_messages', 'ram', 'ib_write_bw',

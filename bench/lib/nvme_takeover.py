@@ -2,6 +2,7 @@
 """The longest gap in the writes of our host, when the owner of its namespace is killed or falls
 silent and another member of the group takes over."""
 
+import contextlib
 import json
 import os
 import signal
@@ -22,6 +23,18 @@ DISK_BYTES = 16 << 20
 SILENT_S = 5  # the keep-alive time of hosts, and the time-out of the group
 BEFORE_S = 1
 TRIES = 5
+
+
+@contextlib.contextmanager
+def log_of_group(bench):
+    """A pmem server for the log of a group."""
+    with tempfile.TemporaryDirectory(prefix='sidewire-group-') as folder:
+        group = group_members.Group(bench.sidewire.command[:1], folder, '', procs.free_port())
+        group.start_log()
+        try:
+            yield group
+        finally:
+            group.close()
 
 
 def gap_of(bench, number, runtime_s):

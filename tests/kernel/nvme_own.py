@@ -247,7 +247,7 @@ class StockProgram:
 
     def push(self):
         """The program, and the libraries that it wants and the guest does not have."""
-        files = [(self.program, '/bin/sidewire-nvme')]
+        files = [(self.program, f'/bin/{os.path.basename(self.program)}')]
         linked = subprocess.run(['ldd', self.program], capture_output=True, text=True).stdout
         for name, path in re.findall(r'(\S+) => (/\S+)', linked):
             files.append((path, f'/lib/{name}'))
@@ -263,7 +263,8 @@ class StockProgram:
                         ).returncode
                         == 0
                     )
-        return say(good, 'sidewire-nvme and its libraries are in the guest')
+        name = os.path.basename(self.program)
+        return say(good, f'{name} and its libraries are in the guest')
 
     def host(self, address):
         """The kernel's target is read, written and verified."""

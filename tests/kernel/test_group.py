@@ -99,7 +99,7 @@ class Host(KernelHost):
             'while kill -0 $(cat /tmp/fio.pid) 2>/dev/null; do sleep 0.1; done; cat /tmp/fio.log; '
             'dmesg | tail -n 12'
         )
-        return say('err= 0' in text, title, text)
+        return say('err= 0' in text, f'{title}; its longest I/O took {longest(text)}', text)
 
     def file_system(self, amid):
         """What is written is there after amid(), which changes the owner."""
@@ -114,6 +114,14 @@ class Host(KernelHost):
             'cmp /mnt/$i /tmp/data || exit 1; done; umount /mnt'
         )
         return say(good and status == 0, 'ext4 over a change of the owner', text, after)
+
+
+def longest(text):
+    """The longest I/O that fio has measured: the gap while no member served."""
+    units = {'nsec': 1e-9, 'usec': 1e-6, 'msec': 1e-3, '': 1, 'k': 1e3, 'M': 1e6}
+    found = re.findall(r' lat \((\w+)\): min=\s*\S+, max=\s*([\d.]+)([kM]?)', text)
+    times = [float(number) * units[unit] * units[prefix] for unit, number, prefix in found]
+    return f'{max(times):.2f} s' if times else 'nobody knows how long'
 
 
 def other(group, member):

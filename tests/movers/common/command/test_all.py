@@ -26,12 +26,13 @@ PORT = {mover: at.split(':')[1] for mover, at in AT.items()}
 NOWHERE = ports.claim()
 # Commands of commands that have no list of their own.
 WITHIN = {
-    ('nvme', 'target'): 'add remove status metrics stop',
+    ('nvme', 'target'): 'add remove move status metrics stop',
     ('pmem', 'log'): 'create append read tail trim status recover bench',
 }
 # What shows nothing but its own kind of text, or an answer in a line.
 WITHOUT_JSON = re.compile(
-    r'run|nvme target|pmem serve|snapshot (serve|remove)|.*(metrics|stop)|nvme target (add|remove)'
+    r'run|nvme target|pmem serve|snapshot (serve|remove)|.*(metrics|stop)'
+    r'|nvme target (add|remove|move)'
 )
 # What can be asked of the servers of this test.
 HOST = f'-a 127.0.0.1 -s {PORT["nvme"]}'
