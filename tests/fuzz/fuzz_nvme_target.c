@@ -20,6 +20,7 @@
 #include "nvme/target/model/port.h"
 #include "nvme/target/model/queue.h"
 #include "nvme/target/model/request.h"
+#include "nvme/target/model/reset.h"
 #include "nvme/target/model/subsystem.h"
 #include "nvme/target/model/target.h"
 
@@ -200,6 +201,7 @@ static void end_queue(unsigned n)
     while (nvt_slices_run(&target.threads[0].slices, NVT_SLICES_NS)) /* what takes long gives up */
         ;
     demand(is_over || !queue->under_way);
+    nvt_queue_forget(queue);
     outstanding -= count;
     while (count)
         free(parked[--count]);
@@ -275,10 +277,66 @@ static void rest_or_wake(struct nvt_namespace *ns)
     }
 }
 
+/* ---- controllers that a host has lost ---- */
+
+static struct nvt_lost asked; /* of the group, the last one */
+
+static int ask_group(struct nvt_subsystem *of, const struct nvt_lost *lost)
+{
+    demand(of == subsystem && lost->instance.cirn);
+    asked = *lost;
+    return take() % 4 ? 0 : -ENOSPC;
+}
+
+/* Some are this host's own, some have been here, some are another target's. */
+static struct nvt_instance draw_instance(void)
+{
+    if (queues[0].ctrl && take() % 4 == 0)
+        return queues[0].ctrl->instance;
+    return (struct nvt_instance){.cntlid = take() % 16, .ciu = take() % 2, .cirn = take() % 4};
+}
+
+static void say_reset(void)
+{
+    const struct nvt_instance of = draw_instance();
+    struct nvf_sqe sqe = {.opcode = NVF_ADMIN_CROSS_CTRL_RESET,
+                          .cdw10 = htole32(nvf_ccr_cdw10(of.cntlid, of.ciu)),
+                          .cdw12 = htole32((uint32_t)of.cirn),
+                          .cdw13 = htole32((uint32_t)(of.cirn >> 32))};
+    nvf_sgl_set_none(&sqe);
+    send_capsule(0, &sqe, 0);
+}
+
+static void step_reset(uint8_t what)
+{
+    static const enum nvt_quiet answers[] = {NVT_QUIET, NVT_QUIET_UNKNOWN, NVT_QUIET_REFUSED};
+    struct nvt_lost lost = asked;
+    subsystem->resets.ask = what & 2 ? ask_group : NULL;
+    switch (what / 4 % 4) {
+    case 0:
+        say_reset();
+        break;
+    case 1:
+        nvt_reset_elsewhere_done(subsystem, &asked.instance, answers[take() % 3]);
+        break;
+    case 2: /* another target of the group asks */
+        lost.instance = draw_instance();
+        nvt_lost_quiesce(subsystem, &lost);
+        break;
+    case 3:
+        nvt_ctrls_calm(subsystem, target.ctrl_serial - take() % 2);
+        break;
+    }
+}
+
 static void step_group(void)
 {
     const uint8_t what = take();
     struct nvt_namespace *ns = subsystem->namespaces[1 + what % 4];
+    if (what & 0x40) {
+        step_reset(what);
+        return;
+    }
     if (!ns)
         return;
     subsystem->is_grouped = what & 0x80;
@@ -391,6 +449,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     subsystem = nvt_subsystem_add(&target, &config);
     port = nvt_port_add(&target, &listened);
     demand(subsystem && port);
+    subsystem->gone[0] = (struct nvt_instance){.cntlid = 9, .ciu = 1, .cirn = 1};
+    asked = (struct nvt_lost){0};
     add_namespace(1, "ram");
     add_namespace(2, "null");
     for (unsigned n = 0; n < QUEUES; n++)
@@ -404,7 +464,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     for (unsigned n = 0; n < QUEUES; n++)
         end_queue(n);
-    demand(!outstanding && !target.ctrl_count);
+    demand(!outstanding && !target.ctrl_count && !target.resets_under_way);
     nvt_target_free(&target);
     return 0;
 }

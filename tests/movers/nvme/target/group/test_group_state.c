@@ -151,6 +151,36 @@ static void own__only_by_the_newest_epoch(void **state)
     assert_int_equal(replica.now.places[1].reservation.generation, 1);
 }
 
+static enum nvg_verdict calm(enum nvg_record_kind kind, uint64_t incarnation, uint64_t id)
+{
+    memset(&record, 0, sizeof(record));
+    record.slot = 1;
+    record.incarnation = incarnation;
+    record.id = id;
+    return take_kind(kind);
+}
+
+static void calm__nothing_is_owned_before_it(void **state)
+{
+    (void)state;
+    assert_int_equal(calm(NVG_CALM, 21, 5), NVG_STALE); /* another process */
+    assert_int_equal(calm(NVG_CALMED, 22, 5), NVG_STALE);
+    assert_int_equal(calm(NVG_CALM, 22, 5), NVG_FITS);
+    assert_int_equal(nvg_state_calm(&replica.now, 1, 22), 5);
+    assert_int_equal(assign(1, "b", 1, 22, 1), NVG_STALE);
+    assert_int_equal(calm(NVG_CALM, 22, 6), NVG_FITS);
+    assert_int_equal(calm(NVG_CALMED, 22, 5), NVG_STALE); /* controllers may have come since */
+    assert_int_equal(assign(1, "b", 1, 22, 1), NVG_STALE);
+    assert_int_equal(calm(NVG_CALMED, 22, 6), NVG_FITS);
+    assert_int_equal(calm(NVG_CALMED, 22, 6), NVG_STALE);
+    assert_int_equal(assign(1, "b", 1, 22, 1), NVG_FITS);
+    /* The next process of that name has no old controllers. */
+    assert_int_equal(calm(NVG_CALM, 22, 7), NVG_FITS);
+    assert_int_equal(join("b", 1, 33), NVG_FITS);
+    assert_int_equal(nvg_state_calm(&replica.now, 1, 33), 0);
+    assert_int_equal(assign(1, "b", 1, 33, 2), NVG_FITS);
+}
+
 static void join__a_name_keeps_its_slot(void **state)
 {
     (void)state;
@@ -210,8 +240,10 @@ static void dump__makes_the_same_state(void **state)
     tell_owner(NVG_OWN, 1, 1, 0);
     tell_owner(NVG_RESERVATION, 1, 1, 5);
     assign(1, "b", 1, 22, 2);
+    calm(NVG_CALM, 22, 8);
     memset(&other, 0, sizeof(other));
     copy_by_dump();
+    assert_int_equal(nvg_state_calm(&other.now, 1, 22), 8);
     assert_memory_equal(&other.now.places[1].hold, hold(), sizeof(*hold()));
     assert_int_equal(other.now.places[1].reservation.generation, 5);
     assert_memory_equal(other.now.members, replica.now.members, sizeof(replica.now.members));
@@ -263,8 +295,6 @@ static void message__is_the_same_there(void **state)
     static struct nvg_message message, got;
     uint8_t bytes[NVG_MESSAGE_MAX];
     for (int kind = NVG_HELLO; kind <= NVG_MOVE; kind++) {
-        if (kind == NVG_ASK_QUIET || kind == NVG_TELL_QUIET)
-            continue; /* they have instances of controllers */
         memset(&message, 0, sizeof(message));
         message.kind = (enum nvg_message_kind)kind;
         if (kind == NVG_HELLO)
@@ -275,12 +305,41 @@ static void message__is_the_same_there(void **state)
             message.status = -11;
         if (kind == NVG_PUSH || kind == NVG_PROPOSE)
             message.record_bytes = 7;
+        if (kind == NVG_ASK_QUIET || kind == NVG_TELL_QUIET)
+            message.controller.lost.instance = (struct nvt_instance){65535, 255, 1};
+        if (kind == NVG_ASK_QUIET) /* any characters that an NQN may have */
+            strcpy(message.controller.lost.host_nqn, "nqn.2026-01.test:h\xc3\xb6st");
         const size_t count = nvg_message_put(&message, bytes);
         assert_true(nvg_message_get(bytes, count, &got));
         assert_memory_equal(&message, &got, sizeof(got));
         bytes[1] = 77;
         assert_false(nvg_message_get(bytes, count, &got));
     }
+}
+
+static void message__of_a_controller_is_checked(void **state)
+{
+    (void)state;
+    enum { SLOT = 2, CNTLID = 3, CIRN = 8, QUIET = 16 };
+    static struct nvg_message message, got;
+    uint8_t bytes[NVG_MESSAGE_MAX];
+    memset(&message, 0, sizeof(message));
+    message.kind = NVG_TELL_QUIET;
+    message.controller.lost.instance = (struct nvt_instance){7, 1, 1};
+    const size_t count = nvg_message_put(&message, bytes);
+    assert_int_equal(count, QUIET + 1);
+    bytes[SLOT] = NVG_SLOTS;
+    assert_false(nvg_message_get(bytes, count, &got));
+    bytes[SLOT] = 0;
+    bytes[CNTLID + 2] = 1;
+    assert_false(nvg_message_get(bytes, count, &got));
+    bytes[CNTLID + 2] = 0;
+    bytes[QUIET] = NVT_QUIET_LATER;
+    assert_false(nvg_message_get(bytes, count, &got));
+    bytes[QUIET] = NVT_QUIET_REFUSED;
+    assert_true(nvg_message_get(bytes, count, &got));
+    bytes[CIRN] = 0;
+    assert_false(nvg_message_get(bytes, count, &got));
 }
 
 int main(void)
@@ -292,12 +351,14 @@ int main(void)
         IN_GROUP(take__of_a_clean_release_fences_nobody),
         IN_GROUP(take__is_refused_out_of_turn),
         IN_GROUP(own__only_by_the_newest_epoch),
+        IN_GROUP(calm__nothing_is_owned_before_it),
         IN_GROUP(join__a_name_keeps_its_slot),
         IN_GROUP(differs__names_what_is_another),
         IN_GROUP(dump__makes_the_same_state),
         IN_GROUP(checkpoint__counts_as_a_whole_or_not_at_all),
         IN_GROUP(get__refuses_what_no_member_writes),
         IN_GROUP(message__is_the_same_there),
+        IN_GROUP(message__of_a_controller_is_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -204,6 +204,29 @@ static void join_group(void)
     subsystem->resets.ask = ask_group;
 }
 
+/* All that were there when the group said so, and none that has come since. */
+static void calm__ends_what_was_there(void **state)
+{
+    (void)state;
+    const struct nvf_sqe write = transfer(nvme_cmd_write, 0, 1, DATA);
+    const uint64_t serial = admin.ctrl->serial;
+    holds = true;
+    assert_int_equal(say(&io_queue, &write), WAITS);
+    struct nvt_request *writing = fetching;
+    assert_false(nvt_ctrls_calm(subsystem, serial));
+    assert_int_equal(drops, 2);
+    assert_false(nvt_queue_gone(&io_queue));
+    lose(&admin);
+    assert_false(nvt_ctrls_calm(subsystem, serial));
+    holds = false;
+    nvt_request_fetched(writing, false);
+    nvt_queue_forget(&io_queue);
+    assert_true(nvt_ctrls_calm(subsystem, serial));
+    assert_int_equal(drops, 2);
+    assert_false(nvt_ctrls_calm(subsystem, target.ctrl_serial));
+    make_queue(&io_queue, 1);
+}
+
 static void elsewhere__the_group_is_asked(void **state)
 {
     (void)state;
@@ -277,10 +300,10 @@ static void elsewhere__not_too_many(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(identify__names_the_instance),  CASE(reset__waits_for_the_last_command),
-        CASE(reset__of_one_that_has_gone),   CASE(reset__is_for_hosts_of_their_own),
-        CASE(elsewhere__the_group_is_asked), CASE(elsewhere__without_an_answer),
-        CASE(elsewhere__not_too_many),
+        CASE(identify__names_the_instance), CASE(reset__waits_for_the_last_command),
+        CASE(reset__of_one_that_has_gone),  CASE(reset__is_for_hosts_of_their_own),
+        CASE(calm__ends_what_was_there),    CASE(elsewhere__the_group_is_asked),
+        CASE(elsewhere__without_an_answer), CASE(elsewhere__not_too_many),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,6 +19,7 @@
 
 #include "nvme/wire/dhchap.h"
 #include "nvme/wire/fabrics.h"
+#include "nvme/wire/quiesce.h"
 #include "nvme/wire/sgl.h"
 
 enum {
@@ -198,11 +199,12 @@ static struct nvf_sqe say_property(struct hostile *host, bool enables)
 
 static struct nvf_sqe say_admin(struct hostile *host)
 {
-    static const uint8_t opcodes[] = {nvme_admin_identify,     nvme_admin_get_log_page,
-                                      nvme_admin_set_features, nvme_admin_get_features,
-                                      nvme_admin_async_event,  nvme_admin_async_event,
-                                      nvme_admin_abort_cmd,    nvme_admin_keep_alive};
-    static const uint8_t pages[] = {1, 2, 3, 4, 5, 0x0c, 0x70, 0x80};
+    static const uint8_t opcodes[] = {
+        nvme_admin_identify,     nvme_admin_get_log_page, nvme_admin_set_features,
+        nvme_admin_get_features, nvme_admin_async_event,  nvme_admin_async_event,
+        nvme_admin_abort_cmd,    nvme_admin_keep_alive,   NVF_ADMIN_CROSS_CTRL_RESET};
+    static const uint8_t pages[] = {
+        1, 2, 3, 4, 5, NVME_LOG_LID_ANA, 0x70, 0x80, NVF_LOG_CROSS_CTRL_RESET};
     struct nvf_sqe sqe = {.opcode = opcodes[draw(host, sizeof(opcodes))],
                           .nsid = htole32(draw(host, 5))};
     set_data(host, 0, &sqe, BLOCK_BYTES);
@@ -210,9 +212,12 @@ static struct nvf_sqe say_admin(struct hostile *host)
         sqe.cdw10 = htole32(pages[draw(host, sizeof(pages))] | draw(host, 1024) << 16);
     else if (sqe.opcode == nvme_admin_abort_cmd)
         sqe.cdw10 = htole32(draw(host, COMMANDS_MAX) << 16);
+    else if (sqe.opcode == NVF_ADMIN_CROSS_CTRL_RESET)
+        sqe.cdw10 = htole32(nvf_ccr_cdw10((uint16_t)draw(host, 64), (uint8_t)draw(host, 64)));
     else
         sqe.cdw10 = htole32(draw(host, 24));
     sqe.cdw11 = htole32(one_in(host, 2) ? 0xffffffff : draw(host, 1 << 12));
+    sqe.cdw12 = sqe.opcode == NVF_ADMIN_CROSS_CTRL_RESET ? htole32(1 + draw(host, 4)) : 0;
     return sqe;
 }
 
