@@ -60,6 +60,11 @@ class Canvas:
             f'height="{height}" rx="2" fill="{color}"/>'
         )
 
+    def dot(self, x, y, radius, color):
+        self.parts.append(
+            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" fill="{color}" fill-opacity="0.7"/>'
+        )
+
     def text(self, x, y, words, size=13, color=SOFT, anchor='start', weight=400):
         self.parts.append(
             f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" fill="{color}" '

@@ -30,6 +30,7 @@ import plot  # noqa: E402
 import pmem_pictures  # noqa: E402
 import procs  # noqa: E402
 import programs  # noqa: E402
+import snapshot_pictures  # noqa: E402
 import sweeps  # noqa: E402
 import table  # noqa: E402
 import tcp_programs  # noqa: E402
@@ -167,6 +168,19 @@ class Programs(unittest.TestCase):
             with open(path, encoding='utf-8') as file:
                 drawn = file.read()
         for text in ('250.0 ms', '500.0 ms', '125.0 ms', '375.0 ms'):
+            self.assertIn(text, drawn)
+
+    def test_pictures__each_step_is_a_dot(self):
+        steps = experiments.Experiment('snapshot_steps', 'steps', {'steps': None})
+        sample = {'alone_steps': [0.125, 0.25, 0.375], 'snapshots_steps': [0.5, 0.5]}
+        steps.samples['steps'] = [sample] * 2
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertEqual(snapshot_pictures.draw([], folder), [])
+            path = snapshot_pictures.draw([steps], folder)[0]
+            with open(path, encoding='utf-8') as file:
+                drawn = file.read()
+        self.assertEqual(drawn.count('<circle'), 2 * (3 + 2))
+        for text in ('>without: 250.0 ms', '>with snapshots: 500.0 ms', '100 ms'):
             self.assertIn(text, drawn)
 
     def test_torch__the_slowest_rank_counts(self):
