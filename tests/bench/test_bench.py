@@ -412,7 +412,10 @@ class LastStep(unittest.TestCase):
         found = self.run_with(lambda path, copy: ['cp', path, copy])
         self.assertEqual(found['sha256'][:8], 'ba7816bf')
         text = '\n'.join(nvme_demo.lines_of(found))
-        self.assertIn('+2.0 us', text)
+        self.assertEqual(text.count('+2.0 us'), 4)
+        self.assertEqual(text.count(' nobody  '), 2)
+        found['rows'][0]['remote_s'] = 0.5e-6
+        self.assertIn('none seen', '\n'.join(nvme_demo.lines_of(found)))
 
     def test_digest__other_bytes_fail(self):
         with self.assertRaises(procs.RunFailed):
