@@ -48,6 +48,7 @@ check: setup-test ## tests with a kernel as the peer, under ASan + UBSan and TSa
 	@scripts/test --only kernel,asan,tsan,clang
 
 weekly: setup-test ## more seeds, for longer; torch of the next Debian, as root: two hours
+	@scripts/setup weekly || true
 	@scripts/test --only weekly,weekly-asan,weekly-tsan; code=$$?; scripts/weekly && exit $$code
 
 install: setup-build ## installs into PREFIX (/usr/local) below DESTDIR

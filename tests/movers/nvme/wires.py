@@ -16,21 +16,29 @@ def ip_run(*words):
 
 
 class Wires:
-    def __init__(self, count):
-        self.hub, self.hub_address = f'sww{os.getpid()}', f'{NET}.1'
+    """`hub`: a namespace that is there, with its bridge br0 in the network `net`; the members get
+    the addresses from `first` on."""
+
+    def __init__(self, count, hub=None, net=NET, first=2):
+        self.is_own, self.hub = hub is None, hub or f'sww{os.getpid()}'
+        self.hub_address = f'{net}.1'
         self.names = [f'{self.hub}m{i}' for i in range(count)]
-        self.addresses = [f'{NET}.{i + 2}' for i in range(count)]
+        self.addresses = [f'{net}.{first + i}' for i in range(count)]
         try:
-            self.add_space(self.hub)
-            ip_run(*f'-n {self.hub} link add br0 mtu {MTU} type bridge forward_delay 0'.split())
-            ip_run(*f'-n {self.hub} addr add {self.hub_address}/24 dev br0'.split())
-            ip_run(*f'-n {self.hub} link set br0 up'.split())
+            if self.is_own:
+                self.add_hub()
             for number, name in enumerate(self.names):
                 self.add_space(name)
                 self.plug(number)
         except (OSError, subprocess.CalledProcessError) as error:
             self.close()
             raise Skip(f'no network namespaces: {error}') from error
+
+    def add_hub(self):
+        self.add_space(self.hub)
+        ip_run(*f'-n {self.hub} link add br0 mtu {MTU} type bridge forward_delay 0'.split())
+        ip_run(*f'-n {self.hub} addr add {self.hub_address}/24 dev br0'.split())
+        ip_run(*f'-n {self.hub} link set br0 up'.split())
 
     @staticmethod
     def add_space(name):
@@ -62,5 +70,5 @@ class Wires:
         return ['ip', 'netns', 'exec', name]
 
     def close(self):
-        for name in self.hub, *self.names:
+        for name in [self.hub] * self.is_own + self.names:
             subprocess.run(['ip', 'netns', 'del', name], capture_output=True, timeout=30)

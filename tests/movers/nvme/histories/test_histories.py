@@ -22,7 +22,8 @@ from programs import ports, say  # noqa: E402
 
 HOSTS, BLOCKS, BLOCK, DEPTH, GAP_US = 3, 4, 4096, 3, 4000
 TIMEOUT_S = 1  # of the group
-HOST_STOPS_S = 0.6  # less than its keep-alive time
+HOST_STOPS_S = 3  # its keep-alive time is one
+STARTS = 3  # of a member: a log that is busy may not answer it in time
 DELAY_MS = 150  # of a disk that holds what it is to do
 NEWER = 2 * HOSTS * DEPTH  # writes, after which each block has newer data than a silent owner
 PLANTED = 5  # rounds in which the fault that was planted must show
@@ -82,8 +83,10 @@ class World:
     def revive(self):
         """Members that have ended come again."""
         for member in self.group.members:
-            if member.process.poll() is not None:
+            tries = STARTS
+            while member.process.poll() is not None and tries:
                 member.start().is_ready()
+                tries -= 1
 
     def round(self, seed, kinds):
         """The history, and which troubles came; None: something did not go on."""
@@ -263,4 +266,5 @@ def main(sidewire, program, first, count):
 
 
 if __name__ == '__main__':
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the processes end, too
     sys.exit(not main(*sys.argv[1:]))
