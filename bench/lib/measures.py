@@ -26,6 +26,7 @@ import rpc
 import snapshot_rows
 import tcp_programs
 import tcp_rows
+import tier_rows
 import torch_rows
 import transfer_rows
 import waiting
@@ -290,6 +291,7 @@ class Bench:
             *waiting.experiments(self),
             *nvme_rows.experiments(self),
             *rbd_rows.experiments(self),
+            *tier_rows.experiments(self),
             *coll_rows.experiments(self),
             *pmem_rows.experiments(self),
             *transfer_rows.experiments(self),
@@ -349,6 +351,7 @@ class Bench:
             for module in (
                 nvme_rows,
                 rbd_rows,
+                tier_rows,
                 coll_rows,
                 pmem_rows,
                 transfer_rows,

@@ -282,7 +282,7 @@ class Load(unittest.TestCase):
             self.assertTrue(os.path.isdir(os.path.join(build, 'bench/busy')))
 
 
-FIGURES = '''median_s mean_s p99_s rate cpu_rate bandwidth jain requests_per_s bytes_per_s
+FIGURES = '''median_s mean_s p99_s p999_s rate cpu_rate bandwidth jain requests_per_s bytes_per_s
 read write deep_read long_read long_write pss rss cpu_s move_s setup_s kill_s cancel_s memory
 time_s exposed_s snapshots_s floor_s alone_s snapshots_slow_s alone_slow_s gate_s parts_s moved
 changed cost_s commit_s whole_s'''

@@ -29,8 +29,8 @@
 enum {
     NVT_TIER_FLIGHTS = 16, /* writes of a copy under way */
     NVT_TIER_FLIGHT_BYTES = 512 << 10,
-    NVT_TIER_RUNS = 8, /* writes to FILE under way */
-    NVT_TIER_RUN_BYTES = 256 << 10,
+    NVT_TIER_RUNS = 32, /* writes to FILE under way: as deep as disks like it */
+    NVT_TIER_RUN_BYTES = 64 << 10,
     NVT_TIER_TROUBLE_BYTES = 384,
 };
 
