@@ -175,8 +175,7 @@ def damaged(sidewire, folder):
     tier = Tier(sidewire, folder)
     data = os.urandom(MIB)
     target = tier.serve()
-    for at in range(0, MIB, 65536):
-        tier.write(data[at : at + 65536], at)
+    tier.write(data)  # by one command: after five seconds the file would have it
     target.end(signal.SIGKILL)
     record = 64 + 65536
     with open(tier.logs[0], 'r+b') as file:
