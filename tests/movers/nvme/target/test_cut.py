@@ -18,6 +18,7 @@ import time
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'))
 from group_members import NQN, Group, await_that  # noqa: E402
 from programs import say  # noqa: E402
+from test_ghost import writes_wait  # noqa: E402
 from wires import Skip, Wires  # noqa: E402
 
 BLOCK, BLOCKS, PORT = 4096, 64, 4420
@@ -81,8 +82,8 @@ class Cuts:
         block, old, new = draw.randrange(BLOCKS), draw.randrange(1, 128), draw.randrange(128, 256)
         before = self.slow.status()['commands']
         late = self.write(self.slow, block, old)
-        await_that(lambda: self.slow.status()['commands'] > before + 3)
-        time.sleep(draw.uniform(0, 0.2))
+        await_that(lambda: writes_wait(self.slow, before))
+        time.sleep(draw.uniform(0.2, 0.5))
         began, removes = time.monotonic(), draw.random() < 0.5
         self.wires.cut(SLOW, removes)
         newer = await_that(self.fast.serves) and self.write(self.fast, block, new)
