@@ -171,6 +171,39 @@ static void send__blocks_when_it_is_waited_for(void **state)
     members_run(3, send_and_sum, 0);
 }
 
+// It opens another group, beside a receive that the engine's thread drives.
+static void open_elsewhere(struct member *member)
+{
+    const bool is_awaited[2] = {false, true};
+    struct work work;
+    open_shown(member);
+    if (member->rank) {
+        flag_await(member, GONE_ON, 1);
+        work_send(&work, 0, 0, data, LONG);
+    } else {
+        work_recv(&work, 1, 0, data, LONG);
+    }
+    work_submit(member, &work);
+    if (!member->rank) {
+        for (uint32_t i = 0; i < 2; i++) {
+            pge_await_ranks(member->engine, is_awaited, sw_coll_deadline_ms(0));
+            await_shown(member, "\"activity\":\"open\"");
+            await_shown(member, waits_for_1);
+            pge_await_ranks(member->engine, NULL, 0);
+            await_shown(member, computes);
+        }
+        flag_raise(member, GONE_ON);
+    }
+    work_end(member, &work, SW_COLL_OK);
+    sum_once(member, 1);
+}
+
+static void await_ranks__shows_another_opening(void **state)
+{
+    (void)state;
+    members_run(2, open_elsewhere, 0);
+}
+
 static int make_folder(void **state)
 {
     (void)state;
@@ -192,6 +225,7 @@ int main(void)
         cmocka_unit_test(recv__is_shown_while_the_program_waits_for_it),
         cmocka_unit_test(recv_any__blames_no_rank_alone),
         cmocka_unit_test(send__blocks_when_it_is_waited_for),
+        cmocka_unit_test(await_ranks__shows_another_opening),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
