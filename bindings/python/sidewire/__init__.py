@@ -33,7 +33,7 @@ from ._engine import (
 )
 from .card import Card, Region
 
-__version__ = '0.2.0'
+__version__ = '0.3.0'
 
 __all__ = [
     'Agent',
