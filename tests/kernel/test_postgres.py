@@ -128,9 +128,11 @@ class Base(KernelHost):
         return say(status == 0, 'pgbench -i', text)
 
     def load(self, seconds):
-        """pgbench in the background, with a log of all transactions."""
+        """pgbench in the background, with a log of all transactions. Without -n it would begin by
+        truncating the table of what was done before."""
         self.shell(
-            f'echo "PGHOST=/tmp {BIN}/pgbench -c 3 -T {seconds} -l --log-prefix=/tmp/tx postgres" '
+            f'echo "PGHOST=/tmp {BIN}/pgbench -n -c 3 -T {seconds} -l --log-prefix=/tmp/tx '
+            'postgres" '
             f'>/tmp/load.sh; rm -f /tmp/tx.*; '
             f'spawn bench {seconds + 600} su -s /bin/sh postgres /tmp/load.sh; '
             'sleep 1'

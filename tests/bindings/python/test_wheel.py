@@ -15,7 +15,7 @@ import tarfile
 import tempfile
 import unittest
 
-SIDEWIRE, BUILD, SOURCE = (os.path.abspath(path) for path in sys.argv[1:])
+SIDEWIRE, BUILD, SOURCE = (os.path.abspath(path) for path in sys.argv[1:4])
 PYTHON = '/usr/bin/python3'  # whose pip, setuptools and wheel are Debian's
 LIMIT_S = 300
 PROGRAM = """

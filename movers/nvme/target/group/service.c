@@ -473,7 +473,7 @@ static void say_what_is_awaited(const struct nvg_machine *m, char said[NVG_TEXT_
     if (!strcmp(said, why))
         return;
     snprintf(said, NVG_TEXT_BYTES, "%s", why);
-    fprintf(stderr, "sidewire nvme target: waits to join the group: %s\n", why);
+    mover_log(MOVER_LOG_WARNING, "waits to join the group: %s", why);
 }
 
 static void wait_until_joined(struct nvg_group *group, uint64_t until_ns)

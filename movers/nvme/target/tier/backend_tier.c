@@ -2,6 +2,7 @@
 /* `tier:FILE,log=...`: opens FILE as `file:` or `block:` would, the copies of the log, and the tier
  * of them. */
 #include "nvme/target/tier/backend_tier.h"
+#include "common/serve/log.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -67,7 +68,7 @@ static int open_log_copy(struct tiered *tiered, uint32_t i, struct nvt_tier_medi
     const int rc = nvt_tier_file_open(tiered->logs[i], medium, error, error_size);
     if (!may_be_away(tiered, rc))
         return rc;
-    fprintf(stderr, "sidewire nvme target: tier: %s. It begins without it, if it can\n", error);
+    mover_log(MOVER_LOG_WARNING, "tier: %s. It begins without it, if it can", error);
     *error = 0;
     return 0;
 }

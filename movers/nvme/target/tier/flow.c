@@ -7,6 +7,7 @@
 
 #include <nvme/types.h>
 
+#include "common/serve/log.h"
 #include "nvme/target/backend/disk.h"
 #include "nvme/target/tier/inside.h"
 
@@ -103,10 +104,10 @@ static void leave_piece(struct nvt_tier_fetch *fetch)
              tier->dropped_bytes + extent->len_bytes, extent->len_bytes, extent->offset);
     tier->dropped_bytes += extent->len_bytes;
     if (++tier->drops <= TOLD_MAX)
-        fprintf(stderr,
-                "sidewire nvme target: tier: the record at %" PRIu64 " is damaged, and is left "
-                "out: FILE keeps what it has in the %" PRIu64 " bytes from %" PRIu64 " on\n",
-                fetch->position, extent->len_bytes, extent->offset);
+        mover_log(MOVER_LOG_ERROR,
+                  "tier: the record at %" PRIu64 " is damaged, and is left out: FILE keeps what "
+                  "it has in the %" PRIu64 " bytes from %" PRIu64 " on",
+                  fetch->position, extent->len_bytes, extent->offset);
     fetch->lower = (struct nvt_io){.kind = NVT_READ,
                                    .offset = extent->offset,
                                    .len_bytes = extent->len_bytes,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "nvme/target/tier/survey.h"
+#include "common/serve/log.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -102,10 +103,10 @@ static void tell_given_up(struct nvt_tier_copy *copy)
     const uint32_t writes =
         read_slots(copy, &copy->super) ? 0 : count_dirty(copy, HEADS_MAX, &bytes);
     if (writes)
-        fprintf(stderr,
-                "sidewire nvme target: tier: new-log gives up what the log %s has and FILE lacks: "
-                "%u writes of %" PRIu64 " bytes%s\n",
-                copy->name, writes, bytes, writes == HEADS_MAX ? ", or more" : "");
+        mover_log(MOVER_LOG_WARNING,
+                  "tier: new-log gives up what the log %s has and FILE lacks: %u writes of "
+                  "%" PRIu64 " bytes%s",
+                  copy->name, writes, bytes, writes == HEADS_MAX ? ", or more" : "");
     copy->slot = (struct nvt_tier_slot){0};
 }
 

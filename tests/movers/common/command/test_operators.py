@@ -20,7 +20,7 @@ import unittest
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../../tools'))
 import ports  # noqa: E402
 
-SIDEWIRE, COMPLETION = (os.path.abspath(path) for path in sys.argv[1:])
+SIDEWIRE, COMPLETION = (os.path.abspath(path) for path in sys.argv[1:3])
 PORT, METRICS = ports.claim(), ports.claim()
 AT = f'127.0.0.1:{PORT}'
 LIMIT_S = 60
