@@ -8,13 +8,18 @@
 /* The kernel's own: the hooks of the program's calls are for SIGBUS, which is not held. */
 enum { KERNEL_SET_BYTES = 8 };
 
-void sw_signals_hold(sigset_t *before)
+static void fill_held(sigset_t *held)
 {
     static const int faults[] = {SIGBUS, SIGSEGV, SIGILL, SIGFPE, SIGTRAP, SIGSYS, SIGABRT};
-    sigset_t held;
-    sigfillset(&held);
+    sigfillset(held);
     for (size_t i = 0; i < sizeof(faults) / sizeof(*faults); i++)
-        sigdelset(&held, faults[i]);
+        sigdelset(held, faults[i]);
+}
+
+void sw_signals_hold(sigset_t *before)
+{
+    sigset_t held;
+    fill_held(&held);
     sigemptyset(before);
     syscall(SYS_rt_sigprocmask, SIG_BLOCK, &held, before, (size_t)KERNEL_SET_BYTES);
 }
@@ -22,6 +27,16 @@ void sw_signals_hold(sigset_t *before)
 void sw_signals_let_go(const sigset_t *before)
 {
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, before, NULL, (size_t)KERNEL_SET_BYTES);
+}
+
+void sw_signals_let_go_held(const sigset_t *before)
+{
+    sigset_t held;
+    fill_held(&held);
+    for (int number = 1; number < NSIG; number++)
+        if (sigismember(before, number) == 1)
+            sigdelset(&held, number);
+    syscall(SYS_rt_sigprocmask, SIG_UNBLOCK, &held, NULL, (size_t)KERNEL_SET_BYTES);
 }
 
 /* Finds the signals that wait and go through the mask. */

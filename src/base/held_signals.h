@@ -14,6 +14,10 @@
 void sw_signals_hold(sigset_t *before);
 /* Handlers run now. */
 void sw_signals_let_go(const sigset_t *before);
+/* The same where others may have changed the mask of a signal of faults meanwhile, as handlers of a
+ * fork do. These hold signals as long as they hold locks: a handler of the program may fork, too,
+ * and its fork would wait for the lock of the one that it interrupted. */
+void sw_signals_let_go_held(const sigset_t *before);
 /* Whether one waits that the mask `before` lets through. */
 bool sw_signals_are_held(const sigset_t *before);
 /* Whether one of these ends a call that sleeps: its handler is without SA_RESTART. */

@@ -2,10 +2,12 @@
 #include "sockets/sock.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/held_signals.h"
 #include "base/log.h"
 #include "sockets/epoll.h"
 #include "sockets/peers.h"
@@ -263,21 +265,25 @@ static void inherit_sock(struct sw_sock *sock)
         atomic_store(&sock->way, SW_WAY_LOST);
 }
 
+static sigset_t mask_before_fork; /* under the lock */
+
 static void sock_fork_prepare(void)
 {
+    sigset_t mask;
+    sw_signals_hold(&mask);
     pthread_mutex_lock(&lock);
+    mask_before_fork = mask;
 }
 
 static void sock_fork_parent(void)
 {
+    const sigset_t mask = mask_before_fork;
     pthread_mutex_unlock(&lock);
+    sw_signals_let_go_held(&mask);
 }
 
-static void sock_fork_child(void)
+static void sock_renew_in_child(void)
 {
-    lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-    if (!owner)
-        return;
     owner = getpid();
     sw_rdma_forked();
     sw_way_forked();
@@ -285,6 +291,14 @@ static void sock_fork_child(void)
     sw_epoll_forked();
     sw_wait_forked();
     each_sock(inherit_sock);
+}
+
+static void sock_fork_child(void)
+{
+    lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    if (owner)
+        sock_renew_in_child();
+    sw_signals_let_go_held(&mask_before_fork);
 }
 
 __attribute__((constructor)) static void watch_fork(void)

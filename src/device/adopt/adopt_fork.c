@@ -14,6 +14,7 @@
  * parent handlers. They allocate nothing: an allocator's own handlers may have locked it.
  */
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
@@ -21,6 +22,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/held_signals.h"
 #include "base/log.h"
 #include "device/adopt/adopt_lock.h"
 #include "device/adopt/adopt_monitor.h"
@@ -51,6 +53,7 @@ static struct {
     struct part *parts;
     size_t max;
     size_t count;
+    sigset_t mask; /* before it */
 } forking;
 
 static int part_count(struct sw_segment *segment, const struct sw_vma *vma, uint64_t from,
@@ -169,7 +172,10 @@ static bool adopt_fork_mend(const void *address)
 static void adopt_fork_prepare(void)
 {
     uint64_t start, end;
+    sigset_t mask;
+    sw_signals_hold(&mask);
     sw_adopt_lock();
+    forking.mask = mask;
     adopt_fork_make_room();
     sw_segments_bounds(&start, &end);
     sw_segments_lock();
@@ -182,6 +188,7 @@ static void adopt_fork_prepare(void)
 
 static void adopt_fork_parent(void)
 {
+    const sigset_t mask = forking.mask;
     sw_fork_moment_end();
     sw_fork_fault_end();
     sw_segments_unlock();
@@ -191,6 +198,7 @@ static void adopt_fork_parent(void)
     }
     parts_forget();
     sw_adopt_unlock();
+    sw_signals_let_go_held(&mask);
 }
 
 static void adopt_fork_child(void)
@@ -215,6 +223,7 @@ static void adopt_fork_child(void)
     sw_segments_forget_all();
     sw_segments_unlock();
     sw_adopt_unlock();
+    sw_signals_let_go_held(&forking.mask);
 }
 
 void sw_adopt_fork_install(void)

@@ -2,12 +2,14 @@
 #include "device/nic/nic.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/fds.h"
+#include "base/held_signals.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "base/shm.h"
@@ -104,11 +106,8 @@ static int start_locked(void)
  * Objects of the parent stay the parent's: its QPs are in ERR here for good. Regions keep their
  * keys.
  */
-static void nic_fork_child(void)
+static void nic_renew_in_child(void)
 {
-    pthread_mutex_init(&sw_nic.lock, NULL);
-    if (!sw_nic.pub)
-        return;
     struct sw_pub *fresh;
     int fd;
     sw_nic.link->fork_child();
@@ -135,18 +134,33 @@ static void nic_fork_child(void)
     sw_nic.linked = false;
 }
 
+static sigset_t mask_before_fork; /* under the NIC's lock */
+
+static void nic_fork_child(void)
+{
+    pthread_mutex_init(&sw_nic.lock, NULL);
+    if (sw_nic.pub)
+        nic_renew_in_child();
+    sw_signals_let_go_held(&mask_before_fork);
+}
+
 static void device_nic_fork_prepare(void)
 {
+    sigset_t mask;
+    sw_signals_hold(&mask);
     pthread_mutex_lock(&sw_nic.lock);
+    mask_before_fork = mask;
     if (sw_nic.linked && sw_nic.link->fork_prepare)
         sw_nic.link->fork_prepare();
 }
 
 static void nic_fork_parent(void)
 {
+    const sigset_t mask = mask_before_fork;
     if (sw_nic.linked && sw_nic.link->fork_parent)
         sw_nic.link->fork_parent();
     pthread_mutex_unlock(&sw_nic.lock);
+    sw_signals_let_go_held(&mask);
 }
 
 static int allocate_once(void)

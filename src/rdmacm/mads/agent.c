@@ -3,11 +3,13 @@
 #include "rdmacm/mads/agent.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/held_signals.h"
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/random.h"
@@ -475,14 +477,21 @@ __attribute__((constructor)) static void init_agents(void)
     sw_death_on_process(note_death);
 }
 
+static sigset_t mask_before_fork; /* under the lock */
+
 static void agent_fork_prepare(void)
 {
+    sigset_t mask;
+    sw_signals_hold(&mask);
     pthread_mutex_lock(&sw_rdmacm_lock);
+    mask_before_fork = mask;
 }
 
 static void agent_fork_parent(void)
 {
+    const sigset_t mask = mask_before_fork;
     pthread_mutex_unlock(&sw_rdmacm_lock);
+    sw_signals_let_go_held(&mask);
 }
 
 static void agent_fork_child(void)
@@ -500,6 +509,7 @@ static void agent_fork_child(void)
     memset(intake.of_source, 0, sizeof(intake.of_source));
     atomic_store(&due_ns, UINT64_MAX);
     atomic_store(&planned_ns, UINT64_MAX);
+    sw_signals_let_go_held(&mask_before_fork);
 }
 
 /* After the NIC's handlers, so that this lock is taken before theirs. */

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -205,7 +206,53 @@ static void fork__amid_signals(void **state)
     sw_adopt_put(segment);
 }
 
+static void on_signal_fork(int number)
+{
+    pid_t child = fork();
+    if (!child)
+        _exit(0);
+    if (child > 0)
+        waitpid(child, NULL, 0);
+    on_signal(number);
+}
+
+/* Our handlers hold locks from before the clone until after it. */
+static _Noreturn void fork_amid_forks(void)
+{
+    const struct itimerval often = {.it_interval.tv_usec = 700, .it_value.tv_usec = 700}, off = {0};
+    sigset_t mask;
+    heard = 0;
+    signal(SIGALRM, on_signal_fork);
+    setitimer(ITIMER_REAL, &often, NULL);
+    for (int forks = 0; heard < 200 || forks < 200; forks++) {
+        pid_t child = fork();
+        if (!child)
+            _exit(0);
+        if (child > 0)
+            waitpid(child, NULL, 0);
+    }
+    setitimer(ITIMER_REAL, &off, NULL);
+    sigprocmask(SIG_SETMASK, NULL, &mask);
+    _exit(!sigisemptyset(&mask));
+}
+
+/* Before this process has threads: libc's own fork() would wait for its own locks with them. */
+static void fork__in_a_handler_that_interrupts_a_fork(void **state)
+{
+    (void)state;
+    int status = -1;
+    pid_t child = fork();
+    if (!child)
+        fork_amid_forks();
+    for (int i = 0; i < CHILD_SECONDS * 100 && waitpid(child, &status, WNOHANG) != child; i++)
+        usleep(10000);
+    if (status)
+        kill(child, SIGKILL);
+    assert_int_equal(status, 0);
+}
+
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(fork__in_a_handler_that_interrupts_a_fork),
     cmocka_unit_test(fork__leaves_signals_as_they_were),
     cmocka_unit_test(fork__amid_signals),
     cmocka_unit_test(child__has_a_whole_heap),
