@@ -156,7 +156,7 @@ def authenticates(sidewire, folder):
     said = target.process.stdout.read()
     return (
         say(
-            said.count(f'of {HOST_NQN} is refused') == 2,
+            said.count(f'of {HOST_NQN} at 127.0.0.1 is refused') == 2,
             'the target names those that it refused',
             said,
         )
