@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/rdma/resolve.h"
@@ -176,8 +177,27 @@ static int write_metrics(const struct mover_exporter *exporter)
         code = -errno;
     if (fd >= 0)
         close(fd);
+    if (fd >= 0 && code)
+        unlink(path);
     free(text);
     return code;
+}
+
+/* It would be replaced now, and removed at the end: by root, even a device. */
+static bool is_foreign(const char *file)
+{
+    static const char first[] = "# HELP sidewire_";
+    char found[sizeof(first) - 1] = "";
+    struct stat st;
+    if (lstat(file, &st))
+        return false;
+    if (!S_ISREG(st.st_mode))
+        return true;
+    const int fd = open(file, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    const ssize_t bytes = fd < 0 ? -1 : read(fd, found, sizeof(found));
+    if (fd >= 0)
+        close(fd);
+    return bytes && (bytes < (ssize_t)sizeof(found) || memcmp(found, first, sizeof(found)) != 0);
 }
 
 static void renew_file(struct mover_watch *watch)
@@ -194,6 +214,13 @@ static void renew_file(struct mover_watch *watch)
 static int open_file(struct mover_exporter *exporter, const char *file, char *error,
                      size_t error_bytes)
 {
+    if (is_foreign(file)) {
+        snprintf(error, error_bytes,
+                 "--metrics-file %s: what is there is no file of metrics; remove it, or take "
+                 "another name",
+                 file);
+        return -EEXIST;
+    }
     exporter->file = file;
     exporter->timer = (struct mover_watch){.fd = -1, .ready = renew_file, .context = exporter};
     const int code = write_metrics(exporter);

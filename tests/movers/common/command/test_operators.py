@@ -199,6 +199,27 @@ class Operators(unittest.TestCase):
                 self.assertEqual((done.returncode, done.stderr.count('\n')), (1, 1), done.stderr)
                 self.assertIn(said, done.stderr)
 
+    def test_metrics_file__takes_no_foreign_place(self):
+        def contents(name):
+            with open(f'{self.folder}/{name}', encoding='utf-8') as file:
+                return file.read()
+
+        with open(f'{self.folder}/notes', 'w', encoding='utf-8') as file:
+            file.write('not to be lost\n')
+        os.symlink('notes', f'{self.folder}/link')
+        os.mkdir(f'{self.folder}/folder')
+        os.mkfifo(f'{self.folder}/pipe')
+        for name in 'notes', 'link', 'folder', 'pipe':
+            with self.subTest(name=name):
+                done = self.run_it(f'{SERVERS["pmem"]} --metrics-file {name}')
+                self.assertEqual((done.returncode, done.stderr.count('\n')), (1, 1), done.stderr)
+                self.assertIn(f'{name}: what is there is no file of metrics', done.stderr)
+        self.assertEqual(contents('link'), 'not to be lost\n')
+        self.assertEqual([name for name in os.listdir(self.folder) if name.endswith('.new')], [])
+        self.start('pmem', '--metrics-file', 'it.prom').kill()
+        server = self.start('pmem', '--metrics-file', 'it.prom')  # of a server that was killed
+        self.stop('pmem', server)
+
     def test_stop__nobody_there(self):
         done = self.run_it('pmem stop')
         self.assertEqual(done.returncode, 1)
