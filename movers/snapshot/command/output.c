@@ -12,12 +12,47 @@
 #include <unistd.h>
 
 #include "common/base/minmax.h"
+#include "snapshot/store/superblock.h"
 
 enum { PART_BYTES = 64 << 20 };
+
+/* Also one that is damaged, or of another version. */
+static bool is_volume(const char *path)
+{
+    static uint8_t block[SNAP_BLOCK_BYTES];
+    struct snap_superblock superblock;
+    bool is_one = false;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    for (off_t i = 0; fd >= 0 && !is_one && i < SNAP_SUPERBLOCKS; i++) {
+        const bool is_read =
+            pread(fd, block, sizeof(block), i * (off_t)sizeof(block)) == (ssize_t)sizeof(block);
+        const enum snap_superblock_verdict verdict =
+            is_read ? snap_superblock_decode(block, UINT64_MAX, &superblock)
+                    : SNAP_SUPERBLOCK_EMPTY;
+        is_one = verdict != SNAP_SUPERBLOCK_EMPTY && verdict != SNAP_SUPERBLOCK_FOREIGN;
+    }
+    if (fd >= 0)
+        close(fd);
+    return is_one;
+}
+
+/* It takes the place of what is there, and would do so with a device. */
+static const char *why_not_replaced(const char *path)
+{
+    struct stat st;
+    if (stat(path, &st))
+        return NULL;
+    if (!S_ISREG(st.st_mode))
+        return S_ISDIR(st.st_mode) ? strerror(EISDIR) : "it is no file";
+    return is_volume(path) ? "it is a volume of snapshots, and stays" : NULL;
+}
 
 int snap_output_open(struct snap_output *output, const char *path, uint64_t bytes)
 {
     *output = (struct snap_output){.path = path, .bytes = bytes, .fd = -1};
+    const char *why_not = why_not_replaced(path);
+    if (why_not)
+        return mover_fail("%s: %s", path, why_not);
     if ((size_t)snprintf(output->temporary, sizeof(output->temporary), "%s.XXXXXX", path) >=
         sizeof(output->temporary))
         return mover_fail("%.200s...: the path is too long", path);

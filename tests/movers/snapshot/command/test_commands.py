@@ -487,6 +487,19 @@ class Refusals(Commands):
         self.run_command('restore', [file], self.at('x'), '--rank', 1, code=1)
         self.assertFalse(os.path.exists(self.at('x')))
 
+    def test_restore__takes_the_place_of_no_volume_or_device(self):
+        file = self.sink(FileSink)
+        self.make_file('raw', 100)
+        self.run_command('save', [file], '--raw', 'bytes=' + self.at('raw'))
+        volume = file.text.removeprefix('file:')
+        os.mkfifo(self.at('pipe'))
+        os.symlink(volume, self.at('link'))
+        for place, why in (volume, 'a volume'), (self.at('link'), 'a volume'), ('pipe', 'no file'):
+            said = self.run_command('restore', [file], '--raw', 'bytes=' + self.at(place), code=1)
+            self.assertIn(why, said)
+            self.assertIn(why, self.run_command('export', [file], self.at(place), code=1))
+        self.run_command('verify', [file])
+
 
 if __name__ == '__main__':
     unittest.main(argv=[sys.argv[0], *CASES])
