@@ -130,9 +130,10 @@ void sw_adopt_put(struct sw_segment *segment)
     pthread_setcancelstate(cancel_state, NULL);
 }
 
+/* A mover is not to ask the table: for a fork it has locked that, and calls madvise(). */
 bool sw_adopt_may_overlap(uint64_t va, uint64_t len_bytes)
 {
-    return sw_segments_may_overlap(va, len_bytes) && !is_mover;
+    return !is_mover && sw_segments_may_overlap(va, len_bytes);
 }
 
 bool sw_adopt_withdraw(uint64_t va, uint64_t len_bytes)

@@ -26,6 +26,13 @@
 
 extern char **environ;
 
+/* As the library's hook does: it first asks whether the memory is adopted. */
+int madvise(void *addr, size_t len, int advice)
+{
+    (void)sw_adopt_may_overlap((uint64_t)(uintptr_t)addr, len);
+    return (int)syscall(SYS_madvise, addr, len, advice);
+}
+
 static void *file_map(const struct sw_segment *segment)
 {
     uint64_t offset, len;
@@ -83,6 +90,29 @@ static void fork__child_and_parent_diverge(void **state)
     }
     munmap(peer, len);
     munmap(base, len);
+}
+
+/* The copies for the child then lie between what is adopted, and madvise() asks the table. */
+static void fork__copies_between_two_segments(void **state)
+{
+    (void)state;
+    const size_t len = 8 * MIB, hole = 64 * MIB;
+    uint8_t *low = buffer_new(len + hole + len), *high = low + len + hole;
+    assert_int_equal(munmap(low + len, hole), 0);
+    words_fill(low, len, 1);
+    words_fill(high, len, 2);
+    struct sw_segment *first = adopt_one(low, len), *second = adopt_one(high, len);
+    assert_non_null(first);
+    assert_non_null(second);
+    pid_t child = fork();
+    if (child == 0)
+        _exit(words_differ(low, len, 1) == SIZE_MAX && words_differ(high, len, 2) == SIZE_MAX ? 0
+                                                                                              : 1);
+    assert_int_equal(child_status(child), 0);
+    sw_adopt_put(first);
+    sw_adopt_put(second);
+    munmap(low, len);
+    munmap(high, len);
 }
 
 static void fork__child_starts_anew(void **state)
@@ -513,6 +543,7 @@ static void fork__raw_clone_does_not_share(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(fork__child_and_parent_diverge),
+    cmocka_unit_test(fork__copies_between_two_segments),
     cmocka_unit_test(fork__child_starts_anew),
     cmocka_unit_test(fork__parents_memory_joins_its_mapping_again),
     cmocka_unit_test(fork__keeps_what_was_advised_for_forks),
