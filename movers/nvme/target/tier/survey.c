@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { HEADS_MAX = 4096 };
+enum { HEADS_MAX = 4096, FOREIGN_BYTES = 128 << 10 };
 
 struct survey {
     struct nvt_tier *tier;
@@ -182,6 +182,28 @@ static int write_super(struct survey *survey, uint32_t i)
     return rc;
 }
 
+/* File systems, volume managers and RAIDs leave the first bytes of a disk free, up to 64 KiB. A log
+ * that was being made when the power went has a slot there, and no superblock. */
+static int refuse_foreign(const struct survey *survey, const struct nvt_tier_copy *copy)
+{
+    struct nvt_tier_medium *medium = copy->medium;
+    uint8_t bytes[4096];
+    uint64_t at = 0;
+    for (; at < FOREIGN_BYTES && at + sizeof(bytes) <= medium->size_bytes; at += sizeof(bytes)) {
+        const int rc = medium->ops->now(medium, false, at, bytes, sizeof(bytes));
+        if (rc) {
+            snprintf(survey->error, survey->error_size, "the log %s cannot be read: %s",
+                     medium->name, strerror(-rc));
+            return rc;
+        }
+        if (at == 2 * NVT_TIER_SLOTS)
+            memset(bytes, 0, NVT_TIER_SLOT_BYTES);
+        if (bytes[0] || memcmp(bytes, bytes + 1, sizeof(bytes) - 1) != 0)
+            return refuse_copy(survey, copy, "has something else");
+    }
+    return 0;
+}
+
 static int make_log(struct survey *survey)
 {
     struct nvt_tier *tier = survey->tier;
@@ -204,6 +226,11 @@ static int make_log(struct survey *survey)
                  "the log is too small: %" PRIu64 " bytes; give it some GiB, 5 MiB at least",
                  least);
         return -EINVAL;
+    }
+    for (uint32_t i = 0; i < tier->copies_count && !survey->setup->makes_anew; i++) {
+        const int rc = refuse_foreign(survey, &tier->copies[i]);
+        if (rc)
+            return rc;
     }
     for (uint32_t i = 0; i < tier->copies_count; i++) {
         const int rc = write_super(survey, i);

@@ -149,7 +149,16 @@ def refused(sidewire, folder):
     with open(tier.logs[0], 'r+b') as file:
         file.write(b'a letter')
     said = tier.refusal()
-    return say('has something else' in said, 'a file that is no log is refused', said) and good
+    good = say('has something else' in said, 'a file that is no log is refused', said) and good
+    for at, what in (512, b'LABELONE'), (1080, b'\x53\xef'), (4096, b'\xfc\x4e'), (65600, b'_BHR'):
+        os.remove(tier.logs[0])
+        make(tier.logs[0], LOG)
+        with open(tier.logs[0], 'r+b') as file:
+            file.seek(at)
+            file.write(what)
+        said = tier.refusal()
+        good = say('has something else' in said, f'so is a disk with {what} at {at}', said) and good
+    return good
 
 
 def relative(sidewire, folder):
