@@ -48,7 +48,7 @@ PASTED = [
             '^step 0: 8388608 bytes',
             '^step 1: .* 8192 moved',
             ' yes$',
-            ' 0 damaged',
+            ' 1 damaged, 1 repaired',
         ],
     ),
     (
