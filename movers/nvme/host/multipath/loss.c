@@ -64,13 +64,15 @@ static bool is_fenced(const struct nvh_paths *paths, const struct nvh_loss *loss
     return false;
 }
 
-/* Whether a path may still be asked to reset the lost controller. */
+/* Whether a path may still be asked to reset the lost controller. One that is away may never come
+ * back: nobody waits for that. */
 static bool may_reset(const struct nvh_paths *paths, const struct nvh_loss *loss)
 {
     if (loss->reset == NVH_RESET_ASKED)
         return true;
     for (uint32_t i = 0; i < paths->count && loss->reset == NVH_RESET_WANTED; i++)
-        if (paths->paths[i].facts.resets_max && !(loss->asked >> i & 1))
+        if (atomic_load(&paths->paths[i].used) && paths->paths[i].facts.resets_max &&
+            !(loss->asked >> i & 1))
             return true;
     return false;
 }
