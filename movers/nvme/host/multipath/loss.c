@@ -64,15 +64,14 @@ static bool is_fenced(const struct nvh_paths *paths, const struct nvh_loss *loss
     return false;
 }
 
-/* Whether a path may still be asked to reset the lost controller. One that is away may never come
- * back: nobody waits for that. */
-static bool may_reset(const struct nvh_paths *paths, const struct nvh_loss *loss)
+/* Whether a path may still be asked to reset the lost controller. The lost one itself may never
+ * come back: nobody waits for that. */
+static bool may_reset(const struct nvh_paths *paths, uint32_t path, const struct nvh_loss *loss)
 {
     if (loss->reset == NVH_RESET_ASKED)
         return true;
     for (uint32_t i = 0; i < paths->count && loss->reset == NVH_RESET_WANTED; i++)
-        if (atomic_load(&paths->paths[i].used) && paths->paths[i].facts.resets_max &&
-            !(loss->asked >> i & 1))
+        if (i != path && paths->paths[i].facts.resets_max && !(loss->asked >> i & 1))
             return true;
     return false;
 }
@@ -102,7 +101,7 @@ enum nvh_proof nvh_paths_proof(const struct nvh_paths *paths, uint32_t path, uin
         is_fenced(paths, loss, ns, changes))
         return NVH_PROOF_HERE;
     return has_limit || loss->quiet_ns != UINT64_MAX || loss->facts.member >= 0 ||
-                   may_reset(paths, loss)
+                   may_reset(paths, path, loss)
                ? NVH_PROOF_MISSING
                : NVH_PROOF_NEVER;
 }
