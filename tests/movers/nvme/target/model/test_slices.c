@@ -192,7 +192,7 @@ static void slices__addresses_take_turns(void **state)
 {
     (void)state;
     enum { HOSTS = 8, TURNS = 3 };
-    struct nvt_queue admins[HOSTS + 1], queues[HOSTS + 1];
+    static struct nvt_queue admins[HOSTS + 1], queues[HOSTS + 1]; /* too large for a frame */
     struct nvf_sqe sqe = command(nvme_cmd_write_zeroes, NSID, 0, 0);
     memset(memory, 0x5a, SIZE);
     slices_wait = true;
