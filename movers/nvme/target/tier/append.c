@@ -124,7 +124,11 @@ static bool append_op(struct nvt_tier_op *op)
                               : 0)))
             return false;
         tier->promised += extents;
+        op->extents = extents;
         op->first = tier->end;
+        op->kind = record_kind_of(op->io);
+        op->offset = op->io->offset;
+        op->len_bytes = op->io->len_bytes;
     }
     while (op->cursor < op->io->len_bytes)
         if (!append_next(op))
@@ -195,11 +199,9 @@ void nvt_tier_go_on(struct nvt_tier *tier)
 static void index_op(struct nvt_tier_op *op)
 {
     struct nvt_tier *tier = op->tier;
-    const struct nvt_io *io = op->io;
-    struct nvt_tier_extent extent = {
-        .kind = record_kind_of(io), .position = op->first, .offset = io->offset};
-    const uint64_t end = io->offset + io->len_bytes;
-    const bool is_write = io->kind == NVT_WRITE;
+    struct nvt_tier_extent extent = {.kind = op->kind, .position = op->first, .offset = op->offset};
+    const uint64_t end = op->offset + op->len_bytes;
+    const bool is_write = op->kind == NVT_TIER_WRITE;
     while (extent.offset < end) {
         const uint64_t left = end - extent.offset;
         extent.len_bytes = is_write ? mover_min_u64(left, NVT_TIER_PAYLOAD_MAX) : left;
@@ -208,9 +210,30 @@ static void index_op(struct nvt_tier_op *op)
         extent.position += nvt_tier_record_bytes(is_write ? (uint32_t)extent.len_bytes : 0);
         extent.offset += extent.len_bytes;
     }
-    tier->promised -= 2 * records_of(io);
+    tier->promised -= op->extents;
+    tier->answered =
+        (struct nvt_tier_mark){.position = op->end, .check = op->end_check, .epoch = tier->epoch};
     if (tier->cache)
-        nvt_tier_cache_forget(tier->cache, io->offset, io->len_bytes);
+        nvt_tier_cache_forget(tier->cache, op->offset, op->len_bytes);
+}
+
+void nvt_tier_index_answered(struct nvt_tier *tier)
+{
+    for (struct list_node *node; (node = list_first(&tier->answering));) {
+        struct nvt_tier_op *op = LIST_MEMBER(node, struct nvt_tier_op, node);
+        list_remove(node);
+        index_op(op);
+        op->next = tier->spare_ops;
+        tier->spare_ops = op;
+    }
+}
+
+/* The host has its answer first: the index is searched while it thinks of the next write. */
+static void answer_op(struct nvt_tier_op *op)
+{
+    struct nvt_tier *tier = op->tier;
+    list_append(&tier->answering, &op->node);
+    nvt_tier_io_end(tier, op->io, 0);
 }
 
 void nvt_tier_answer(struct nvt_tier *tier)
@@ -220,10 +243,7 @@ void nvt_tier_answer(struct nvt_tier *tier)
         if (op->end > tier->acked)
             break;
         list_remove(node);
-        index_op(op);
-        tier->answered = (struct nvt_tier_mark){
-            .position = op->end, .check = op->end_check, .epoch = tier->epoch};
-        nvt_tier_op_end(op, 0);
+        answer_op(op);
     }
     if (tier->destage.step == NVT_TIER_IDLE &&
         tier->end - tier->head >= tier->super.ring_bytes / NVT_TIER_EASY_OF_RING)

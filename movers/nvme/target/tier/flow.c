@@ -11,7 +11,13 @@
 #include "nvme/target/backend/disk.h"
 #include "nvme/target/tier/inside.h"
 
-enum { DROPS = 512 }; /* extents that are forgotten while others wait for the lock */
+/*
+ * What destaging does while others wait for the lock, and the thread for its hosts. A host's write
+ * of 4 KiB takes 3 us: a run costs three times that (to read its record, compare the sum, and give
+ * it to the disk). So runs begin one by one, and the loop serves its hosts in between. Where writes
+ * wait for room in the log there is nobody to be kept waiting, and all begin at once.
+ */
+enum { DROPS = 48, DROPS_AWAITED = 512 };
 
 static void go_next(struct nvt_tier *tier)
 {
@@ -210,16 +216,27 @@ static void sync_file(struct nvt_tier *tier)
     nvt_tier_ask_file(tier, &tier->flush);
 }
 
+/* Nobody would be served meanwhile. */
+static bool writes_are_awaited(const struct nvt_tier *tier)
+{
+    return tier->leaver || !list_is_empty(&tier->waiting);
+}
+
 static void write_runs(struct nvt_tier *tier)
 {
+    tier->wants_runs = false;
     for (uint32_t i = 0; i < NVT_TIER_RUNS && tier->phase == NVT_TIER_SERVING; i++) {
         if (tier->runs[i].is_busy)
             continue;
         const uint32_t count =
             nvt_tier_destage_take(&tier->destage, &tier->index, NVT_TIER_RUN_BYTES, tier->pieces);
-        if (count)
+        if (count) {
             start_run(&tier->runs[i], count);
-        else if (!tier->runs_busy)
+            if (!writes_are_awaited(tier)) {
+                tier->wants_runs = true;
+                return;
+            }
+        } else if (!tier->runs_busy)
             return sync_file(tier);
         else
             return;
@@ -288,7 +305,7 @@ static void end_detach(struct nvt_tier *tier)
     struct nvt_io *leaver = tier->leaver;
     const bool is_done = tier->phase == NVT_TIER_SERVING && tier->destage.step == NVT_TIER_IDLE &&
                          !tier->index.dirty_bytes && list_is_empty(&tier->waiting) &&
-                         list_is_empty(&tier->logging);
+                         list_is_empty(&tier->logging) && list_is_empty(&tier->answering);
     const bool has_failed = tier->phase == NVT_TIER_FAILED;
     if (!leaver || (!is_done && !has_failed) || !flow_is_quiet(tier))
         return;
@@ -318,7 +335,8 @@ void nvt_tier_flow(struct nvt_tier *tier)
     case NVT_TIER_DRAINING_FOUND:
         return drain_readers(tier);
     case NVT_TIER_DROPPING:
-        if (!nvt_tier_index_drop(&tier->index, tier->destage.until.position, DROPS))
+        if (!nvt_tier_index_drop(&tier->index, tier->destage.until.position,
+                                 writes_are_awaited(tier) ? DROPS_AWAITED : DROPS))
             go_next(tier);
         return;
     case NVT_TIER_TRIMMING:

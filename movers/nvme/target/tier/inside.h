@@ -24,6 +24,8 @@ void nvt_tier_append(struct nvt_tier_op *op);
 void nvt_tier_go_on(struct nvt_tier *tier);
 /* `acked` has moved: answers, and extents for the index. */
 void nvt_tier_answer(struct nvt_tier *tier);
+/* The index learns what was answered. Nobody may look into it before. */
+void nvt_tier_index_answered(struct nvt_tier *tier);
 /* Writes that are in the log of too few copies end with an error. */
 void nvt_tier_end_logging(struct nvt_tier *tier);
 /* Ends requests that wait and that nobody wants any more. */

@@ -89,6 +89,7 @@ int nvt_tier_open(const struct nvt_tier_setup *setup, struct nvt_tier **out, cha
     tier->now_ns = mover_now_ns(); /* what is found in the log is as old as this start */
     list_init(&tier->waiting);
     list_init(&tier->logging);
+    list_init(&tier->answering);
     tier->file = setup->file;
     tier->size_bytes = setup->file->size_bytes;
     tier->stamp = setup->look;
@@ -116,6 +117,7 @@ int nvt_tier_open(const struct nvt_tier_setup *setup, struct nvt_tier **out, cha
         free_tier(tier);
         return rc;
     }
+    atomic_store(&tier->has_steps, true); /* the walk */
     *out = tier;
     return 0;
 }
@@ -138,14 +140,9 @@ static bool poll_media(struct nvt_tier *tier)
     return any;
 }
 
-static bool has_steps(const struct nvt_tier *tier)
-{
-    return tier->phase == NVT_TIER_WALKING || tier->destage.step == NVT_TIER_DROPPING;
-}
-
 static void do_rare_things(struct nvt_tier *tier)
 {
-    tier->ticked_ns = tier->now_ns;
+    atomic_store_explicit(&tier->ticked_ns, tier->now_ns, memory_order_relaxed);
     nvt_tier_copies_tick(tier);
     nvt_tier_fetch_again(tier);
     nvt_tier_end_unwanted(tier);
@@ -154,19 +151,23 @@ static void do_rare_things(struct nvt_tier *tier)
 
 bool nvt_tier_poll(struct nvt_tier *tier, struct nvt_tier_seat *seat)
 {
-    const bool is_due = tier->polls_media || has_steps(tier);
+    const bool is_due =
+        tier->polls_media || atomic_load_explicit(&tier->has_steps, memory_order_relaxed);
     if (!is_due && ++seat->quiet_turns % QUIET_TURNS)
         return false;
-    if (!is_due && mover_now_ns() - tier->ticked_ns < TICK_NS)
+    const uint64_t ticked_ns = atomic_load_explicit(&tier->ticked_ns, memory_order_relaxed);
+    if (!is_due && mover_now_ns() - ticked_ns < TICK_NS)
         return false;
     struct nvt_tier_turn turn;
     nvt_tier_enter(tier, &turn, seat->uring);
     bool any = tier->polls_media && poll_media(tier);
-    if (tier->phase == NVT_TIER_WALKING)
+    if (tier->phase == NVT_TIER_WALKING) {
         any = nvt_tier_walk_step(tier) || any;
-    else if (tier->destage.step == NVT_TIER_DROPPING)
+    } else if (tier->destage.step == NVT_TIER_DROPPING || tier->wants_runs) {
         nvt_tier_flow(tier);
-    if (tier->now_ns - tier->ticked_ns >= TICK_NS)
+        any = true;
+    }
+    if (tier->now_ns - ticked_ns >= TICK_NS)
         do_rare_things(tier);
     nvt_tier_leave(tier);
     return any;
@@ -176,6 +177,7 @@ void nvt_tier_status_of(struct nvt_tier *tier, struct nvt_tier_status *status)
 {
     *status = (struct nvt_tier_status){0};
     pthread_mutex_lock(&tier->lock);
+    nvt_tier_index_answered(tier);
     const uint64_t oldest = nvt_tier_index_oldest(&tier->index), now_ns = mover_now_ns();
     status->log_bytes = tier->super.ring_bytes;
     status->used_bytes = tier->end - tier->head;

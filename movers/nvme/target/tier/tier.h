@@ -13,6 +13,7 @@
 #define SW_MOVERS_NVME_TIER_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -122,6 +123,9 @@ struct nvt_tier_op {
     uint16_t status;
     uint64_t first, end; /* positions: of its first record, and behind its last one */
     uint64_t end_check;
+    uint64_t offset, len_bytes; /* of the write: `io` is its owner's once it was answered */
+    enum nvt_tier_kind kind;
+    uint32_t extents;    /* that were promised to it */
     uint64_t cursor;     /* how much of it is in the log, or was looked for there */
     struct nvt_io lower; /* of FILE */
     uint32_t parts_left; /* READ: of the log, under way */
@@ -205,6 +209,9 @@ struct nvt_tier {
     struct nvt_backend *file;
     uint64_t size_bytes;
     struct nvt_tier_turn *turn; /* NULL: nobody has the lock */
+    /* Read without the lock: the next poll has something to do; when it looked at the clock. */
+    _Atomic bool has_steps;
+    _Atomic uint64_t ticked_ns;
     struct nvt_tier_seat *seats;
     enum nvt_tier_phase phase;
     char trouble[NVT_TIER_TROUBLE_BYTES]; /* why it has failed; what is damaged */
@@ -216,7 +223,6 @@ struct nvt_tier {
     struct nvt_tier_super super;
     uint32_t copies_count, quorum;
     bool polls_media; /* some of them */
-    uint64_t ticked_ns;
     struct nvt_tier_copy copies[NVT_TIER_COPIES_MAX];
 
     /* Positions: head <= acked <= end <= head + ring bytes. */
@@ -231,6 +237,7 @@ struct nvt_tier {
     bool is_going_on, has_more; /* nvt_tier_go_on() */
     struct list waiting;        /* operations for room, in their order */
     struct list logging;        /* writes, in the order of their records */
+    struct list answering;      /* answered; nvt_tier_enter() tells the index */
     struct nvt_tier_index index;
     struct nvt_tier_destage destage;
     uint32_t promised; /* extents that writes in `logging` may still add */
@@ -241,6 +248,7 @@ struct nvt_tier {
     uint8_t *run_memory;
     struct nvt_tier_extent pieces[NVT_TIER_PIECES]; /* of the run that begins */
     uint32_t runs_busy;
+    bool wants_runs; /* more of them may begin at the next poll */
     struct nvt_io flush;
     struct nvt_tier_fetch *spare_fetches;
     struct nvt_tier_fetch *stalled; /* the copies that have what they want are away */

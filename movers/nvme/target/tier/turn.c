@@ -16,6 +16,7 @@ void nvt_tier_enter(struct nvt_tier *tier, struct nvt_tier_turn *turn, struct nv
     pthread_mutex_lock(&tier->lock);
     tier->turn = turn;
     tier->now_ns = mover_now_ns();
+    nvt_tier_index_answered(tier);
 }
 
 static struct nvt_io *turn_around(struct nvt_io *last, bool is_lower)
@@ -46,6 +47,10 @@ void nvt_tier_leave(struct nvt_tier *tier)
 {
     struct nvt_tier_turn *turn = tier->turn;
     struct nvt_backend *file = tier->file;
+    const bool has_steps = tier->phase == NVT_TIER_WALKING ||
+                           tier->destage.step == NVT_TIER_DROPPING || tier->wants_runs ||
+                           !list_is_empty(&tier->answering);
+    atomic_store_explicit(&tier->has_steps, has_steps, memory_order_relaxed);
     tier->turn = NULL;
     pthread_mutex_unlock(&tier->lock);
     struct nvt_io *next;
