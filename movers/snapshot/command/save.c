@@ -148,7 +148,9 @@ static int add_raws(struct save *save)
 
 /* ---- the snapshot ---- */
 
-/* One more than the newest that is there; where nothing is there yet, 0. */
+/* One more than the newest that is there; where nothing is there yet, 0. The sinks are this
+ * program's already: so no other one adds a step behind this look. No rank can be ahead, since none
+ * writes a snapshot before all ranks have begun it. */
 static void choose_step(struct save *save)
 {
     struct sw_snap_reader *reader;
@@ -170,7 +172,7 @@ static void choose_step(struct save *save)
 static int begin_save(struct save *save)
 {
     struct sw_snap_error error;
-    struct sw_snap_point point = {.step = save->step};
+    struct sw_snap_point point = {0};
     uint64_t small_bytes = 0;
     int code = MOVER_DONE;
     if (save->small_file)
@@ -181,8 +183,11 @@ static int begin_save(struct save *save)
         return mover_fail("%s is too long for small state", save->small_file);
     point.small_bytes = (uint32_t)small_bytes;
     if (sw_snap_open(&save->remote.options, &error, &save->snap) ||
-        sw_snap_describe(save->snap, save->ranges, save->ranges_count, &error) ||
-        sw_snap_begin(save->snap, &point, &error))
+        sw_snap_describe(save->snap, save->ranges, save->ranges_count, &error))
+        return mover_fail("%s", error.text);
+    choose_step(save);
+    point.step = save->step;
+    if (sw_snap_begin(save->snap, &point, &error))
         return mover_fail("%s", error.text);
     sw_snap_gate(save->snap, SW_SNAP_HELP, 0);
     return MOVER_DONE;
@@ -269,7 +274,6 @@ int snap_save(int argc, char **argv)
         code = add_raws(&save);
     if (code)
         return code;
-    choose_step(&save);
     code = begin_save(&save);
     if (!code)
         code = wait_durable(&save, &info);

@@ -14,8 +14,9 @@ static json_t *volume_status(struct snap_volume *volume)
                      has_failed ? volume->why : NULL);
 }
 
-json_t *snap_serve_status(const struct snap_server *server)
+json_t *snap_serve_status(struct snap_server *server)
 {
+    snap_volumes_sweep(server);
     const struct snap_server_counts *counts = &server->counts;
     json_t *all = mover_clients_status(&server->clients), *volumes = json_array();
     for (uint32_t i = 0; i < SNAP_VOLUMES_MAX; i++)

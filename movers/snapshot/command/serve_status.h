@@ -7,7 +7,7 @@
 #include "snapshot/server/server.h"
 
 /* The caller's. NULL: no memory. */
-json_t *snap_serve_status(const struct snap_server *server);
+json_t *snap_serve_status(struct snap_server *server);
 /* The names of its numbers. */
 extern const struct mover_metric snap_serve_metrics[];
 

@@ -196,6 +196,17 @@ static int find_zeroes(struct snap_file_place *place)
     return code;
 }
 
+/* It may be what is left of a volume. */
+static int tell_too_short(const char *path, uint64_t bytes, char *error, size_t error_bytes)
+{
+    snprintf(error, error_bytes,
+             "%.150s: %" PRIu64
+             " bytes are too short for a volume. It is not touched: put the rest "
+             "back if it was one, or take another name",
+             path, bytes);
+    return -EINVAL;
+}
+
 int snap_file_place_open(const char *path, const struct snap_medium_options *options, char *error,
                          size_t error_bytes, struct snap_file_place *place)
 {
@@ -213,7 +224,7 @@ int snap_file_place_open(const char *path, const struct snap_medium_options *opt
         place->is_direct = !fcntl(place->fd, F_SETFL, O_DIRECT);
         code = file_measure_place(place);
         if (!code && place->bytes < SUPERBLOCKS * SNAP_BLOCK_BYTES)
-            code = fail_file(error, error_bytes, -EINVAL, path, "it is too short for a volume");
+            code = tell_too_short(path, place->bytes, error, error_bytes);
         else if (code || (code = find_zeroes(place)))
             fail_file(error, error_bytes, code, path, strerror(-code));
     }

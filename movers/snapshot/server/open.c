@@ -41,6 +41,8 @@ static enum snap_wire_status find_volume(struct snap_server *server, struct snap
         return SNAP_WIRE_NOT_FOUND;
     if (!*volume)
         *volume = snap_volumes_add(server, guest, request->name, request->bytes, answer->text);
+    if (!*volume && request->bytes <= server->memory_bytes && snap_volumes_make_room(server))
+        return SNAP_WIRE_WORKING;
     return *volume ? SNAP_WIRE_OK : SNAP_WIRE_NO_ROOM;
 }
 

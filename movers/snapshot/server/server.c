@@ -74,15 +74,27 @@ static struct ibv_pd *server_client_came(void *context, struct mover_clients_pla
     return guest->pd;
 }
 
+static bool forget_writer(const struct snap_server *server, uint64_t number)
+{
+    bool is_any = false;
+    for (uint32_t i = 0; i < SNAP_VOLUMES_MAX; i++) {
+        struct snap_volume *volume = server->volumes[i];
+        if (!volume || volume->client != number)
+            continue;
+        volume->client = 0;
+        is_any = true;
+    }
+    return is_any;
+}
+
 static void server_client_left(void *context, struct mover_clients_place *place)
 {
     struct snap_guest *guest = place->own;
     struct snap_volume *volume = guest->volume;
-    (void)context;
+    /* It has not said CLOSE. It may have no right yet to the volume that it writes. */
+    const bool is_writer = forget_writer(context, guest->number);
     tell_of(guest, "leaves");
     if (volume) {
-        const bool is_writer = volume->client == guest->number; /* it has not said CLOSE */
-        volume->client = is_writer ? 0 : volume->client;
         volume->users--;
         snap_grant_end(volume, guest->grant, is_writer && guest->is_here);
     } else {

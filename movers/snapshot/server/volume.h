@@ -52,6 +52,8 @@ struct snap_volume {
     uint64_t client;        /* the number of the writer's connection; 0: there is none */
     struct in6_addr origin; /* whoever made it; of files that were there, nobody */
     uint32_t users;         /* connections that have it open */
+    bool was_written;       /* it has had a superblock */
+    uint64_t empty_ns;      /* since when it has been left empty; 0: it is not, or nobody knows */
     bool is_told;           /* why it has failed */
     /* As it was made. */
     char *path; /* of its file; NULL: memory */

@@ -9,6 +9,7 @@
 
 #include "common/base/minmax.h"
 #include "common/serve/log.h"
+#include "common/time/clock.h"
 #include "snapshot/core/medium.h"
 #include "snapshot/server/server.h"
 
@@ -18,15 +19,54 @@ static const char suffix[] = ".snap";
 /* One address of another host has at most so many eighths of the memory, and of the volumes. */
 enum { OTHERS_EIGHTHS = 7, PATH_BYTES = 4096 };
 
+/* A volume is kept so long for a writer whose connection was lost before its first superblock. */
+enum { EMPTY_MS = 30000 };
+
+/* Made for a client that has left, and no snapshot was ever in it. */
+static bool is_left_empty(struct snap_volume *volume)
+{
+    if (!volume->is_new || volume->was_written || volume->users || volume->client ||
+        volume->is_to_end || snap_volume_look(volume).state != SNAP_VOLUME_READY)
+        return false;
+    volume->was_written = !snap_volume_is_blank(volume);
+    return !volume->was_written;
+}
+
+static void sweep_empty(struct snap_volume *volume)
+{
+    const uint64_t now_ns = mover_now_ns();
+    if (!is_left_empty(volume))
+        volume->empty_ns = 0;
+    else if (!volume->empty_ns)
+        volume->empty_ns = now_ns;
+    else if (now_ns - volume->empty_ns > EMPTY_MS * NS_PER_MS)
+        snap_volume_end(volume, true);
+}
+
 void snap_volumes_sweep(struct snap_server *server)
 {
     for (uint32_t i = 0; i < SNAP_VOLUMES_MAX; i++) {
         struct snap_volume *volume = server->volumes[i];
-        if (!volume || snap_volume_look(volume).state != SNAP_VOLUME_GONE)
+        if (!volume)
+            continue;
+        sweep_empty(volume);
+        if (snap_volume_look(volume).state != SNAP_VOLUME_GONE)
             continue;
         snap_volume_free(volume);
         server->volumes[i] = NULL;
     }
+}
+
+bool snap_volumes_make_room(struct snap_server *server)
+{
+    bool is_any_ending = false;
+    for (uint32_t i = 0; i < SNAP_VOLUMES_MAX; i++) {
+        struct snap_volume *volume = server->volumes[i];
+        if (volume && is_left_empty(volume))
+            snap_volume_end(volume, true);
+        is_any_ending |= volume && volume->is_to_end;
+    }
+    return is_any_ending;
 }
 
 struct snap_volume *snap_volumes_find(const struct snap_server *server, const char *name)

@@ -28,7 +28,7 @@ struct snap_marks {
 };
 
 struct snap_slot {
-    bool is_valid, is_empty; /* as it was read, or written, last */
+    bool is_valid, is_empty, is_cut; /* as it was read, or written, last */
     struct snap_superblock superblock;
     uint8_t bytes[SNAP_BLOCK_BYTES];
 };

@@ -107,7 +107,7 @@ enum snap_superblock_verdict snap_superblock_decode(const uint8_t *block, uint64
     superblock->rank = get_le32(block + AT_RANK);
     superblock->world = get_le32(block + AT_WORLD);
     memcpy(superblock->writer, block + AT_WRITER, SNAP_WRITER_BYTES);
-    if (superblock->entries_count > SNAP_ENTRIES_MAX || superblock->blocks > volume_blocks ||
+    if (superblock->entries_count > SNAP_ENTRIES_MAX ||
         superblock->blocks < SNAP_VOLUME_BLOCKS_MIN || superblock->generation > INT64_MAX ||
         superblock->epoch > INT64_MAX)
         return SNAP_SUPERBLOCK_DAMAGED;
@@ -115,5 +115,5 @@ enum snap_superblock_verdict snap_superblock_decode(const uint8_t *block, uint64
         if (!decode_entry(block + AT_ENTRIES + i * ENTRY_BYTES, superblock->blocks,
                           &superblock->entries[i]))
             return SNAP_SUPERBLOCK_DAMAGED;
-    return SNAP_SUPERBLOCK_OK;
+    return superblock->blocks > volume_blocks ? SNAP_SUPERBLOCK_CUT : SNAP_SUPERBLOCK_OK;
 }

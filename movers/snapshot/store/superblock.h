@@ -27,13 +27,14 @@ enum snap_superblock_verdict {
     SNAP_SUPERBLOCK_EMPTY,   /* all zero: never written */
     SNAP_SUPERBLOCK_FOREIGN, /* another magic: torn at its first sector, or no volume */
     SNAP_SUPERBLOCK_VERSION, /* whole, but of a version that is not known */
+    SNAP_SUPERBLOCK_CUT,     /* whole, but of a volume of more blocks than are there */
     SNAP_SUPERBLOCK_DAMAGED, /* torn, or bits have flipped */
 };
 
 /* `block` has SNAP_BLOCK_BYTES. */
 void snap_superblock_encode(const struct snap_superblock *superblock, uint8_t *block);
 /* On a volume of volume_blocks: an entry whose root lies outside makes it DAMAGED. Unless it is OK,
- * the superblock has no meaning. */
+ * the superblock has no meaning, but for the blocks of one that is CUT. */
 enum snap_superblock_verdict snap_superblock_decode(const uint8_t *block, uint64_t volume_blocks,
                                                     struct snap_superblock *superblock);
 /* What may be left where the first superblock of a new volume was torn: it has no entries, so

@@ -2,6 +2,7 @@
 /* Opens a volume: which superblock counts, what is in use, and who writes from now on. */
 #include <assert.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,6 +53,7 @@ bool snap_slots_decode(const uint8_t *bytes, uint64_t volume_blocks,
             snap_superblock_decode(slot->bytes, volume_blocks, &slot->superblock);
         slot->is_valid = verdict == SNAP_SUPERBLOCK_OK;
         slot->is_empty = verdict == SNAP_SUPERBLOCK_EMPTY;
+        slot->is_cut = verdict == SNAP_SUPERBLOCK_CUT;
         has_version |= verdict == SNAP_SUPERBLOCK_VERSION;
     }
     return has_version;
@@ -302,21 +304,40 @@ static bool is_new_volume(const struct snap_store *store)
     return store->slots[1].is_empty && snap_superblock_is_unfinished(store->slots[0].bytes);
 }
 
+/* Its end is missing, and may be somewhere: nothing here is to be deleted. */
+static int refuse_cut(struct snap_store *store, const struct snap_slot *slot)
+{
+    char why[192];
+    snprintf(why, sizeof(why),
+             "a part is missing: %" PRIu64 " bytes are there, and the volume has %" PRIu64
+             ". It is not touched: put the rest back, or take another name",
+             store->medium->bytes, slot->superblock.blocks * SNAP_BLOCK_BYTES);
+    return refuse_volume(store, SW_SNAP_CORRUPT, why);
+}
+
 static int open_volume(struct snap_store *store, const struct snap_store_options *options)
 {
-    if (store->medium->bytes / SNAP_BLOCK_BYTES < SNAP_VOLUME_BLOCKS_MIN)
-        return refuse_volume(store, SW_SNAP_NO_ROOM, "a volume has 64 KiB at least");
-    int result = snap_run_io(store, SNAP_IO_READ, 0, SNAP_SUPERBLOCKS, store->scratch);
+    uint64_t blocks = store->medium->bytes / SNAP_BLOCK_BYTES;
+    int result = 0;
+    if (blocks >= SNAP_SUPERBLOCKS)
+        result = snap_run_io(store, SNAP_IO_READ, 0, SNAP_SUPERBLOCKS, store->scratch);
     if (result != 0)
         return result;
     bool has_version =
-        snap_slots_decode(store->scratch, store->medium->bytes / SNAP_BLOCK_BYTES, store->slots);
-    if (options->is_writable && options->make_anew)
+        blocks >= SNAP_SUPERBLOCKS && snap_slots_decode(store->scratch, blocks, store->slots);
+    const struct snap_slot *slots = store->slots;
+    const bool is_known = slots[0].is_valid || slots[1].is_valid;
+    const bool makes_anew = options->is_writable && options->make_anew;
+    if (!makes_anew && !is_known && (slots[0].is_cut || slots[1].is_cut))
+        return refuse_cut(store, &slots[slots[0].is_cut ? 0 : 1]);
+    if (blocks < SNAP_VOLUME_BLOCKS_MIN)
+        return refuse_volume(store, SW_SNAP_NO_ROOM, "a volume has 64 KiB at least");
+    if (makes_anew)
         return make_volume(store, options);
     if (has_version) /* one superblock is enough: it may be the newer one */
         return refuse_volume(store, SW_SNAP_VERSION,
                              "the volume is of another version of the format");
-    if (store->slots[0].is_valid || store->slots[1].is_valid)
+    if (is_known)
         return open_old(store, options);
     if (!is_new_volume(store))
         return refuse_volume(

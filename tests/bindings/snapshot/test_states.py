@@ -443,6 +443,33 @@ class Taken(Files):
         self.assertEqual(snapshot.restore(other, self.sink), 2)
         self.assertEqual(other['a'].sum().item(), 0)
 
+    def test_repair__and_goes_on(self):
+        sinks = [self.sink, os.path.join(self.folder, 'other.snap')]
+        state = {'a': torch.rand(MIB)}
+        bits = state['a'].numpy().tobytes()[4096:8192]
+        with snapshot.Snapshotter(state, sinks) as snapshots:
+            snapshots.begin(1)
+            with self.assertRaises(snapshot.SnapshotError) as caught:
+                snapshots.restore(repair=True)
+            self.assertEqual(caught.exception.status, 'BUSY')
+            snapshots.gate()
+            snapshots.durable.wait(LIMIT_S)
+            with open(self.sink, 'r+b') as file:
+                at = file.read().index(bits)
+                file.seek(at)
+                file.write(b'damaged')
+            for repair, is_good in (False, False), (True, True):
+                state['a'].zero_()
+                self.assertEqual(snapshots.restore(repair=repair), 1)
+                self.assertEqual(state['a'].numpy().tobytes()[4096:8192], bits)
+                with open(self.sink, 'rb') as file:
+                    self.assertEqual(bits in file.read(), is_good)
+            state['a'].fill_(2)
+            take(snapshots, 2)
+            self.assertTrue(snapshots.gate())
+            snapshots.durable.wait(LIMIT_S)
+        self.assertEqual(snapshot.restore(state, sinks[:1]), 2)
+
     def test_skip__gives_it_up_and_the_last_one_stays(self):
         state = {'a': torch.zeros(16 * MIB)}
         snapshots = self.open(state)

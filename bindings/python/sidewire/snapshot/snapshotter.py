@@ -264,15 +264,37 @@ class Snapshotter:
 
     # ---- restoring ----
 
-    def restore(self, into=None, step=None, strict=None):
+    def restore(self, into=None, step=None, strict=None, repair=False):
         """Fills the state with the newest whole snapshot, or that of `step`, and returns its step;
         None where there is none. OtherState: nothing was changed. Entries that the snapshot has and
         the state has not come as new values: with a warning, unless `strict` is False or the state
-        is empty; True refuses them."""
+        is empty; True refuses them. `repair`: what is damaged in one sink is written again from
+        another; this Snapshotter lets its sinks go for that, and opens them again."""
         state = self.state if into is None else into
         refuse_top(state)
         words = {'rank': self.rank, 'world': self.world, 'step': step, 'strict': strict}
-        return restore(state, self._sinks, **words, **self._reading())
+        with self._sinks_free() if repair else contextlib.nullcontext():
+            return restore(state, self._sinks, repair=repair, **words, **self._reading())
+
+    @contextlib.contextmanager
+    def _sinks_free(self):
+        """Without its writer: one alone writes to a sink, and that which repairs does."""
+        if self.world > 1:
+            raise lib.NotSupported('of several ranks one repairs: sidewire snapshot scrub does it')
+        with self._lock:
+            was_open = self._writer.is_open()
+            if was_open:
+                if lib.STAGES['CAPTURING'] <= self.info().stage <= lib.STAGES['STAGED']:
+                    raise lib.error_of(lib.CODES['BUSY'], 'a snapshot is under way: wait for it')
+                if self._save is not None:
+                    self._save.look('durable')
+                self._writer.close()
+                self._parts = self._arena = self._layout = None
+            try:
+                yield
+            finally:
+                if was_open:
+                    self._writer = Writer(self._sinks, **self._words)
 
     def _reading(self):
         names = ('local', 'connect_timeout_ms', 'stall_timeout_ms')

@@ -12,6 +12,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 
 from sinks import FileSink, FolderSink, NvmeSink, PeerSink, PmemSink, StrictSink, ports
@@ -283,6 +284,26 @@ class Damage(Commands):
             with open(self.at('run'), 'rb') as file:
                 self.assertEqual(file.read(), other)
 
+    def test_truncated__says_what_is_missing(self):
+        file = self.sink(FileSink)
+        self.save_twice([file])
+        with open(file.path, 'rb') as volume:
+            whole = volume.read()
+        words = '--raw', 'bytes=' + self.at('raw')
+        for size in len(whole) - 4096, 5 << 20, 32768, 8192, 5000:
+            os.truncate(file.path, size)
+            there = size - size % 4096
+            wanted = f'{there} bytes are there, and the volume has {len(whole)}'
+            for command in ['ls'], ['save', *words], ['restore', '--raw', 'bytes=' + self.at('x')]:
+                said = self.run_command(command[0], [file], *command[1:], code=1)
+                self.assertIn(wanted if size >= 8192 else f'{there} bytes are too short', said)
+                self.assertNotIn('delete', said)
+            self.assertEqual(os.path.getsize(file.path), size)
+            with open(file.path, 'r+b') as volume:  # the rest is put back
+                volume.seek(size)
+                volume.write(whole[size:])
+        self.restore([file])
+
     def test_other_copy__is_read(self):
         file, peer = self.sink(FileSink), self.sink(PeerSink)
         self.save_twice([file, peer])
@@ -440,6 +461,31 @@ class Refusals(Commands):
         listed = [one['step'] for one in self.json_of('ls', [file])['snapshots']]
         self.assertEqual(listed, [str(2**64 - 1), str(2**64 - 2)])
         self.assertIn(str(2**64 - 1), self.run_command('ls', [file]))
+
+    def test_steps__of_programs_one_behind_the_other(self):
+        file = self.sink(FileSink)
+        self.make_file('raw', 100)
+        words = ['--raw', 'bytes=' + self.at('raw'), '--keep', '12', '-o', 'json']
+        steps = []
+
+        def save_some():
+            left = 4
+            while left:
+                done = subprocess.run(
+                    [SIDEWIRE, 'snapshot', 'save', '--sink', file.text, *words],
+                    capture_output=True,
+                    check=False,
+                )
+                if not done.returncode:  # else another one is writing
+                    steps.append(json.loads(done.stdout)['step'])
+                    left -= 1
+
+        threads = [threading.Thread(target=save_some) for _ in range(3)]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join()
+        self.assertEqual(sorted(steps), [*range(12)])
 
     def test_export__ranks_with_the_same_names(self):
         sinks = ['file:' + self.at('run{rank}')]

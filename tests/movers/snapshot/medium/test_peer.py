@@ -274,6 +274,13 @@ class Remove(Base):
     def there(self):
         return '-a', self.listen, '-s', str(PORT)
 
+    def wait_gone(self):
+        """The status says so, though no client asks for anything."""
+        until = time.monotonic() + 20
+        while self.server.status()['used_bytes']:
+            self.assertLess(time.monotonic(), until, self.server.status())
+            time.sleep(0.01)
+
     def test_remove__by_the_servers_user(self):
         here = '--control', self.server.control
         medium = self.another()
@@ -283,6 +290,7 @@ class Remove(Base):
         medium.close()
         self.assertEqual(self.remove(*here, 'run'), (0, 'run: removed\n'))
         self.assertEqual(self.remove(*here, 'none')[0], 1)
+        self.wait_gone()
         self.assertTrue(self.another().is_new)
         self.assertEqual(self.server.status()['removed'], 1)
 

@@ -223,6 +223,27 @@ static void room__is_bounded(void **state)
     rest->ops->close(rest);
 }
 
+/* Volumes that their clients only opened make room for one that is wanted now. */
+static void room__is_not_held_by_empty_volumes(void **state)
+{
+    uint8_t *data = mover_pages(BLOCK);
+    (void)state;
+    struct snap_medium *medium = open_volume("opened", MEMORY / 2, false, 0);
+    medium->ops->close(medium);
+    medium = open_volume("written", MEMORY / 2, false, 0);
+    assert_int_equal(medium->ops->use(medium, data, BLOCK), 0);
+    memset(data, 1, BLOCK);
+    assert_int_equal(write_at(medium, data, 0, 1), 0);
+    medium->ops->close(medium);
+    medium = open_volume("next", MEMORY / 2, false, 0);
+    open_volume("more", MEMORY / 2, false, -ENOSPC);
+    medium->ops->close(medium);
+    medium = open_volume("written", MEMORY / 2, false, 0);
+    assert_false(medium->is_new);
+    medium->ops->close(medium);
+    free(data);
+}
+
 static void take_over__ends_the_one_before(void **state)
 {
     uint8_t *data = mover_pages(BLOCK);
@@ -402,6 +423,7 @@ int main(void)
         WITH_SERVER(check__finds_the_block_that_differs),
         WITH_SERVER(check__leaves_that_lie),
         WITH_SERVER(room__is_bounded),
+        WITH_SERVER(room__is_not_held_by_empty_volumes),
         WITH_SERVER(take_over__ends_the_one_before),
         WITH_SERVER(stranger__says_what_it_likes),
         WITH_SERVER(stranger__asks_without_a_volume),
