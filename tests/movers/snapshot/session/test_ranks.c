@@ -178,7 +178,11 @@ static void ranks__all_have_it(void **state)
 
 /* ---- one cannot ---- */
 
-/* Rank 2 gives up step 4 at its gate: nobody has it, all are told who, and step 5 is there. */
+enum { CAPTURED_BEFORE = 42, TRIES_MAX = 8 };
+
+/* Rank 2 gives up step 4 at its gate: nobody has it, all are told who, and step 5 is there. Where
+ * rank 2 got no processor until its helper had captured all, there is nothing to give up: it ends,
+ * and so does what the other ranks can say of step 4 or of a later one. */
 static int skip_one(struct program *program, uint64_t step)
 {
     struct sw_snap_error error = {0};
@@ -189,7 +193,7 @@ static int skip_one(struct program *program, uint64_t step)
             return 1;
         /* A deadline that has passed, where nothing was copied by then. */
         if (!sw_snap_gate(program->snap, SW_SNAP_WAIT, 1))
-            return 2;
+            return CAPTURED_BEFORE;
         sw_snap_wait(program->snap, SW_SNAP_IDLE, 0, NULL);
         return 0;
     }
@@ -204,11 +208,19 @@ static int skip_one(struct program *program, uint64_t step)
 static void ranks__one_fails_and_all_are_told(void **state)
 {
     struct job job;
+    int how[RANKS];
+    uint32_t tries = 0;
     (void)state;
-    job_open(&job);
-    job_start(&job, skip_one);
+    do {
+        if (tries)
+            job_close(&job);
+        job_open(&job);
+        job_start(&job, skip_one);
+        for (uint32_t rank = 0; rank < RANKS; rank++)
+            how[rank] = job_wait(&job, rank);
+    } while (how[2] == CAPTURED_BEFORE && ++tries < TRIES_MAX);
     for (uint32_t rank = 0; rank < RANKS; rank++)
-        assert_int_equal(job_wait(&job, rank), 0);
+        assert_int_equal(how[rank], 0);
     assert_int_equal(compare_newest(&job), STEPS);
     job_close(&job);
 }
