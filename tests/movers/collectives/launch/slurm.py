@@ -99,8 +99,12 @@ def remains():
 class Slurm:
     def __init__(self, folder):
         self.folder = folder
-        for name in 'state', 'spool':
+        for name in 'state', 'spool', 'pmix':
             os.mkdir(f'{folder}/{name}')
+        # The plugin's own choice is /tmp, by the number of the job, which other tests have, too: a
+        # directory of one that runs, or of one that was killed, is in the way.
+        with open(f'{folder}/mpi.conf', 'w', encoding='ascii') as file:
+            file.write(f'PMIxCliTmpDirBase={folder}/pmix\n')
         with open(f'{folder}/slurm.conf', 'w', encoding='ascii') as file:
             file.write(CONFIGURATION.format(folder=folder))
         os.environ['SLURM_CONF'] = f'{folder}/slurm.conf'
