@@ -86,6 +86,8 @@ class Values(unittest.TestCase):
             '{"$tuple": 3}',
             '{"$dict": [[[1], 2]]}',
             '{"$pickle": "gASV"}',
+            '{"$numpy": []}',
+            '{"$deque": [1], "max": 1180591620717411303424}',
         ):
             with self.assertRaises(snapshot.SnapshotError, msg=text):
                 values.decode(json.loads(text))
@@ -208,6 +210,11 @@ class Hostile(unittest.TestCase):
                     refused += 1
         self.assertGreater(refused, 300)
 
+    def test_top__that_is_no_dict_of_names(self):
+        for saved in 5, None, [{}], {'$dict': 5}, {'$dict': [[{'$numpy': []}, 1]]}:
+            with self.assertRaises(snapshot.SnapshotError, msg=saved):
+                state.names_beyond(saved, {})
+
     def test_nested_deep__is_refused(self):
         for text in ('[' * 100000, '{"format":1,"state":' + '[' * 900 + ']' * 900 + '}'):
             with self.assertRaises(snapshot.SnapshotError):
@@ -245,6 +252,22 @@ class Sampled(unittest.TestCase):
         self.assertEqual([batch.tolist() for batch in two.batches(again)], rest)
         self.assertEqual(sorted(sum(taken + rest, [])), list(range(50)))
         self.assertEqual((two.epoch, two.position), (1, 0))
+
+    def test_batches_of_another_size__go_on_with_the_next_index(self):
+        def loader_of(size, order):
+            return torch.utils.data.DataLoader(list(range(50)), size, sampler=order)
+
+        one = snapshot.Sampler(50, seed=1)
+        seen = []
+        for size in 8, 4, 5:
+            batches = one.batches(loader_of(size, one))
+            seen += [number for _ in range(2) for number in next(batches).tolist()]
+            saved = turned(one.state_dict())
+            one = snapshot.Sampler(50, seed=1)
+            one.load_state_dict(saved)
+        seen += [number for batch in one.batches(loader_of(16, one)) for number in batch.tolist()]
+        self.assertEqual(seen, snapshot.Sampler(50, seed=1).order())
+        self.assertEqual(len(one), len(list(one)))  # the next epoch is whole
 
     def test_other_data__are_refused(self):
         saved = snapshot.Sampler(50).state_dict()

@@ -11,7 +11,7 @@ import hashlib
 import sys
 
 from .library import DIMS_MAX, NAME_MAX, NotSupported, SnapshotError
-from .values import join_name
+from .values import NONSENSE, join_name
 
 # As safetensors calls them; other types are bytes there.
 TYPES = {
@@ -262,5 +262,5 @@ def make(kind, view, storage, size):
         return MAKERS[kind](view, storage, size)
     except SnapshotError:
         raise
-    except (TypeError, ValueError, KeyError, AttributeError, RuntimeError, IndexError) as error:
+    except NONSENSE as error:
         raise SnapshotError(f'a view makes no sense: {error}', 'FORMAT') from error

@@ -29,7 +29,7 @@ from . import library as lib
 from .arrays import Storages, fresh
 from .reader import Reader
 from .state import COPIED_BELOW, read_small, view_values
-from .values import decode, encode
+from .values import NONSENSE, decode, encode
 from .writer import Range, Writer, failure_of, put_gate
 
 
@@ -353,7 +353,9 @@ class StorageReader(dcp.StorageReader):
             try:
                 self._take(rank, tree, state)
                 planner_data = _merged(planner_data, decode(tree['planner']))
-            except (KeyError, TypeError, ValueError) as error:
+            except lib.SnapshotError:
+                raise
+            except NONSENSE as error:
                 raise lib.SnapshotError(f'metadata of rank {rank}: {error!r}', 'FORMAT') from error
         return meta.Metadata(state, planner_data=planner_data)
 

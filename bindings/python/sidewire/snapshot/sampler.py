@@ -32,6 +32,7 @@ class Sampler:
         self.length, self.seed, self.shuffle, self.keyed = length, seed, shuffle, keyed
         self.rank, self.world = rank, world
         self.epoch = self.position = 0  # batches that were handed out
+        self._before = 0  # indices that went into batches of another size, before those
         self.random = None  # RandomStates that wait for the loader's iterator
 
     def order(self):
@@ -50,7 +51,7 @@ class Sampler:
             yield (index, mix(self.seed, epoch, index) >> 1) if self.keyed else index
 
     def _skipped(self):
-        return self.position * self._batch if self.position else 0
+        return self._before + self.position * self._batch
 
     _batch = 1
 
@@ -59,17 +60,18 @@ class Sampler:
         batch = getattr(loader, 'batch_size', None)
         if not batch:
             raise ValueError('the loader has no batch_size')
-        self._batch = batch
+        if batch != self._batch:
+            self._before, self.position, self._batch = self._skipped(), 0, batch
         left = iter(loader)  # it draws a seed for its workers: states are put back after that
         if self.random is not None:
             self.random.put_back()
         for one in left:
             self.position += 1
             yield one
-        self.epoch, self.position = self.epoch + 1, 0
+        self.epoch, self.position, self._before = self.epoch + 1, 0, 0
 
     def state_dict(self):
-        names = 'length seed shuffle rank world epoch position _batch'
+        names = 'length seed shuffle rank world epoch position _batch _before'
         return {name.strip('_'): getattr(self, name) for name in names.split()}
 
     def load_state_dict(self, state):
@@ -78,6 +80,7 @@ class Sampler:
                 ours = getattr(self, name)
                 raise ValueError(f'{name} is {ours} here, and {state[name]} in the snapshot')
         self.epoch, self.position, self._batch = state['epoch'], state['position'], state['batch']
+        self._before = state.get('before', 0)
 
 
 class RandomStates:

@@ -11,7 +11,7 @@ import sys
 
 from . import arrays
 from .library import NotSupported, OtherState, SnapshotError
-from .values import decode, encode, join_name
+from .values import NONSENSE, decode, encode, join_name
 
 COPIED_BELOW = 64 << 10  # storages as small are copied when a snapshot begins
 
@@ -80,10 +80,15 @@ def read_small(raw):
 
 def names_beyond(saved, target):
     """What the snapshot has at its top, and the state has not."""
-    kind = next(iter(saved), '')
-    if kind in ('$dict', '$ordered'):
-        saved = {decode(key): one for key, one in saved[kind]}
-    return [str(key) for key in saved if key not in target]
+    try:
+        kind = next(iter(saved), '')
+        if kind in ('$dict', '$ordered'):
+            saved = {decode(key): one for key, one in saved[kind]}
+        return [str(key) for key in saved if key not in target]
+    except SnapshotError:
+        raise
+    except NONSENSE as error:
+        raise SnapshotError(f'its small state makes no sense: {error!r}', 'FORMAT') from error
 
 
 class Filling:
@@ -108,14 +113,7 @@ class Filling:
             return self.plan(saved, target)[0]
         except SnapshotError:
             raise
-        except (
-            TypeError,
-            ValueError,
-            KeyError,
-            AttributeError,
-            IndexError,
-            RecursionError,
-        ) as error:
+        except NONSENSE as error:
             raise SnapshotError(f'its small state makes no sense: {error!r}', 'FORMAT') from error
 
     def plan(self, saved, target, path=()):

@@ -15,6 +15,10 @@ from .library import NotSupported, SnapshotError
 
 DEPTH_MAX = 200
 
+# What Python raises where a value of a stranger is none that it should be.
+NONSENSE = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, RuntimeError)
+NONSENSE += (struct.error,)
+
 
 def join_name(path):
     return '.'.join(map(str, path)) or 'state'
@@ -131,7 +135,7 @@ def _decode(value, find):
         return _decode_kind(kind, value, find)
     except (SnapshotError, RecursionError):
         raise
-    except (TypeError, ValueError, AttributeError, KeyError, RuntimeError, struct.error) as error:
+    except NONSENSE as error:
         raise SnapshotError(
             f'the small state has a {kind!r} that makes no sense: {error}', 'FORMAT'
         )
