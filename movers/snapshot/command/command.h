@@ -29,7 +29,7 @@ int snap_prune(int argc, char **argv);
 struct snap_remote {
     const char *sinks[SW_SNAP_SINKS_MAX];
     struct sw_snap_options options;
-    bool is_json;
+    bool is_json, leaves_out; /* leaves_out: a sink could not be opened */
     struct sw_snap_reader *reader;
 };
 

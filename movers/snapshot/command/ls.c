@@ -72,7 +72,7 @@ static void prune_check(struct argp_state *state, void *arguments)
 {
     const struct prune *prune = arguments;
     if ((prune->step == MOVER_NOT_GIVEN) == (prune->keep == 0))
-        argp_error(state, "either --step or --keep is needed");
+        argp_error(state, "either --step or --keep is needed, which is 1 at least");
 }
 
 static const struct mover_option prune_options[] = {
@@ -82,17 +82,44 @@ static const struct mover_option prune_options[] = {
     {0},
 };
 
-/* Which steps go: those behind the last whole one that is kept, and what is not whole. */
-static uint32_t pick_steps(const struct prune *prune, const struct sw_snap_entry *entries,
-                           uint32_t count, uint64_t *steps)
+/* Behind the last whole one that is kept, or not whole: that is known only where all sinks were
+ * read. */
+static bool is_to_go(const struct prune *prune, const struct sw_snap_entry *entry, uint32_t newer)
 {
-    uint32_t picked = 0, whole = 0;
+    if (!prune->keep)
+        return entry->step == prune->step;
+    return entry->is_whole ? newer >= prune->keep : !prune->remote.leaves_out;
+}
+
+static bool ls_has_step(const uint64_t *steps, uint32_t count, uint64_t step)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (steps[i] == step)
+            return true;
+    return false;
+}
+
+/* Which steps go, each once. One of the same step as one that stays, stays with it: both have the
+ * same name. `spared` counts those that stay because a sink was left out. */
+static uint32_t pick_steps(const struct prune *prune, const struct sw_snap_entry *entries,
+                           uint32_t count, uint64_t *steps, uint32_t *spared)
+{
+    uint64_t *stay = steps + count;
+    uint32_t picked = 0, staying = 0, whole = 0;
+    *spared = 0;
     for (uint32_t i = 0; i < count; i++) {
-        const bool goes = prune->keep ? !entries[i].is_whole || whole >= prune->keep
-                                      : entries[i].step == prune->step;
+        if (!is_to_go(prune, &entries[i], whole))
+            stay[staying++] = entries[i].step;
+        *spared += prune->keep && !entries[i].is_whole && prune->remote.leaves_out;
         whole += entries[i].is_whole;
-        if (goes)
-            steps[picked++] = entries[i].step;
+    }
+    whole = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const uint64_t step = entries[i].step;
+        if (is_to_go(prune, &entries[i], whole) && !ls_has_step(stay, staying, step) &&
+            !ls_has_step(steps, picked, step))
+            steps[picked++] = step;
+        whole += entries[i].is_whole;
     }
     return picked;
 }
@@ -103,8 +130,6 @@ static int forget_steps(struct prune *prune, const uint64_t *steps, uint32_t cou
     json_t *forgotten = json_array();
     int code = MOVER_DONE;
     for (uint32_t i = 0; i < count; i++) {
-        if (i && steps[i] == steps[i - 1])
-            continue;
         if (sw_snap_forget(prune->remote.reader, steps[i], &error))
             code = mover_fail("step %" PRIu64 ": %s", steps[i], error.text);
         else if (!prune->remote.is_json)
@@ -133,14 +158,17 @@ int snap_prune(int argc, char **argv)
     if (code)
         return code;
     struct sw_snap_entry *entries = list_entries(&prune.remote, &count);
-    uint64_t *steps = calloc(count + 1, sizeof(*steps));
+    uint64_t *steps = calloc(2 * (size_t)count + 1, sizeof(*steps));
     if (!entries || !steps)
         code = mover_fail("no memory");
-    const uint32_t picked = code ? 0 : pick_steps(&prune, entries, count, steps);
+    uint32_t spared = 0;
+    const uint32_t picked = code ? 0 : pick_steps(&prune, entries, count, steps, &spared);
     if (!code && !picked && prune.step != MOVER_NOT_GIVEN)
         code = mover_fail("there is no snapshot of step %" PRIu64, prune.step);
     if (!code)
         code = forget_steps(&prune, steps, picked);
+    if (!code && spared)
+        code = mover_fail("%u that seem not to be whole stay, since a sink was left out", spared);
     free(entries);
     free(steps);
     sw_snap_reader_close(prune.remote.reader);

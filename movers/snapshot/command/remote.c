@@ -69,7 +69,8 @@ int snap_remote_open(struct snap_remote *remote, bool may_write)
     remote->options.may_write = may_write;
     if (sw_snap_reader_open(&remote->options, &error, &remote->reader))
         return mover_fail("%s", error.text);
-    if (error.status)
+    remote->leaves_out = error.status;
+    if (remote->leaves_out)
         mover_fail("left out: %s", error.text);
     return MOVER_DONE;
 }

@@ -81,7 +81,8 @@ static void *save_map_file(const char *path, uint64_t *bytes, int *code)
 {
     struct stat st;
     void *data = NULL;
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    /* Without O_NONBLOCK a pipe would be waited for. */
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     *bytes = 0;
     *code = MOVER_DONE;
     if (fd < 0 || fstat(fd, &st)) {
@@ -151,22 +152,27 @@ static int add_raws(struct save *save)
 /* One more than the newest that is there; where nothing is there yet, 0. The sinks are this
  * program's already: so no other one adds a step behind this look. No rank can be ahead, since none
  * writes a snapshot before all ranks have begun it. */
-static void choose_step(struct save *save)
+static int choose_step(struct save *save)
 {
     struct sw_snap_reader *reader;
     struct sw_snap_error error;
     struct sw_snap_entry entry;
     struct sw_snap_options reads = save->remote.options;
     if (save->step != MOVER_NOT_GIVEN)
-        return;
+        return MOVER_DONE;
     save->step = 0;
     reads.rank = reads.world = 0;
     reads.quorum = 0;
     if (sw_snap_reader_open(&reads, &error, &reader))
-        return;
-    if (sw_snap_list(reader, &entry, 1))
-        save->step = entry.step + 1;
+        return MOVER_DONE;
+    const bool is_there = sw_snap_list(reader, &entry, 1);
     sw_snap_reader_close(reader);
+    if (is_there && entry.step == UINT64_MAX)
+        return mover_fail("the newest snapshot has the largest step, %" PRIu64 ": give --step",
+                          entry.step);
+    if (is_there)
+        save->step = entry.step + 1;
+    return MOVER_DONE;
 }
 
 static int begin_save(struct save *save)
@@ -185,7 +191,9 @@ static int begin_save(struct save *save)
     if (sw_snap_open(&save->remote.options, &error, &save->snap) ||
         sw_snap_describe(save->snap, save->ranges, save->ranges_count, &error))
         return mover_fail("%s", error.text);
-    choose_step(save);
+    code = choose_step(save);
+    if (code)
+        return code;
     point.step = save->step;
     if (sw_snap_begin(save->snap, &point, &error))
         return mover_fail("%s", error.text);

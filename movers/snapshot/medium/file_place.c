@@ -118,13 +118,24 @@ static int tell_no_room(const char *path, uint64_t needed, char *error, size_t e
     return -ENOSPC;
 }
 
+/* An empty file is as good as none: a program that was killed while it made a volume leaves one. */
+static bool is_empty_file(const struct stat *st)
+{
+    return S_ISREG(st->st_mode) && !st->st_size;
+}
+
+static int tell_no_volume(const char *path, char *error, size_t error_bytes)
+{
+    return fail_file(error, error_bytes, -ENOENT, path, "there is no such volume");
+}
+
 static int open_to_write(const char *path, const struct snap_medium_options *options, char *error,
                          size_t error_bytes)
 {
     struct stat st;
     const bool is_there = !stat(path, &st);
-    if (!is_there && errno == ENOENT && !options->bytes)
-        return fail_file(error, error_bytes, -ENOENT, path, "there is no such volume");
+    if (!options->bytes && (is_there ? is_empty_file(&st) : errno == ENOENT))
+        return tell_no_volume(path, error, error_bytes);
     if (is_there && !S_ISREG(st.st_mode) && !S_ISBLK(st.st_mode))
         return fail_file(error, error_bytes, S_ISDIR(st.st_mode) ? -EISDIR : -EINVAL, path,
                          "it is neither a file nor a block device");
@@ -140,12 +151,16 @@ static int open_to_read(const char *path, char *error, size_t error_bytes)
 {
     struct stat st;
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0 && errno == ENOENT)
+        return tell_no_volume(path, error, error_bytes);
     if (fd < 0)
-        return fail_file(error, error_bytes, -errno, path,
-                         errno == ENOENT ? "there is no such volume" : strerror(errno));
-    if (!fstat(fd, &st) && (S_ISREG(st.st_mode) || S_ISBLK(st.st_mode)))
+        return fail_file(error, error_bytes, -errno, path, strerror(errno));
+    const bool is_known = !fstat(fd, &st);
+    if (is_known && !is_empty_file(&st) && (S_ISREG(st.st_mode) || S_ISBLK(st.st_mode)))
         return fd;
     close(fd);
+    if (is_known && is_empty_file(&st))
+        return tell_no_volume(path, error, error_bytes);
     return fail_file(error, error_bytes, -EINVAL, path, "it is neither a file nor a block device");
 }
 

@@ -198,6 +198,33 @@ class Several(Commands):
             self.assertEqual([entry['step'] for entry in left], [4, 2])
         self.assertIn('step 9', self.run_command('prune', sinks, '--step', 9, code=1))
 
+    def test_prune__two_of_the_step_that_stays(self):
+        file = self.sink(FileSink)
+        self.make_file('raw', 100)
+        for step in 4, 5, 5:
+            self.run_command(
+                *('save', [file], '--raw', 'bytes=' + self.at('raw'), '--step', step, '--keep', 3)
+            )
+        self.assertEqual(self.json_of('prune', [file], '--keep', 1)['forgotten'], [4])
+        left = self.json_of('ls', [file])['snapshots']
+        self.assertEqual([entry['step'] for entry in left], [5, 5])
+
+    def test_prune__a_rank_whose_volume_is_away(self):
+        sinks = [f'file:{self.folder}/{{rank}}.snap']
+        self.make_file('in', 100)
+        meet = f'127.0.0.1:{ports.claim()}'
+        words = ['--raw', 'bytes=' + self.at('in'), '--meet', meet, '--ranks', '2', '--step', '5']
+        command = [SIDEWIRE, 'snapshot', 'save', '--sink', sinks[0], *words, '--rank']
+        with subprocess.Popen([*command, '0']), subprocess.Popen([*command, '1']) as second:
+            self.assertEqual(second.wait(timeout=60), 0)
+        os.rename(self.at('1.snap'), self.at('away'))
+        self.assertIn('left out', self.run_command('prune', sinks, '--keep', 1, code=1))
+        os.rename(self.at('away'), self.at('1.snap'))
+        (entry,) = self.json_of('ls', sinks)['snapshots']
+        self.assertTrue(entry['is_whole'])
+        os.unlink(self.at('1.snap'))
+        self.assertEqual(self.json_of('prune', sinks, '--step', 5)['forgotten'], [5])
+
 
 class Damage(Commands):
     """Bits are turned over on a disk, with a good copy in the memory of a peer, or without."""
@@ -373,7 +400,23 @@ class Refusals(Commands):
                 out.write(data)
             with self.subTest(name):
                 self.assertIn(name, self.run_command('save', [file], self.at(name), code=1))
+        os.mkfifo(self.at('pipe'))  # nobody writes to it
+        for words in [self.at('pipe')], ['--raw', 'bytes=' + self.at('pipe')]:
+            self.assertIn('no regular file', self.run_command('save', [file], *words, code=1))
         self.assertFalse(os.path.exists(file.path))
+
+    def test_save__where_one_was_killed_that_made_the_volume(self):
+        file = self.sink(FileSink)
+        data = self.make_file('raw', 100)
+        with open(file.path, 'xb'):
+            pass  # what it leaves between the creation of the file and its first block
+        for command, words in ('ls', []), ('restore', ['--raw', 'bytes=' + self.at('back')]):
+            said = self.run_command(command, [file], *words, code=1)
+            self.assertIn('no such volume', said)
+        self.run_command('save', [file], '--raw', 'bytes=' + self.at('raw'))
+        self.run_command('restore', [file], '--raw', 'bytes=' + self.at('back'))
+        with open(self.at('back'), 'rb') as back:
+            self.assertEqual(back.read(), data)
 
     def test_save__a_file_that_gets_shorter(self):
         code = 0
@@ -461,6 +504,7 @@ class Refusals(Commands):
         listed = [one['step'] for one in self.json_of('ls', [file])['snapshots']]
         self.assertEqual(listed, [str(2**64 - 1), str(2**64 - 2)])
         self.assertIn(str(2**64 - 1), self.run_command('ls', [file]))
+        self.assertIn('give --step', self.run_command('save', [file], *words[:2], code=1))
 
     def test_steps__of_programs_one_behind_the_other(self):
         file = self.sink(FileSink)
