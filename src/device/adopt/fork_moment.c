@@ -16,6 +16,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include "base/held_signals.h"
 #include "base/sigbus.h" /* what libc does */
 
 #ifdef __x86_64__
@@ -120,14 +121,10 @@ static void on_system_call(int number, siginfo_t *info, void *context)
 /* A handler of the program would make system calls amid the fork, and SIGSYS has to come. */
 static void moment_mask(void)
 {
-    static const int faults[] = {SIGSYS, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT};
-    sigset_t shut, open;
-    sigfillset(&shut);
+    sigset_t open;
+    sw_signals_hold(&moment.mask);
     sigemptyset(&open);
-    for (size_t i = 0; i < sizeof(faults) / sizeof(*faults); i++)
-        sigdelset(&shut, faults[i]);
     sigaddset(&open, SIGSYS);
-    sw_sigbus_libc.mask(SIG_BLOCK, &shut, &moment.mask);
     sw_sigbus_libc.mask(SIG_UNBLOCK, &open, NULL);
 }
 
@@ -156,7 +153,7 @@ void sw_fork_moment_end(void)
     raw_action(NULL, &now);
     if (now.handler == (void *)on_system_call) /* another thread may have set it meanwhile */
         raw_action(&moment.before, NULL);
-    sw_sigbus_libc.mask(SIG_SETMASK, &moment.mask, NULL);
+    sw_signals_let_go(&moment.mask);
 }
 
 #else
