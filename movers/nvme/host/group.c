@@ -109,6 +109,7 @@ enum sw_nvme_status nvh_group_start(const struct sw_nvme_options *options,
         return nvh_error(error, SW_NVME_NO_MEMORY, "no memory for a controller");
     pthread_mutex_init(&group->lock, NULL);
     group->controller.group = group;
+    group->begun_ns = mover_now_ns();
     own_options(group, options);
     nvh_paths_init(&group->machine, options->more_count + 1, options->quiesce_tmo_s);
     enum sw_nvme_status status = SW_NVME_NO_MEMORY;

@@ -56,7 +56,8 @@ struct nvh_group {
     uint32_t count;
     struct nvh_group_queue *queues;
     struct nvh_group_mem *mems;
-    uint64_t next_look_ns, live_ns, lost_ns; /* live: since the first path could be used */
+    uint64_t begun_ns, next_look_ns, lost_ns;
+    uint64_t live_ns; /* since the first path could be used */
     bool has_info;
 
     pthread_t thread;

@@ -9,7 +9,10 @@
 #include "nvme/host/machine/call.h"
 #include "nvme/wire/sgl.h"
 
-enum { OTHERS_WAIT_MS = 1000 }; /* for paths beside the first that can be used */
+enum {
+    OTHERS_WAIT_MS = 1000, /* for paths beside the first that can be used */
+    FIRST_AGAIN_MS = 250,  /* between tries while no path has been there */
+};
 
 /* What a path's controller is at one moment. */
 struct path_view {
@@ -86,9 +89,30 @@ static void send_ask(struct nvh_group *group, uint32_t index, uint64_t now_ns)
 
 /* ---- paths that come and go ---- */
 
+/* The target may be there a moment later: members of a group that come back, say. */
+static bool error_may_pass(const struct sw_nvme_error *error)
+{
+    return error->status == SW_NVME_REFUSED || error->status == SW_NVME_UNREACHABLE ||
+           error->status == SW_NVME_TIMEOUT ||
+           (error->status == SW_NVME_FAILED && !(error->nvme_status & NVME_SC_DNR));
+}
+
+/* Nobody can use the controller yet, so the first try is not followed by a long pause. */
+static void try_soon(struct sw_nvme_controller *c, uint64_t now_ns)
+{
+    struct nvh_host *host = nvh_host_of(c);
+    const uint64_t soon_ns = now_ns + FIRST_AGAIN_MS * NS_PER_MS;
+    pthread_mutex_lock(&host->lock);
+    if (atomic_load(&c->state) == SW_NVME_LOST && c->next_try_ns > soon_ns)
+        c->next_try_ns = soon_ns;
+    pthread_mutex_unlock(&host->lock);
+}
+
 static void lose_path(struct nvh_group *group, uint32_t index, const struct path_view *view,
                       uint64_t now_ns)
 {
+    if (atomic_load(&group->controller.state) == SW_NVME_CONNECTING)
+        try_soon(group->paths[index].controller, now_ns);
     group->paths[index].is_live = false;
     nvh_path_lost(&group->machine, index, now_ns, view->state == SW_NVME_DEAD, view->error.text);
 }
@@ -178,6 +202,23 @@ static void explain_paths(struct nvh_group *group)
               "no path can be used; %s: %.200s", group->paths[0].where, first->why);
 }
 
+/* The first time: one of the paths may still come, in the time that its user has for it. */
+static bool one_may_come(struct nvh_group *group, uint64_t now_ns)
+{
+    const struct sw_nvme_options *options = &group->controller.options;
+    uint64_t limit_ns = options->connect_timeout_ms * NS_PER_MS;
+    if (options->ctrl_loss_tmo_s >= 0)
+        limit_ns = mover_min_u64(limit_ns, (uint64_t)options->ctrl_loss_tmo_s * NS_PER_S);
+    for (uint32_t i = 0; i < group->count && now_ns - group->begun_ns < limit_ns; i++) {
+        if (!group->paths[i].controller || group->machine.paths[i].state != SW_NVME_PATH_AWAY)
+            continue;
+        const struct path_view view = view_path(group->paths[i].controller);
+        if (error_may_pass(&view.error))
+            return true;
+    }
+    return false;
+}
+
 /* The first time: others have a moment to come, too. */
 static void begin_live(struct nvh_group *group, uint32_t used, uint32_t tried, uint64_t now_ns)
 {
@@ -186,7 +227,7 @@ static void begin_live(struct nvh_group *group, uint32_t used, uint32_t tried, u
     if (used && (tried == group->count || now_ns - group->live_ns > OTHERS_WAIT_MS * NS_PER_MS)) {
         own_limits(group);
         set_state(group, SW_NVME_LIVE);
-    } else if (!used && tried == group->count) {
+    } else if (!used && tried == group->count && !one_may_come(group, now_ns)) {
         explain_paths(group);
         set_state(group, SW_NVME_DEAD);
     }

@@ -28,7 +28,6 @@ enum {
     BLOCK_BYTES = 4096,
     BLOCK_WORDS = BLOCK_BYTES / 8,
     KEEP_ALIVE_MS = 1000,
-    CONNECTS = 20,
     COMPARE_FAILURE = 0x285, /* status code type 2, code 85h */
     CODE_MASK = 0x7ff,
     HOST_SHIFT = 48,
@@ -247,12 +246,9 @@ static bool open_host(struct host *host, char **argv, struct sw_nvme_error *erro
     options.ctrl_loss_tmo_s = -1;
     options.reconnect_delay_s = 1;
     options.connect_timeout_ms = 60000;
-    /* Members may be on their way back. */
-    for (int left = CONNECTS; sw_nvme_connect(&options, error, &host->controller); left--) {
-        if (!left)
-            return false;
-        nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
-    }
+    if (sw_nvme_connect(&options, error,
+                        &host->controller)) /* waits for members on their way back */
+        return false;
     if (sw_nvme_queue_open(host->controller, 0, error, &host->queue))
         return false;
     if (sw_nvme_mem_alloc(host->controller, (size_t)host->depth * BLOCK_BYTES, &host->mem)) {

@@ -95,6 +95,28 @@ static void paths__one_is_never_there(void **state)
     assert_non_null(strstr(paths[1].why, "no target listens"));
 }
 
+/* Nobody takes the first connections: a group whose members are on their way back. */
+static void paths__come_after_a_while(void **state)
+{
+    struct world *w = *state;
+    two_ways(w);
+    w->options.reconnect_delay_s = 2 * WAIT_MS / 1000;
+    played_set(w->target, MISCHIEF_REFUSE, 5);
+    world_bring_up(w);
+    world_check_moves(w);
+}
+
+/* A controller that says no for good is not waited for. */
+static void paths__are_refused_for_good(void **state)
+{
+    struct world *w = *state;
+    two_ways(w);
+    w->options.connect_timeout_ms = UINT32_MAX;
+    played_set(w->target, MISCHIEF_CONNECT_STATUS, 0);
+    assert_int_equal(sw_nvme_connect(&w->options, &w->error, &w->controller), SW_NVME_FAILED);
+    assert_non_null(strstr(w->error.text, "no path can be used"));
+}
+
 /* The target has done the write, and its answer is lost with the connection. */
 static struct sw_nvme_result write_and_cut(struct world *w)
 {
@@ -206,9 +228,17 @@ static void lost__all_of_them(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(paths__one_controller),  CASE(paths__wrong_arguments), CASE(paths__one_is_never_there),
-        CASE(lost__nobody_can_tell),  CASE(lost__reset_proves),     CASE(lost__time_proves),
-        CASE(lost__at_once_if_asked), CASE(lost__by_kind),          CASE(lost__under_load),
+        CASE(paths__one_controller),
+        CASE(paths__wrong_arguments),
+        CASE(paths__one_is_never_there),
+        CASE(paths__come_after_a_while),
+        CASE(paths__are_refused_for_good),
+        CASE(lost__nobody_can_tell),
+        CASE(lost__reset_proves),
+        CASE(lost__time_proves),
+        CASE(lost__at_once_if_asked),
+        CASE(lost__by_kind),
+        CASE(lost__under_load),
         CASE(lost__all_of_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
