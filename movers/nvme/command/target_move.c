@@ -10,7 +10,7 @@
 #include "common/time/clock.h"
 #include "nvme/command/command.h"
 
-enum { LOOK_US = 50000, WAIT_S = 30 };
+enum { LOOK_US = 50000, WAIT_S = 30, QUORUM_S = 5 };
 
 struct move_args {
     struct mover_ask ask;
@@ -41,45 +41,69 @@ static const struct mover_option move_options[] = {
     {0},
 };
 
-/* Writes to `owner` who owns it, "" for nobody. False: the target does not say. */
-static bool move_find_owner(const struct move_args *args, char *owner, size_t owner_bytes)
+/* What a member knows of it. */
+struct move_view {
+    bool is_told, has_quorum;
+    char owner[64]; /* "" for nobody, or one that takes it still */
+    json_int_t epoch;
+};
+
+static void move_look(const struct move_args *args, struct move_view *view)
 {
     size_t i;
     const json_t *one;
     char *text = mover_ask_command(&args->ask, "status");
     json_t *status = text ? json_loads(text, 0, NULL) : NULL;
     const json_t *group = json_object_get(status, "group");
-    owner[0] = 0;
+    *view = (struct move_view){.is_told = group,
+                               .has_quorum = json_is_true(json_object_get(group, "has_quorum"))};
     json_array_foreach(json_object_get(group, "owners"), i, one)
     {
         const char *phase = json_string_value(json_object_get(one, "phase")),
                    *name = json_string_value(json_object_get(one, "owner"));
-        if (json_integer_value(json_object_get(one, "nsid")) == args->number && phase && name &&
-            !strcmp(phase, "owned"))
-            snprintf(owner, owner_bytes, "%s", name);
+        if (json_integer_value(json_object_get(one, "nsid")) != args->number)
+            continue;
+        view->epoch = json_integer_value(json_object_get(one, "epoch"));
+        if (phase && name && !strcmp(phase, "owned"))
+            snprintf(view->owner, sizeof(view->owner), "%s", name);
     }
     json_decref(status);
     free(text);
-    return group;
 }
 
-static int await_owner(const struct move_args *args)
+/* It is not known whether it moves: what the group has decided stays decided. */
+static int move_is_open(const struct move_args *args, const struct move_view *view, const char *why)
 {
-    const uint64_t until_ns = mover_now_ns() + WAIT_S * NS_PER_S;
-    char owner[64] = "";
-    while (move_find_owner(args, owner, sizeof(owner)) && strcmp(owner, args->to) != 0) {
-        if (mover_now_ns() >= until_ns) {
-            mover_fail("namespace %ld has not moved in %d s: %s has it; the targets' own lines say "
-                       "why",
-                       args->number, WAIT_S, *owner ? owner : "nobody");
+    return mover_fail("namespace %ld has not moved yet, and may move still: %s has it, %s",
+                      args->number, *view->owner ? view->owner : "nobody", why);
+}
+
+/* The next owner after `epoch` is the one that was wanted, or it was all in vain. */
+static int await_owner(const struct move_args *args, json_int_t epoch)
+{
+    const uint64_t begun_ns = mover_now_ns();
+    uint64_t quorum_ns = begun_ns;
+    struct move_view view;
+    for (;; usleep(LOOK_US)) {
+        const uint64_t now_ns = mover_now_ns();
+        move_look(args, &view);
+        if (!view.is_told)
             return MOVER_FAILED;
+        if (!strcmp(view.owner, args->to)) {
+            printf("namespace %ld: %s has it\n", args->number, args->to);
+            return MOVER_DONE;
         }
-        usleep(LOOK_US);
+        if (*view.owner && view.epoch > epoch)
+            return mover_fail("namespace %ld does not move to %s: %s has it now. Another move came "
+                              "first, or %s could not take it, and its own lines say why",
+                              args->number, args->to, view.owner, args->to);
+        if (view.has_quorum)
+            quorum_ns = now_ns;
+        if (now_ns >= quorum_ns + QUORUM_S * NS_PER_S)
+            return move_is_open(args, &view, "and the group's log has no quorum, or no leader");
+        if (now_ns >= begun_ns + WAIT_S * NS_PER_S)
+            return move_is_open(args, &view, "and the targets' own lines say why");
     }
-    if (strcmp(owner, args->to) != 0)
-        return MOVER_FAILED;
-    printf("namespace %ld: %s has it\n", args->number, args->to);
-    return MOVER_DONE;
 }
 
 int nv_target_move(const struct mover_ask *ask, int argc, char **argv)
@@ -96,6 +120,7 @@ int nv_target_move(const struct mover_ask *ask, int argc, char **argv)
                                                 (json_int_t)args.number, "member", args.to));
     if (!text)
         return MOVER_FAILED;
+    const json_int_t epoch = strtoll(text, NULL, 10);
     free(text);
-    return await_owner(&args);
+    return await_owner(&args, epoch);
 }

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -20,6 +21,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "common/serve/log.h"
 #include "common/serve/process_mark.h"
 #include "common/serve/served.h"
 #include "common/time/clock.h"
@@ -56,6 +58,27 @@ static bool is_this_boot(const uint8_t boot_id[MOVER_BOOT_ID_BYTES])
     return mover_boot_id(mine) && !memcmp(mine, boot_id, sizeof(mine));
 }
 
+/* It has ended already, and its parent has not asked for its status yet. */
+static bool former_has_ended(int fd)
+{
+    struct pollfd end = {.fd = fd, .events = POLLIN};
+    return poll(&end, 1, 0) > 0;
+}
+
+/* Operators find out why a target that had served until then is gone. */
+static int kill_former(int fd, const struct nvt_former *former)
+{
+    if (mover_process_start(former->pid) != former->start_ticks || former_has_ended(fd))
+        return 0;
+    if (syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0))
+        return errno == ESRCH ? 0 : -errno;
+    mover_log(MOVER_LOG_WARNING,
+              "member %.31s (PID %d) is killed: the group has not heard of it in time, and gives "
+              "another one what it had",
+              former->name, former->pid);
+    return 0;
+}
+
 int nvt_fence_kill(const struct nvt_former *former, char *error, size_t error_bytes)
 {
     if (former->pid <= 0 || former->pid == getpid() || !is_this_boot(former->boot_id))
@@ -63,10 +86,7 @@ int nvt_fence_kill(const struct nvt_former *former, char *error, size_t error_by
     const int fd = (int)syscall(SYS_pidfd_open, former->pid, 0);
     if (fd < 0 && errno == ESRCH)
         return 0;
-    int rc = fd < 0 ? -errno : 0;
-    if (!rc && mover_process_start(former->pid) == former->start_ticks &&
-        syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0) && errno != ESRCH)
-        rc = -errno;
+    const int rc = fd < 0 ? -errno : kill_former(fd, former);
     if (fd >= 0)
         close(fd);
     if (rc)

@@ -198,8 +198,9 @@ void nvg_calmed(struct nvg_group *group, uint64_t id);
 
 /* The leader is to have that member own the namespace: its owner gives it up, and hosts wait. 0: it
  * was asked; -ENOENT: there is no such namespace; -ESRCH: no such member is there; -EALREADY: that
- * one has it; -EAGAIN: no leader, or no quorum. */
-int nvg_move(struct nvg_group *group, uint32_t nsid, const char *member);
+ * one has it; -EAGAIN: no leader, or no quorum. `epoch`: of the owner that is to give it up. The
+ * next owner, of a greater epoch, is the one that was wanted, or nothing comes of it any more. */
+int nvg_move(struct nvg_group *group, uint32_t nsid, const char *member, uint64_t *epoch);
 /* A copy, for showing. */
 void nvg_status_of(struct nvg_group *group, struct nvg_status *status);
 /* Leaves cleanly: RELEASE of what it owns, then STOP with status 0. */

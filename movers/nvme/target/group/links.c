@@ -9,6 +9,8 @@
 #include "common/base/bytes.h"
 #include "common/rdma/busy.h"
 #include "common/rdma/resolve.h"
+#include "common/serve/origin.h"
+#include "common/serve/places.h"
 #include "common/text/endpoint.h"
 #include "common/time/clock.h"
 
@@ -240,21 +242,65 @@ void nvg_links_dial(struct nvg_links *links, uint32_t number, const char *where)
 
 static uint32_t free_number(const struct nvg_links *links)
 {
-    uint32_t strangers = 0, number = NVG_LINKS;
-    for (uint32_t i = NVG_LINKS; i-- > NVG_LINKS_IN;) {
-        const struct nvg_link *link = &links->machine->links[i];
-        if (!links->by_number[i] && !link->is_open)
-            number = i;
-        strangers += link->is_open && !link->is_member;
-    }
-    return strangers < NVG_STRANGERS_MAX ? number : NVG_LINKS;
+    for (uint32_t i = NVG_LINKS_IN; i < NVG_LINKS; i++)
+        if (!links->by_number[i] && !links->machine->links[i].is_open)
+            return i;
+    return NVG_LINKS;
+}
+
+/* ---- who may call ---- */
+
+/* A caller has proved itself when the leader knows its name. */
+static struct mover_guest links_at(void *context, uint32_t place)
+{
+    const struct nvg_links *links = context;
+    const struct nvg_link *link = &links->machine->links[NVG_LINKS_IN + place];
+    struct nvg_wire *wire = links->by_number[NVG_LINKS_IN + place];
+    if (!wire)
+        return (struct mover_guest){0};
+    return (struct mover_guest){.client = wire,
+                                .origin = wire->origin,
+                                .since_ns = wire->since_ns,
+                                .is_proved = link->is_member || link->is_joining};
+}
+
+static void links_look(void *context, void *client)
+{
+    (void)context;
+    if (!wire_take_completions(client))
+        lose_wire(client);
+}
+
+static void links_let_go(void *context, void *client)
+{
+    const struct nvg_wire *wire = client;
+    struct nvg_links *links = context;
+    const uint32_t number = wire->number;
+    nvg_links_hang_up(links, number);
+    nvg_machine_link_lost(links->machine, number);
+}
+
+static bool links_make_room(struct nvg_links *links, const struct in6_addr *origin)
+{
+    const struct mover_places places = {.count = NVG_LINKS - NVG_LINKS_IN,
+                                        .readers_max = NVG_LINKS - NVG_LINKS_IN,
+                                        .unproved_max = NVG_STRANGERS_MAX,
+                                        .of_one = NVG_LINKS - NVG_LINKS_IN,
+                                        .unproved_of_one = NVG_STRANGERS_MAX / 2,
+                                        .young_ns = NS_PER_S,
+                                        .context = links,
+                                        .at = links_at,
+                                        .look = links_look,
+                                        .let_go = links_let_go};
+    return mover_places_make_room(&places, origin, false, mover_now_ns());
 }
 
 static void take_caller(void *context, const struct mover_arrival *request)
 {
     struct nvg_links *links = context;
     const struct rdma_conn_param param = {.retry_count = RETRIES, .rnr_retry_count = 7};
-    const uint32_t number = free_number(links);
+    const struct in6_addr origin = mover_origin_of_peer(rdma_get_peer_addr(request->id));
+    const uint32_t number = links_make_room(links, &origin) ? free_number(links) : NVG_LINKS;
     struct nvg_wire *wire = number < NVG_LINKS ? new_wire(links, number) : NULL;
     request->id->context = NULL;
     if (wire && mover_connection_take(&wire->connection, links->loop->epoll_fd, &wire->watch,
@@ -268,6 +314,8 @@ static void take_caller(void *context, const struct mover_arrival *request)
         return;
     }
     wire->is_caller = wire->is_up = true;
+    wire->origin = origin;
+    wire->since_ns = mover_now_ns();
     if (!wire_open_queue(wire) ||
         rdma_accept(wire->connection.id, (struct rdma_conn_param *)(uintptr_t)&param)) {
         destroy_wire(wire);

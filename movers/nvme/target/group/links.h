@@ -2,10 +2,13 @@
 /*
  * Connections between members, as the machine numbers them. What is sent to one that is slow waits
  * in a queue with a bound; beyond that the link is lost. A caller may be a stranger: it has a
- * place for as long as the machine waits for its name.
+ * place for as long as the machine waits for its name, and its address a share of these places
+ * (common/serve/places.h).
  */
 #ifndef SW_MOVERS_NVME_GROUP_LINKS_H
 #define SW_MOVERS_NVME_GROUP_LINKS_H
+
+#include <netinet/in.h>
 
 #include "common/rdma/connection.h"
 #include "common/rdma/messages.h"
@@ -24,6 +27,8 @@ struct nvg_wire {
     struct nvg_links *links;
     uint32_t number; /* the machine's; NVG_LINKS: it is about to end */
     bool is_open, is_up, is_caller;
+    struct in6_addr origin; /* of a caller */
+    uint64_t since_ns;      /* the same: when it came */
     struct mover_connection connection;
     struct mover_messages messages;
     struct mover_watch watch;

@@ -238,7 +238,7 @@ static void hear_leader(struct nvg_machine *m, uint32_t link)
     else if (is_leader && (m->in.kind == NVG_ASK_QUIET || m->in.kind == NVG_TELL_QUIET))
         nvg_quiesce_hear_leader(m);
     else if (is_leader && m->in.kind == NVG_MOVE)
-        nvg_wish_give_up(m, m->in.nsid);
+        nvg_wish_give_up(m, m->in.nsid, m->in.epoch);
     else if (is_leader && m->in.kind == NVG_BYE)
         nvg_machine_link_lost(m, link), m->port.hang_up(m->port.context, link);
 }
@@ -274,7 +274,7 @@ static void machine_hear_caller(struct nvg_machine *m, uint32_t link)
     else if (m->in.kind == NVG_ASK_QUIET || m->in.kind == NVG_TELL_QUIET)
         nvg_quiesce_hear(m, link);
     else if (m->in.kind == NVG_MOVE)
-        nvg_move_wish(m, m->in.nsid, m->in.slot);
+        nvg_move_wish(m, m->in.nsid, m->in.slot, m->in.epoch);
     else
         nvg_hang_up(m, link);
 }

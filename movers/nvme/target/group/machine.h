@@ -129,7 +129,8 @@ struct nvg_move {
     bool is_wanted;
     uint8_t slot;
     uint64_t until_ns;
-    uint64_t asked; /* the owner's epoch */
+    uint64_t epoch; /* of the owner that is to give it up */
+    uint64_t asked; /* the same, once it was asked */
 };
 
 struct nvg_peer {
@@ -138,6 +139,7 @@ struct nvg_peer {
     uint64_t answered_ns; /* when it said last that it follows, leads, or is about to */
     uint64_t seeking_ns;  /* when it said last that it seeks */
     bool is_asked;        /* in this search; the answer has not come */
+    bool has_joined;      /* it was in the log already when it answered */
 };
 
 struct nvg_setup {
@@ -216,7 +218,7 @@ void nvg_machine_quieted(struct nvg_machine *m, const struct nvg_controller *of,
                          enum nvt_quiet quiet);
 void nvg_machine_calmed(struct nvg_machine *m, uint64_t id);
 /* An errno as nvg_move() returns it. */
-int nvg_machine_move(struct nvg_machine *m, uint32_t nsid, const char *member);
+int nvg_machine_move(struct nvg_machine *m, uint32_t nsid, const char *member, uint64_t *epoch);
 void nvg_machine_leave(struct nvg_machine *m);
 
 /* ---- between the files of the machine ---- */
@@ -273,7 +275,8 @@ void nvg_quiesce_link_lost(struct nvg_machine *m, uint32_t link);
 void nvg_quiesce_anew(struct nvg_machine *m);
 
 /* move.c: at the leader, namespaces that are wanted elsewhere. */
-void nvg_move_wish(struct nvg_machine *m, uint32_t nsid, uint8_t slot);
+/* A wish of another epoch than the newest is late, and changes nothing. */
+void nvg_move_wish(struct nvg_machine *m, uint32_t nsid, uint8_t slot, uint64_t epoch);
 void nvg_move_tick(struct nvg_machine *m);
 /* The member that shall have it; -1: no one is wanted, or cannot have it now. */
 int nvg_move_choice(const struct nvg_machine *m, uint32_t nsid);
@@ -282,8 +285,8 @@ int nvg_move_choice(const struct nvg_machine *m, uint32_t nsid);
 void nvg_wish_tick(struct nvg_machine *m);
 void nvg_wish_anew(struct nvg_machine *m);
 void nvg_wish_refused(struct nvg_machine *m, uint64_t number, int status);
-/* The target is told to give it up, where it serves it. */
-void nvg_wish_give_up(struct nvg_machine *m, uint32_t nsid);
+/* The target is told to give it up, where it serves it in that epoch. */
+void nvg_wish_give_up(struct nvg_machine *m, uint32_t nsid, uint64_t epoch);
 void nvg_wish_look(struct nvg_machine *m, uint32_t nsid);
 /* Whether this member is to end its controllers. */
 void nvg_wish_look_at_calm(struct nvg_machine *m);

@@ -114,6 +114,7 @@ static void code_message(struct nvg_coder *coder, struct nvg_message *m)
     case NVG_MOVE:
         nvg_code_u32(coder, &m->nsid);
         nvg_code_u8(coder, &m->slot);
+        nvg_code_u64(coder, &m->epoch);
         coder->is_bad |= !m->nsid || m->nsid > NVG_NSID_MAX || m->slot >= NVG_SLOTS;
         return;
     case NVG_ASK_QUIET:

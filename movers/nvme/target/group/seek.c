@@ -2,7 +2,8 @@
 /*
  * How a member finds the leader, or becomes it. It asks all others that the log names. One that
  * follows a leader says so, and then nobody opens the log: a member whose own link to the leader is
- * broken must not fence it. The lowest slot of those that seek goes first.
+ * broken must not fence it. The lowest slot of those that seek goes first, and processes that were
+ * in the log before those that are new there: both sides of a question see the same order.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -108,6 +109,7 @@ void nvg_seek_answer(struct nvg_machine *m, uint32_t link, const struct nvg_mess
         peer->answered_ns = m->now_ns;
     if (message->role == NVG_SEEKING)
         peer->seeking_ns = m->now_ns;
+    peer->has_joined = message->slot < NVG_SLOTS;
     if (message->role == NVG_FOLLOWER)
         snprintf(m->trouble, sizeof(m->trouble), "%s follows a leader that does not answer here",
                  m->replica.now.members[link].who.member);
@@ -118,17 +120,25 @@ void nvg_seek_answer(struct nvg_machine *m, uint32_t link, const struct nvg_mess
                  m->setup.self.who.member);
 }
 
+/* One that answers from a slot's address may be a new process, which its name has there again. */
+static bool peer_goes_first(const struct nvg_machine *m, int slot)
+{
+    const bool has_joined = m->peers[slot].has_joined;
+    return has_joined == m->has_joined
+               ? slot < nvg_state_slot_for(&m->replica.now, m->setup.self.who.member)
+               : has_joined;
+}
+
 static bool is_kept_back_by(const struct nvg_machine *m, int slot)
 {
     const struct nvg_peer *peer = &m->peers[slot];
     const bool is_shunned = m->shunned == m->replica.now.members[slot].who.incarnation;
-    const int own = m->has_joined ? m->slot : NVG_SLOTS;
     if (is_within(m, peer->answered_ns, FRESH_MS))
         return true;
     if (peer->is_asked && !is_shunned &&
         is_within(m, m->seek_ns, m->has_joined ? ANSWER_MS : FIRST_MS))
         return true;
-    return slot < own && is_within(m, peer->seeking_ns, FRESH_MS) &&
+    return peer_goes_first(m, slot) && is_within(m, peer->seeking_ns, FRESH_MS) &&
            is_within(m, m->seek_ns, PATIENCE_MS);
 }
 

@@ -255,9 +255,9 @@ void nvg_calmed(struct nvg_group *group, uint64_t id)
     leave_lock(group);
 }
 
-int nvg_move(struct nvg_group *group, uint32_t nsid, const char *member)
+int nvg_move(struct nvg_group *group, uint32_t nsid, const char *member, uint64_t *epoch)
 {
-    const int code = nvg_machine_move(enter_group(group), nsid, member);
+    const int code = nvg_machine_move(enter_group(group), nsid, member, epoch);
     leave_lock(group);
     return code;
 }

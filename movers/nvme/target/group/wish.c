@@ -97,9 +97,9 @@ static void tell_release(struct nvg_machine *m, uint32_t nsid)
     wish_tell_of(m, NVG_RELEASE, nsid);
 }
 
-void nvg_wish_give_up(struct nvg_machine *m, uint32_t nsid)
+void nvg_wish_give_up(struct nvg_machine *m, uint32_t nsid, uint64_t epoch)
 {
-    if (m->mine[nsid].told == NVG_TOLD_SERVE)
+    if (m->mine[nsid].told == NVG_TOLD_SERVE && m->mine[nsid].epoch == epoch)
         tell_release(m, nsid);
 }
 

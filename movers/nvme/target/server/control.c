@@ -220,7 +220,7 @@ static bool carry_out_remove(struct mover_order *order)
 
 static bool carry_out_move(struct mover_order *order)
 {
-    char error[256] = "say which by --namespace, and by --to the member";
+    char said[256] = "say which by --namespace, and by --to the member";
     const struct nvr_control *control = order->context;
     struct nvr_member *member = control->serving->member;
     const json_int_t nsid = json_integer_value(json_object_get(order->request, "nsid"));
@@ -229,11 +229,10 @@ static bool carry_out_move(struct mover_order *order)
         mover_order_say(order, "this target is in no group: nothing moves");
         return false;
     }
-    if (to && nsid > 0 && nsid <= UINT32_MAX &&
-        !nvr_member_move(member, (uint32_t)nsid, to, error, sizeof(error)))
-        return true;
-    mover_order_say(order, error);
-    return false;
+    const bool is_fine = to && nsid > 0 && nsid <= UINT32_MAX &&
+                         !nvr_member_move(member, (uint32_t)nsid, to, said, sizeof(said));
+    mover_order_say(order, said);
+    return is_fine;
 }
 
 static json_t *control_status(void *context)

@@ -268,26 +268,28 @@ int nvr_member_begin(struct nvr_member *member)
     return rc ? rc : nvr_server_watch(member->server, &member->fencer_watch);
 }
 
-int nvr_member_move(struct nvr_member *member, uint32_t nsid, const char *to, char *error,
-                    size_t error_bytes)
+int nvr_member_move(struct nvr_member *member, uint32_t nsid, const char *to, char *said,
+                    size_t said_bytes)
 {
-    const int rc = nvg_move(member->group, nsid, to);
+    uint64_t epoch = 0;
+    const int rc = nvg_move(member->group, nsid, to, &epoch);
     switch (rc) {
     case 0:
+        snprintf(said, said_bytes, "%llu", (unsigned long long)epoch);
         break;
     case -ENOENT:
-        snprintf(error, error_bytes, "the group has no namespace %u", nsid);
+        snprintf(said, said_bytes, "the group has no namespace %u", nsid);
         break;
     case -ESRCH:
-        snprintf(error, error_bytes,
+        snprintf(said, said_bytes,
                  "the group has no member '%.31s' now; 'sidewire nvme target status' lists them",
                  to);
         break;
     case -EALREADY:
-        snprintf(error, error_bytes, "%.31s has namespace %u already", to, nsid);
+        snprintf(said, said_bytes, "%.31s has namespace %u already", to, nsid);
         break;
     default:
-        snprintf(error, error_bytes,
+        snprintf(said, said_bytes,
                  "the group decides nothing now: it has no leader, or its log no quorum");
         break;
     }

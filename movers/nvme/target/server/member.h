@@ -61,9 +61,10 @@ struct nvt_backend *nvr_member_standby(const struct nvr_member *member, uint32_t
 int nvr_member_add(struct nvr_member *member, struct nvt_namespace *ns);
 /* From now on it does what the group says. Returns 0 or a negative errno. */
 int nvr_member_begin(struct nvr_member *member);
-/* A namespace is to go to another member. Returns 0, or a negative errno and why not. */
-int nvr_member_move(struct nvr_member *member, uint32_t nsid, const char *to, char *error,
-                    size_t error_bytes);
+/* A namespace is to go to another member. Returns 0, and says the epoch of the owner that is to
+ * give it up; or a negative errno, and says why not. */
+int nvr_member_move(struct nvr_member *member, uint32_t nsid, const char *to, char *said,
+                    size_t said_bytes);
 /* Gives up all that it has, so that others take it; then the server stops. */
 void nvr_member_leave(struct nvr_member *member);
 void nvr_member_close(struct nvr_member *member);

@@ -61,6 +61,7 @@ class Ghosts:
 
     def one(self, seed):
         """The bytes that are on the disk at the end, and those of the newer write."""
+        self.bring_back()
         draw = random.Random(seed)
         block, old, new = draw.randrange(BLOCKS), draw.randrange(1, 128), draw.randrange(128, 256)
         owner = await_that(self.group.owner)
@@ -84,9 +85,15 @@ class Ghosts:
         owner.start().is_ready()
         return (found, {new}) if newer and not newer.returncode else (None, None)
 
+    def bring_back(self):
+        """A member that a busy machine keeps from saying that it lives is taken for dead, and
+        killed, also where it has given its namespace up by then: nobody else starts it anew."""
+        for member in self.group.members:
+            if member.process.poll() is not None:
+                member.start().is_ready()
+
     def some(self, seed):
-        """one(), once more if the next owner was none any more when the newer write came: a busy
-        machine may keep it from saying that it lives."""
+        """one(), once more if the next owner was none any more when the newer write came."""
         for _ in range(TRIES):
             found, newer = self.one(seed)
             if newer:

@@ -10,7 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BUFFER_BYTES = 8192, PATIENCE_MS = 8000, STEP_MS = 20 };
+#ifndef PATIENCE_MS /* for an answer, or the end */
+#define PATIENCE_MS 8000
+#endif
+
+enum { BUFFER_BYTES = 8192, STEP_MS = 20 };
 
 static uint8_t buffer[BUFFER_BYTES], answer[BUFFER_BYTES];
 

@@ -104,8 +104,9 @@ static bool take_order(char *line)
             printf("refused %d\n", code);
     }
     if (!strncmp(line, "move ", 5)) {
+        uint64_t epoch = 0;
         line[strcspn(line, "\n")] = 0;
-        printf("moves %d\n", nvg_move(group, 1, line + 5));
+        printf("moves %d\n", nvg_move(group, 1, line + 5, &epoch));
     }
     if (!strncmp(line, "quiesce ", 8)) {
         struct nvg_controller of = {.lost.instance = {.cntlid = 7, .ciu = 1}};

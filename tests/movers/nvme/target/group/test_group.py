@@ -3,7 +3,7 @@
 """Members of a group without a target, and the log on three servers of persistent memory: members
 are killed, stopped, leave and come twice, and the log loses its quorum for a while.
 
-usage: test_group.py SIDEWIRE MEMBER [CASE...]
+usage: test_group.py SIDEWIRE MEMBER STRANGER [CASE...]
 """
 import os
 import queue
@@ -18,11 +18,12 @@ import unittest
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../../../tools'))
 import ports  # noqa: E402
 
-SIDEWIRE, MEMBER, *CASES = sys.argv[1:]
+SIDEWIRE, MEMBER, STRANGER, *CASES = sys.argv[1:]
 COPIES, MEMBERS = 3, 9
 PORT = ports.claim(COPIES + MEMBERS + 1)  # at the last one nobody listens
 NQN = 'nqn.2026-01.io.sidewire:group'
 TIMEOUT_MS = 3000
+OF_ONE_ADDRESS = 12  # callers that have not said who they are
 PATIENCE_S = 60
 
 
@@ -106,11 +107,13 @@ class Group(unittest.TestCase):
         self.copies[number] = self.start([SIDEWIRE, *words.split()])
         self.copies[number].wait_for('Ctrl-C')
 
-    def member(self, name, medium='disk', namespaces=2, nqn=NQN, copies=range(COPIES)):
+    def member(
+        self, name, medium='disk', namespaces=2, nqn=NQN, copies=range(COPIES), timeout=TIMEOUT_MS
+    ):
         port = PORT + COPIES + self.used
         self.used += 1
         copies = [str(PORT + i) for i in copies]
-        words = [nqn, name, str(port), str(TIMEOUT_MS), medium, str(namespaces), *copies]
+        words = [nqn, name, str(port), str(timeout), medium, str(namespaces), *copies]
         return self.start([SIDEWIRE, 'run', '--', MEMBER, *words])
 
     def pair(self):
@@ -276,6 +279,39 @@ class Group(unittest.TestCase):
         two.wait_for('CALM_DOWN')
         one.process.kill()
         two.wait_for('SERVE nsid=1')
+
+    def test_moves(self):
+        """The later one of two wishes counts, and nothing comes of the other one later."""
+        one, two = self.pair()
+        three = self.member('three')
+        three.wait_for('joined slot=2')
+        one.order('move two\nmove three')
+        heirs = []
+        for _ in range(2):
+            moves = one.wait_for('moves')
+            self.assertTrue(moves.endswith('moves 0') or heirs, moves)
+            heirs.append(moves)
+        heir, other = (three, two) if heirs[1].endswith('moves 0') else (two, three)
+        heir.wait_for('SERVE nsid=1 epoch=2')
+        heir.order('reserve 9')
+        heir.wait_for('COMMITTED nsid=1 epoch=2', 'status=0')
+        other.until_status('leader=one')
+        self.assertFalse([line for line in other.said if 'TAKE nsid=1' in line])
+
+    def test_strangers(self):
+        """One address has half of the places for callers that do not say who they are."""
+        one = self.member('one', timeout=600 * 1000)
+        one.wait_for('SERVE nsid=1')
+        words = [SIDEWIRE, 'run', '--', STRANGER, str(PORT + COPIES), '00']
+        strangers = [self.start(words) for _ in range(OF_ONE_ADDRESS + 2)]
+        until, gone = time.monotonic() + PATIENCE_S, []
+        while len(gone) < 2 and time.monotonic() < until:
+            time.sleep(0.1)
+            gone = [each for each in strangers if each.process.poll() is not None]
+        said = [stranger.wait_for('').split()[0] for stranger in gone]
+        self.assertTrue(len(said) >= 2 and set(said) <= {'rejected', 'ended'}, said)
+        one.order('reserve 9')
+        one.wait_for('COMMITTED nsid=1', 'status=0')
 
     def test_refused(self):
         """Another medium, another group, a namespace too few; and a stranger at its port."""

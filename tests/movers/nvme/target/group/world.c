@@ -172,10 +172,11 @@ static int any_process(struct world *w)
 
 static void make_fault(struct world *w)
 {
-    const int i = any_process(w), a = (int)world_draw(w, WORLD_NAMES),
-              b = (int)world_draw(w, WORLD_NAMES);
+    const uint64_t names = (uint64_t)w->options.names;
+    const int i = any_process(w), a = (int)world_draw(w, names), b = (int)world_draw(w, names);
     struct world_process *p = &w->processes[i];
     char to[NVG_NAME_BYTES];
+    uint64_t epoch;
     switch (world_draw(w, 15)) {
     case 0:
         kill_process(w, i);
@@ -207,7 +208,7 @@ static void make_fault(struct world *w)
     case 10:
         snprintf(to, sizeof(to), "m%d", a);
         if (p->is_used && !p->is_stopped)
-            nvg_machine_move(p->machine, 1 + (uint32_t)world_draw(w, WORLD_PLACES), to);
+            nvg_machine_move(p->machine, 1 + (uint32_t)world_draw(w, WORLD_PLACES), to, &epoch);
         return;
     default: /* perhaps the second one of that name */
         if (world_chance(w, 40))
@@ -249,7 +250,7 @@ static void heal_world(struct world *w)
         if (w->processes[i].is_used && !w->processes[i].machine->is_leaving)
             has[w->processes[i].name] = true;
     }
-    for (int name = 0; name < WORLD_NAMES; name++)
+    for (int name = 0; name < w->options.names; name++)
         if (!has[name])
             start_process(w, name);
 }
@@ -309,7 +310,7 @@ static const char *look_at_group(const struct world *w)
     }
     if (leaders != 1)
         return "there is not one leader";
-    return members < WORLD_NAMES ? "a member is missing" : look_at_places(w);
+    return members < w->options.names ? "a member is missing" : look_at_places(w);
 }
 
 static void make_world(struct world *w, uint64_t seed, const struct world_options *options)
@@ -342,7 +343,7 @@ const char *world_run(struct world *w, uint64_t seed, const struct world_options
     for (int i = 0; i < WORLD_PROCESSES; i++)
         w->processes[i].machine = machines[i];
     make_world(w, seed, options);
-    for (int name = 0; name < WORLD_NAMES - 1; name++)
+    for (int name = 0; name < options->names / 2 + 1; name++)
         start_process(w, name);
     const uint64_t until = w->now + options->chaos_ms;
     for (uint64_t next = w->now + QUIET_MS; w->now < until && !w->fault;) {

@@ -30,6 +30,7 @@ struct world_options {
     bool quiesces; /* false: members say that a controller is quiet, and go on. That, too */
     bool fences;   /* false: takers open the medium, and fence nobody. That has to be found */
     uint32_t chaos_ms;
+    int names; /* of members; at most WORLD_NAMES */
 };
 
 /* A message under way. */
