@@ -8,6 +8,7 @@
  *     FORGET       the kernel protects the pages that it watches       one job
  *     SUM          blocks that the kernel does not watch are summed    the end of it is the instant
  *     COPY         units are copied, and compared with these sums
+ *                  or, where a gate of all came amid SUM: copied, and LOOK_AGAIN is next
  *     ASK          the kernel tells what was written                   one job
  *     HOLD         something has changed: the gate has to come
  *     COPY_AGAIN   what has changed is copied again                    the end of it is the instant
@@ -111,6 +112,7 @@ struct snap_capture {
     uint32_t busy;                  /* threads that have a job, of earlier rounds too */
     uint32_t dirty, looks;
     bool is_gated;               /* a gate of all waits */
+    bool is_copy_first;          /* copies are the first look: all is summed behind them */
     bool has_let_go;             /* some of the state may be written to already */
     bool is_by_pages;            /* the kernel watches some of it */
     uint32_t wanted, wanted_end; /* ranges that go first */

@@ -71,6 +71,7 @@ static void unwatch_lost(struct snap_capture *capture)
 static void enter_phase(struct snap_capture *capture, enum snap_phase phase)
 {
     unwatch_lost(capture);
+    capture->looks += capture->phase == SNAP_PHASE_COPY_AGAIN && phase == SNAP_PHASE_LOOK_AGAIN;
     capture->phase = phase;
     capture->round++;
     capture->cursor = 0;
@@ -84,8 +85,6 @@ static void enter_phase(struct snap_capture *capture, enum snap_phase phase)
     capture->pages_todo =
         capture->is_by_pages &&
         (phase == SNAP_PHASE_FORGET || phase == SNAP_PHASE_ASK || phase == SNAP_PHASE_LOOK_AGAIN);
-    if (phase == SNAP_PHASE_LOOK_AGAIN)
-        capture->looks++;
     pthread_cond_broadcast(&capture->work);
     pthread_cond_broadcast(&capture->progress);
 }
@@ -99,6 +98,12 @@ static void settle_capture(struct snap_capture *capture)
         snap_phase_tear(capture);
     else
         enter_phase(capture, capture->is_gated ? SNAP_PHASE_COPY_AGAIN : SNAP_PHASE_HOLD);
+}
+
+/* The end of the copies is the instant then, not their beginning. */
+static bool looks_behind(const struct snap_capture *capture)
+{
+    return capture->is_copy_first && !SNAP_IS_PLANTED(SNAP_PLANT_FIRST);
 }
 
 /* Phases end when their last job has; one without jobs ends at once. */
@@ -115,7 +120,7 @@ static void advance_phases(struct snap_capture *capture)
             enter_phase(capture, SNAP_PHASE_COPY);
             break;
         case SNAP_PHASE_COPY:
-            enter_phase(capture, SNAP_PHASE_ASK);
+            enter_phase(capture, looks_behind(capture) ? SNAP_PHASE_LOOK_AGAIN : SNAP_PHASE_ASK);
             break;
         case SNAP_PHASE_COPY_AGAIN:
             enter_phase(capture, SNAP_PHASE_LOOK_AGAIN);
@@ -141,7 +146,7 @@ void snap_phase_begin(struct snap_capture *capture)
         capture->parts[i].is_torn = capture->parts[i].is_let_go = false;
     capture->number++;
     capture->dirty = capture->looks = 0;
-    capture->is_gated = capture->has_let_go = false;
+    capture->is_gated = capture->has_let_go = capture->is_copy_first = false;
     capture->wanted = capture->wanted_end = 0;
     const uint64_t state_bytes = capture->info.state_bytes;
     capture->info = (struct snap_capture_info){.outcome = SNAP_CAPTURE_UNDER_WAY,
@@ -155,8 +160,15 @@ void snap_phase_begin(struct snap_capture *capture)
 void snap_phase_gate(struct snap_capture *capture)
 {
     capture->is_gated = true;
-    if (capture->phase == SNAP_PHASE_HOLD)
+    if (capture->phase == SNAP_PHASE_HOLD) {
         enter_phase(capture, SNAP_PHASE_COPY_AGAIN);
+    } else if (capture->phase == SNAP_PHASE_SUM && capture->todo * 2 > capture->units_count) {
+        /* The sinks get copies while the rest is still to be looked at: they need not wait until
+         * all is summed. What was summed, less than half, is looked at once more. */
+        capture->is_copy_first = !SNAP_IS_PLANTED(SNAP_PLANT_ALONE);
+        if (capture->is_copy_first)
+            enter_phase(capture, SNAP_PHASE_COPY);
+    }
 }
 
 /* ---- jobs ---- */
@@ -270,7 +282,8 @@ static void end_copy(struct snap_capture *capture, const struct snap_job *job)
     unit->is_copied = true;
     capture->dirty -= unit->is_dirty;
     unit->is_dirty = false;
-    if (is_first && capture->options.look != SW_SNAP_LOOK_NEVER && has_other_sums(capture, job))
+    if (is_first && !capture->is_copy_first && capture->options.look != SW_SNAP_LOOK_NEVER &&
+        has_other_sums(capture, job))
         mark_unit(capture, job->unit);
     memcpy(capture->seen + unit->first_sum, job->sums, unit->blocks * sizeof(*job->sums));
     eventfd_write(capture->event_fd, 1);

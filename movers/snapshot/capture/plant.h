@@ -10,6 +10,7 @@ enum snap_plant {
     SNAP_PLANT_LOOK,  /* no second look */
     SNAP_PLANT_ALONE, /* each unit is looked at twice for itself: no instant is common to all */
     SNAP_PLANT_EARLY, /* a unit is marked done before it is copied */
+    SNAP_PLANT_FIRST, /* copies that are the first look are not looked at again */
 };
 extern enum snap_plant snap_planted;
 #define SNAP_IS_PLANTED(fault) (snap_planted == (fault))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * usage: storm CAPTURES [pages] [plant=gate|look|alone|early]
+ * usage: storm CAPTURES [pages] [plant=gate|look|alone|early|first]
  *
  * A storm of writers against captures. In turn, writers keep the rule: they rest from begin to the
  * end of the gate, and the capture has to be CLEAN and show what they left; or they break it: then
@@ -178,8 +178,8 @@ static const char *run_storm(struct storm *storm, uint32_t captures, enum sw_sna
 
 static enum snap_plant read_plant(const char *name)
 {
-    static const char *const names[] = {"", "gate", "look", "alone", "early"};
-    for (int i = 1; i < 5; i++)
+    static const char *const names[] = {"", "gate", "look", "alone", "early", "first"};
+    for (int i = 1; i < 6; i++)
         if (strcmp(name, names[i]) == 0)
             return (enum snap_plant)i;
     return SNAP_PLANT_NONE;
