@@ -79,11 +79,7 @@ static int serve(int argc, char **argv)
         {"listen", 'l', "ADDR", 0, "Address to listen at (all)", 1,
          MOVER_TO(struct server, address)},
         MOVER_OPTION_PORT(offsetof(struct server, port), PORT),
-        MOVER_OPTION_CONTROL(offsetof(struct server, base.wish.control_path)),
-        MOVER_OPTION_BACKGROUND(offsetof(struct server, base.wish.is_background)),
-        MOVER_OPTION_LOG(),
-        MOVER_OPTION_METRICS(offsetof(struct server, base.wish.metrics), "9490"),
-        MOVER_OPTION_METRICS_FILE(offsetof(struct server, base.wish.metrics_file)),
+        MOVER_OPTIONS_OPERATOR(offsetof(struct server, base.wish), "9490"),
         {0},
     };
     static const struct mover_usage usage = {.about = "Sends back what comes.",

@@ -69,7 +69,9 @@ def common(text, files=None, rows=BOTH_ROW, options=COUNT_ROW):
         'vocabulary',
         {
             'movers/common/command/remote.h': '#define MOVER_OPTION_COUNT(at) \\\n'
-            '    {"count", 0, "N", 0, "How many", 1, take_count, at}\n',
+            '    {"count", 0, "N", 0, "How many", 1, take_count, at}\n'
+            '#define MOVER_OPTIONS_BOTH(at) \\\n    MOVER_OPTION_COUNT(at), \\\n'
+            '    {"new", 0, NULL, 0, "Only new ones", 1, take_flag, at}\n',
             'movers/common/command/figures.c': COMMON_PACK,
             'movers/pmem/command/get.c': text,
             'docs/vocabulary.md': f'## Options\n\n{HEAD}{options}\n## Keys of JSON\n\n{head}{rows}',
@@ -172,6 +174,16 @@ def cases():
             'does not say that --block was',
         ),
         ('vocabulary__rows_and_keys_of_the_floor', common(USES_BOTH), None),
+        (
+            'vocabulary__several_rows_at_once',
+            common(USES_BOTH.replace('OPTION_COUNT', 'OPTIONS_BOTH'), options=COUNT_ROW + FLAG_ROW),
+            None,
+        ),
+        (
+            'vocabulary__several_rows_at_once_and_no_word',
+            common(USES_BOTH.replace('OPTION_COUNT', 'OPTIONS_BOTH')),
+            '--new is not in',
+        ),
         ('vocabulary__rows_of_a_function_of_the_floor', common(CALLS_SHOW, PARSES), None),
         (
             'vocabulary__row_of_a_function_of_the_floor',

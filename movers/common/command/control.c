@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/command/front.h"
 #include "common/command/json.h"
@@ -20,7 +21,8 @@ static const struct mover_option which_options[] = {
     {0},
 };
 
-static const struct mover_option status_options[] = {
+/* Options of `status` and `stop`. */
+static const struct mover_option shown_options[] = {
     MOVER_OPTION_FORMAT(offsetof(struct show_args, is_json)),
     {0},
 };
@@ -59,20 +61,38 @@ int mover_control_status(const struct mover_ask *of, void (*print)(const json_t 
 {
     static const struct mover_usage usage = {
         .about = "Shows what a running server does, and what it has counted.",
-        .own = {.rows = status_options},
+        .own = {.rows = shown_options},
         .shared = &which};
     struct show_args args = {.ask = *of};
     mover_parse(&usage, argc, argv, &args);
     return mover_control_show(&args.ask, print, args.is_json);
 }
 
+int mover_control_done(const char *text, bool is_json)
+{
+    json_t *lines = json_array();
+    for (const char *at = text; is_json && *at;) {
+        const size_t len = strcspn(at, "\n");
+        json_array_append_new(lines, json_stringn(at, len));
+        at += len + (at[len] == '\n');
+    }
+    if (is_json)
+        return mover_print_json(json_pack("{s:o}", "lines", lines));
+    json_decref(lines);
+    if (*text)
+        puts(text);
+    return mover_finish_output();
+}
+
 int mover_control_stop(const struct mover_ask *of, int argc, char **argv)
 {
     static const struct mover_usage usage = {
-        .about = "Ends a running server, and waits until it has ended.", .shared = &which};
+        .about = "Ends a running server, and waits until it has ended.",
+        .own = {.rows = shown_options},
+        .shared = &which};
     struct show_args args = {.ask = *of};
     mover_parse(&usage, argc, argv, &args);
-    return mover_ask_stop(&args.ask) ? MOVER_DONE : MOVER_FAILED;
+    return mover_ask_stop(&args.ask) ? mover_control_done("", args.is_json) : MOVER_FAILED;
 }
 
 int mover_control_metrics(const struct mover_ask *of, int argc, char **argv)

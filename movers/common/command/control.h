@@ -25,6 +25,9 @@ int mover_control_status(const struct mover_ask *of, void (*print)(const json_t 
 /* The same for a command that has parsed its options. */
 int mover_control_show(const struct mover_ask *ask, void (*print)(const json_t *status),
                        bool is_json);
+/* For a command that has done something, and has nothing to show: prints `text`, lines of what was
+ * done, maybe none; with `is_json` as an object that has them. Returns the exit status. */
+int mover_control_done(const char *text, bool is_json);
 /* `stop`: ends it, and returns when its process has ended. */
 int mover_control_stop(const struct mover_ask *of, int argc, char **argv);
 /* `metrics`: writes them, as Prometheus reads them. */

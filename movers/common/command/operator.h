@@ -19,20 +19,22 @@ struct mover_operator {
 
 mover_take mover_take_log;     /* "info": opens the log, with the time; has no place */
 mover_take mover_take_verbose; /* opens it without */
+mover_take mover_take_metrics; /* const char *: ADDR[:PORT], whose port can be one */
 
-/* Rows of options; `at` is the offset of the member, `port` that of metrics. */
+/* The rows of each server; `at` is the offset of its struct mover_operator, `port` that of metrics,
+ * a string. */
 /* clang-format off */
-#define MOVER_OPTION_LOG() \
+#define MOVER_OPTIONS_OPERATOR(at, port) \
+    MOVER_OPTION_CONTROL((at) + offsetof(struct mover_operator, control_path)), \
+    MOVER_OPTION_BACKGROUND((at) + offsetof(struct mover_operator, is_background)), \
     {"log", 0, "LEVEL", 0, "Log lines have time and level; error, warning or info (warning)", 8, \
-     mover_take_log, 0}
-#define MOVER_OPTION_METRICS(at, port) \
+     mover_take_log, 0}, \
     {"metrics", 0, "ADDR[:PORT]", 0, \
      "Prometheus reads metrics there, at /metrics; port " port " by default", 8, \
-     mover_take_text, at}
-#define MOVER_OPTION_METRICS_FILE(at) \
+     mover_take_metrics, (at) + offsetof(struct mover_operator, metrics)}, \
     {"metrics-file", 0, "PATH", 0, \
      "Writes metrics there every 15 s, as node_exporter collects them: NAME.prom", 8, \
-     mover_take_text, at}
+     mover_take_text, (at) + offsetof(struct mover_operator, metrics_file)}
 #define MOVER_OPTION_VERBOSE() \
     {"verbose", 'v', NULL, 0, "Says who connects and leaves", 3, mover_take_verbose, 0}
 /* clang-format on */

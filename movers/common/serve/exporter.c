@@ -19,6 +19,7 @@
 
 enum {
     CONNECTIONS_MAX = 16,
+    CONNECTIONS_OF_ONE = 4, /* a pair of collectors, each with a second connection */
     CONNECTION_BYTES = 8192,
     SILENT_S = 10,
     BACKLOG = 16,
@@ -121,11 +122,11 @@ static int exporter_listen(const struct sockaddr_storage *at)
 
 static int start_http(struct mover_exporter *exporter, int fd)
 {
-    exporter->daemon = MHD_start_daemon(MHD_USE_EPOLL, 0, NULL, NULL, take_http, exporter,
-                                        MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
-                                        (unsigned)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
-                                        (unsigned)SILENT_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-                                        (size_t)CONNECTION_BYTES, MHD_OPTION_END);
+    exporter->daemon = MHD_start_daemon(
+        MHD_USE_EPOLL, 0, NULL, NULL, take_http, exporter, MHD_OPTION_LISTEN_SOCKET, fd,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
+        (unsigned)SILENT_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES,
+        MHD_OPTION_PER_IP_CONNECTION_LIMIT, (unsigned)CONNECTIONS_OF_ONE, MHD_OPTION_END);
     if (!exporter->daemon) {
         close(fd);
         return -ENOMEM;

@@ -5,7 +5,8 @@
  * written every 15 s and is gone when the server has ended. Both are the loop's.
  *
  * HTTP is libmicrohttpd's, without threads. Anybody who reaches the address may read: it has
- * connections enough for a few collectors, and lets go of silent ones.
+ * connections enough for a few collectors, of which an address has a share, and lets go of silent
+ * ones.
  */
 #ifndef SW_MOVERS_EXPORTER_H
 #define SW_MOVERS_EXPORTER_H

@@ -153,11 +153,7 @@ static const struct mover_option options[] = {
      MOVER_TO(struct target_args, group.listen)},
     {"group-timeout", 0, "S", 0, "After how long a silent member is replaced (5)", 0,
      nv_group_take_timeout, TARGET(group)},
-    MOVER_OPTION_CONTROL(TARGET(wish.control_path)),
-    MOVER_OPTION_BACKGROUND(TARGET(wish.is_background)),
-    MOVER_OPTION_LOG(),
-    MOVER_OPTION_METRICS(TARGET(wish.metrics), NVR_METRICS_PORT),
-    MOVER_OPTION_METRICS_FILE(TARGET(wish.metrics_file)),
+    MOVER_OPTIONS_OPERATOR(TARGET(wish), NVR_METRICS_PORT),
     {0},
 };
 

@@ -8,12 +8,13 @@
 #include <unistd.h>
 
 #include "common/command/control.h"
+#include "common/command/remote.h"
 #include "nvme/command/command.h"
 #include "nvme/command/secret.h"
 
 struct control_args {
     struct mover_ask ask;
-    bool is_remove;
+    bool is_remove, is_json;
     json_t *request, *namespaces, *hosts, *listen, *secrets;
 };
 
@@ -121,6 +122,7 @@ static const struct mover_option change_options[] = {
      "The subsystem (default: the only one). add: makes it if there is none; remove: alone, the "
      "subsystem itself",
      1, control_take_subsystem, CONTROL(request)},
+    MOVER_OPTION_FORMAT(CONTROL(is_json)),
     MOVER_OPTION_CONTROL(CONTROL(ask.path)),
     MOVER_OPTION_PID(CONTROL(ask.pid)),
     {0},
@@ -294,12 +296,9 @@ static int change_target(const struct mover_ask *ask, const char *word, int argc
                   "hosts", args.hosts, "listen", args.listen, "secrets", args.secrets);
     mover_parse(&usage, argc, argv, &args);
     char *text = mover_ask(&args.ask, args.request);
-    if (!text)
-        return MOVER_FAILED;
-    if (*text)
-        puts(text);
+    const int code = text ? mover_control_done(text, args.is_json) : MOVER_FAILED;
     free(text);
-    return MOVER_DONE;
+    return code;
 }
 
 int nv_target_control(int argc, char **argv)

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "common/command/control.h"
+#include "common/command/remote.h"
 #include "common/time/clock.h"
 #include "nvme/command/command.h"
 
@@ -16,6 +17,7 @@ struct move_args {
     struct mover_ask ask;
     const char *nsid, *to;
     long number;
+    bool is_json;
 };
 
 static void check_move(struct argp_state *state, void *arguments)
@@ -36,6 +38,7 @@ static const struct mover_option move_options[] = {
      MOVE(nsid)},
     {"to", 0, "MEMBER", 0, "The member of the group that is to have it", 1, mover_take_text,
      MOVE(to)},
+    MOVER_OPTION_FORMAT(MOVE(is_json)),
     MOVER_OPTION_CONTROL(MOVE(ask.path)),
     MOVER_OPTION_PID(MOVE(ask.pid)),
     {0},
@@ -84,14 +87,15 @@ static int await_owner(const struct move_args *args, json_int_t epoch)
     const uint64_t begun_ns = mover_now_ns();
     uint64_t quorum_ns = begun_ns;
     struct move_view view;
+    char said[128];
     for (;; usleep(LOOK_US)) {
         const uint64_t now_ns = mover_now_ns();
         move_look(args, &view);
         if (!view.is_told)
             return MOVER_FAILED;
         if (!strcmp(view.owner, args->to)) {
-            printf("namespace %ld: %s has it\n", args->number, args->to);
-            return MOVER_DONE;
+            snprintf(said, sizeof(said), "namespace %ld: %s has it", args->number, view.owner);
+            return mover_control_done(said, args->is_json);
         }
         if (*view.owner && view.epoch > epoch)
             return mover_fail("namespace %ld does not move to %s: %s has it now. Another move came "

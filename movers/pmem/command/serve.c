@@ -102,11 +102,7 @@ static const struct mover_option options[] = {
      "Connections of one address at most (128 of 256); half as many if it may only read", 2,
      take_of_one, SERVE(server.limits.of_one)},
     {.letter = 'c', .flags = MOVER_OLD},
-    MOVER_OPTION_CONTROL(SERVE(base.wish.control_path)),
-    MOVER_OPTION_BACKGROUND(SERVE(base.wish.is_background)),
-    MOVER_OPTION_LOG(),
-    MOVER_OPTION_METRICS(SERVE(base.wish.metrics), "9430"),
-    MOVER_OPTION_METRICS_FILE(SERVE(base.wish.metrics_file)),
+    MOVER_OPTIONS_OPERATOR(SERVE(base.wish), "9430"),
     MOVER_OPTION_VERBOSE(),
     {0},
 };

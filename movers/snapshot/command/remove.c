@@ -16,16 +16,15 @@
 struct remove_args {
     struct mover_ask ask;
     const char *address, *port, *name;
+    bool is_json;
 };
 
 #define REMOVE(member) offsetof(struct remove_args, member)
 
 static const struct mover_option options[] = {
-    MOVER_OPTION_ADDRESS(REMOVE(address)),
-    MOVER_OPTION_PORT(REMOVE(port), SNAP_WIRE_PORT),
-    MOVER_OPTION_CONTROL(REMOVE(ask.path)),
-    MOVER_OPTION_PID(REMOVE(ask.pid)),
-    {0},
+    MOVER_OPTION_ADDRESS(REMOVE(address)), MOVER_OPTION_PORT(REMOVE(port), SNAP_WIRE_PORT),
+    MOVER_OPTION_FORMAT(REMOVE(is_json)),  MOVER_OPTION_CONTROL(REMOVE(ask.path)),
+    MOVER_OPTION_PID(REMOVE(ask.pid)),     {0},
 };
 
 static void check_remove(struct argp_state *state, void *arguments)
@@ -41,11 +40,9 @@ static int remove_here(const struct remove_args *args)
     json_object_set_new(request, "command", json_string("remove"));
     json_object_set_new(request, "name", json_string(args->name));
     char *text = mover_ask(&args->ask, request);
-    if (!text)
-        return MOVER_FAILED;
-    puts(text);
+    const int code = text ? mover_control_done(text, args->is_json) : MOVER_FAILED;
     free(text);
-    return mover_finish_output();
+    return code;
 }
 
 enum { REMOVE_MS = 5000, REMOVE_AGAIN_MS = 5 };
@@ -55,6 +52,7 @@ static int remove_by(struct mover_caller *caller, const struct remove_args *args
 {
     static struct snap_wire_answer answer;
     struct snap_wire_request request = {.type = SNAP_WIRE_REMOVE};
+    char said[sizeof(request.name) + 16];
     bool was_there = false;
     snprintf(request.name, sizeof(request.name), "%s", args->name);
     for (;;) {
@@ -71,8 +69,8 @@ static int remove_by(struct mover_caller *caller, const struct remove_args *args
     if (!was_there || answer.status != SNAP_WIRE_NOT_FOUND)
         return mover_fail("%s: %s", args->name,
                           *answer.text ? answer.text : snap_wire_status_text(answer.status));
-    printf("%s: removed\n", args->name);
-    return mover_finish_output();
+    snprintf(said, sizeof(said), "%s: removed", args->name);
+    return mover_control_done(said, args->is_json);
 }
 
 static int remove_there(const struct remove_args *args)

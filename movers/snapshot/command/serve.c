@@ -59,11 +59,7 @@ static const struct mover_option options[] = {
      snapshot_take_rule, SERVE(server.rules)},
     {"allow-remove", 0, NULL, 0, "Clients may remove volumes that nobody writes to", 2,
      MOVER_TO(struct serve, server.may_remove)},
-    MOVER_OPTION_CONTROL(SERVE(base.wish.control_path)),
-    MOVER_OPTION_BACKGROUND(SERVE(base.wish.is_background)),
-    MOVER_OPTION_LOG(),
-    MOVER_OPTION_METRICS(SERVE(base.wish.metrics), "9460"),
-    MOVER_OPTION_METRICS_FILE(SERVE(base.wish.metrics_file)),
+    MOVER_OPTIONS_OPERATOR(SERVE(base.wish), "9460"),
     MOVER_OPTION_VERBOSE(),
     {0},
 };

@@ -111,11 +111,7 @@ static const struct mover_option options[] = {
      SERVE(options.layout)},
     {"output-format", 'o', "FORMAT", 0, "normal or json: how notices are printed", 3,
      mover_take_format, SERVE(is_json)},
-    MOVER_OPTION_CONTROL(SERVE(base.wish.control_path)),
-    MOVER_OPTION_BACKGROUND(SERVE(base.wish.is_background)),
-    MOVER_OPTION_LOG(),
-    MOVER_OPTION_METRICS(SERVE(base.wish.metrics), "9440"),
-    MOVER_OPTION_METRICS_FILE(SERVE(base.wish.metrics_file)),
+    MOVER_OPTIONS_OPERATOR(SERVE(base.wish), "9440"),
     {0},
 };
 

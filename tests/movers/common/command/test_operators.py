@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../../tools'))
@@ -90,13 +91,22 @@ class Operators(unittest.TestCase):
         self.assertEqual(self.told(), {'STOPPING': '1'})
         self.assertEqual(server.wait(0.1), 0)  # it has ended by then
 
-    def get(self, path='/metrics', method='GET', body=None):
-        connection = http.client.HTTPConnection('127.0.0.1', METRICS, timeout=LIMIT_S)
+    def get(self, path='/metrics', method='GET', body=None, of='127.0.0.1'):
+        connection = http.client.HTTPConnection(
+            '127.0.0.1', METRICS, timeout=LIMIT_S, source_address=(of, 0)
+        )
         connection.request(method, path, body)
         answer = connection.getresponse()
         text = answer.read().decode()
         connection.close()
         return answer.status, text
+
+    def is_refused(self):
+        try:
+            self.assertEqual(self.get()[0], 200)
+        except (ConnectionError, http.client.HTTPException):
+            return True
+        return False
 
     def test_all__log_metrics_and_stop(self):
         for mover in SERVERS:
@@ -177,9 +187,13 @@ class Operators(unittest.TestCase):
             socket.create_connection(('127.0.0.1', METRICS), timeout=LIMIT_S) for _ in range(24)
         ]
         self.assertEqual(self.run_it(CLIENTS['pmem']).returncode, 0)  # it serves all the same
+        self.assertEqual(self.get(of='127.0.0.2')[0], 200)  # an address has a share alone
         for one in silent:
             one.close()
-        self.assertEqual(self.get()[0], 200)
+        limit = time.monotonic() + LIMIT_S
+        while self.is_refused():  # as long as it has not seen that they are closed
+            self.assertLess(time.monotonic(), limit)
+            time.sleep(0.01)
         self.stop('pmem', server)
 
     def test_metrics__where_none_can_be(self):
@@ -190,14 +204,22 @@ class Operators(unittest.TestCase):
             done.stderr, r'^[^\n]*Address already in use; --metrics ADDR:PORT[^\n]*\n$'
         )
         for option, said in (
-            ('--metrics 127.0.0.1:66666', 'port 66666'),
-            ('--metrics [::1', 'ADDR'),
+            ('--metrics 192.0.2.1', 'Cannot assign'),
+            ('--metrics fe80::1%nothing', '--metrics fe80::1%nothing, port 9430: '),
             ('--metrics-file nowhere/x.prom', 'nowhere/x.prom: No such file'),
         ):
             with self.subTest(option=option):
                 done = self.run_it(f'{SERVERS["pmem"]} {option}')
                 self.assertEqual((done.returncode, done.stderr.count('\n')), (1, 1), done.stderr)
                 self.assertIn(said, done.stderr)
+        for text in '127.0.0.1:66666', '127.0.0.1:', '[::1', ':9430', 'x' * 300:
+            with self.subTest(text=text):
+                done = self.run_it(f'{SERVERS["pmem"]} --metrics {text}')
+                self.assertEqual((done.returncode, done.stdout), (2, ''))
+                self.assertIn(
+                    f"--metrics is ADDR[:PORT], with a port up to 65535, not '{text[:100]}'",
+                    done.stderr,
+                )
 
     def test_metrics_file__takes_no_foreign_place(self):
         def contents(name):
