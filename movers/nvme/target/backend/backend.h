@@ -100,6 +100,8 @@ struct nvt_backend_ops {
      * `io->done` is called when that is over; its status is for nobody. NULL: it has nothing to do.
      */
     void (*leave)(struct nvt_backend *backend, struct nvt_io *io);
+    /* False: it still looks for what it has, and requests wait. NULL: it never does. */
+    bool (*is_ready)(struct nvt_backend *backend);
     /* Several threads may call it at the same time. */
     void (*submit)(struct nvt_backend *backend, struct nvt_io *io);
     /* Before a NIC moves the data of a READ or WRITE from or to the backend's memory: a status
@@ -114,6 +116,9 @@ struct nvt_backend_ops {
     /* Shuts out whoever serves it: nothing that they have sent is written from then on. 0 also
      * where nobody does. It may take as long as `wait_ms` says. NULL: this kind cannot. */
     int (*fence)(const struct nvt_backend_setup *setup, char *error, size_t error_size);
+    /* Processes that have ended may still be writing to files of it besides its path: waits until
+     * they do not, as long as `wait_ms` says. NULL: it has no other files. */
+    int (*await_rest)(const struct nvt_backend_setup *setup, char *error, size_t error_size);
     /* close() goes on behind its return: waits until all is closed. False: something is not. NULL:
      * close() returns when it is done. */
     bool (*settle)(uint32_t wait_ms);
@@ -146,6 +151,8 @@ int nvt_backend_open(const struct nvt_backend_spec *spec, struct nvt_uring *urin
 /* What a text says, as backends take it. It points into `spec`. */
 struct nvt_backend_setup nvt_backend_setup_of(const struct nvt_backend_spec *spec,
                                               struct nvt_uring *uring);
+/* It answers requests at once: what it has was found. */
+bool nvt_backend_is_ready(struct nvt_backend *backend);
 /* Others have shut this target out: an errno, or 0. */
 int nvt_backend_lost(const struct nvt_backend *backend);
 /* Backends that are being closed have that much time. False: some are not closed. */

@@ -88,6 +88,17 @@ static uint64_t size_of_inner(struct nvt_backend *backend)
     return inner->ops->size_bytes ? inner->ops->size_bytes(inner) : inner->size_bytes;
 }
 
+static void faulty_leave_inner(struct nvt_backend *backend, struct nvt_io *io)
+{
+    struct nvt_backend *inner = ((struct faulty *)backend)->inner;
+    inner->ops->leave(inner, io);
+}
+
+static bool is_inner_ready(struct nvt_backend *backend)
+{
+    return nvt_backend_is_ready(((struct faulty *)backend)->inner);
+}
+
 static const struct nvt_backend_ops ops = {.kind = "faulty",
                                            .close = faulty_close_both,
                                            .submit = backend_faulty_submit_io,
@@ -97,6 +108,12 @@ static const struct nvt_backend_ops far_ops = {.kind = "faulty",
                                                .submit = backend_faulty_submit_io,
                                                .size_bytes = size_of_inner,
                                                .is_size_far = true};
+static const struct nvt_backend_ops slow_ops = {.kind = "faulty",
+                                                .close = faulty_close_both,
+                                                .leave = faulty_leave_inner,
+                                                .is_ready = is_inner_ready,
+                                                .submit = backend_faulty_submit_io,
+                                                .size_bytes = size_of_inner};
 
 int nvt_faulty_wrap(struct nvt_backend *inner, uint32_t error_ppm, uint64_t delay_ns,
                     struct nvt_backend **out)
@@ -106,7 +123,7 @@ int nvt_faulty_wrap(struct nvt_backend *inner, uint32_t error_ppm, uint64_t dela
         return -ENOMEM;
     *faulty = (struct faulty){
         .backend = *inner, .inner = inner, .error_ppm = error_ppm, .delay_ns = delay_ns};
-    faulty->backend.ops = inner->ops->is_size_far ? &far_ops : &ops;
+    faulty->backend.ops = inner->ops->is_size_far ? &far_ops : inner->ops->leave ? &slow_ops : &ops;
     faulty->backend.memory = NULL; /* the NIC must not pass us by */
     *out = &faulty->backend;
     return 0;

@@ -55,6 +55,11 @@ bool nvt_backends_settle(uint32_t wait_ms)
     return are_settled;
 }
 
+bool nvt_backend_is_ready(struct nvt_backend *backend)
+{
+    return !backend->ops->is_ready || backend->ops->is_ready(backend);
+}
+
 int nvt_backend_lost(const struct nvt_backend *backend)
 {
     return backend->lost ? atomic_load(backend->lost) : 0;

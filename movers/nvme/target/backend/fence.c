@@ -32,8 +32,8 @@ static int fence_identify_file(const char *path, const struct stat *st, char *ou
     return 0;
 }
 
-static int look_at_file(const struct nvt_backend_spec *spec, struct nvt_backend_look *out,
-                        char *error, size_t error_bytes)
+int nvt_fence_look_at_file(const struct nvt_backend_spec *spec, struct nvt_backend_look *out,
+                           char *error, size_t error_bytes)
 {
     enum { LARGE = 4096, SMALL = 512 };
     struct stat st;
@@ -52,7 +52,9 @@ static int look_at_file(const struct nvt_backend_spec *spec, struct nvt_backend_
                  spec->path, network);
         return -EOPNOTSUPP;
     }
-    const int owed = nvt_owed_refuse_path(spec->path, error, error_bytes);
+    const int owed = spec->kind == NVT_BACKEND_TIER /* whose log it is, it looks itself */
+                         ? 0
+                         : nvt_owed_refuse_path(spec->path, error, error_bytes);
     if (owed)
         return owed;
     const uint64_t bytes = (uint64_t)st.st_size;
@@ -80,7 +82,7 @@ int nvt_fence_look(const struct nvt_backend_spec *spec, struct nvt_backend_look 
     switch (spec->kind) {
     case NVT_BACKEND_FILE:
     case NVT_BACKEND_NVRAM:
-        return look_at_file(spec, out, error, error_bytes);
+        return nvt_fence_look_at_file(spec, out, error, error_bytes);
     case NVT_BACKEND_RAM:
     case NVT_BACKEND_NULL:
         snprintf(error, error_bytes,
@@ -90,13 +92,13 @@ int nvt_fence_look(const struct nvt_backend_spec *spec, struct nvt_backend_look 
     case NVT_BACKEND_BLOCK:
     case NVT_BACKEND_NVME:
     case NVT_BACKEND_RBD:
-    case NVT_BACKEND_TIER: /* the next target has not what is in the log */
+    case NVT_BACKEND_TIER:
     case NVT_BACKEND_PATH:
         break;
     }
     const struct nvt_backend_ops *ops = nvt_backend_find(nvt_backend_kind_name(spec->kind));
     const struct nvt_backend_setup setup = nvt_backend_setup_of(spec, NULL);
-    if (ops && ops->look && (ops->fence || is_reserved_kind(spec)))
+    if (ops && ops->look && (ops->fence || ops->await_rest || is_reserved_kind(spec)))
         return ops->look(&setup, out, error, error_bytes);
     snprintf(error, error_bytes,
              "%s: nothing here fences a target that was cut off from it: no group can serve it",
@@ -108,7 +110,8 @@ int nvt_fence_look_again(const struct nvt_backend_spec *spec, const char *medium
                          size_t error_bytes)
 {
     struct nvt_backend_look look;
-    if (spec->kind != NVT_BACKEND_FILE && spec->kind != NVT_BACKEND_NVRAM)
+    if (spec->kind != NVT_BACKEND_FILE && spec->kind != NVT_BACKEND_NVRAM &&
+        spec->kind != NVT_BACKEND_TIER)
         return 0;
     const int rc = nvt_fence_look(spec, &look, error, error_bytes);
     if (rc || !strcmp(look.medium, medium))
@@ -154,17 +157,18 @@ int nvt_fence(const struct nvt_backend_spec *spec, const struct nvt_former *form
     const struct nvt_backend_ops *ops = nvt_backend_find(nvt_backend_kind_name(spec->kind));
     if (spec->unfenced) /* a test shows what happens then */
         return 0;
-    if (ops && ops->fence) {
-        struct nvt_backend_setup setup = nvt_backend_setup_of(spec, NULL);
-        setup.wait_ms = wait_ms;
+    struct nvt_backend_setup setup = nvt_backend_setup_of(spec, NULL);
+    setup.wait_ms = wait_ms;
+    if (ops && ops->fence)
         return ops->fence(&setup, error, error_bytes);
-    }
     for (size_t i = 0; i < count; i++) {
         const int rc = nvt_fence_kill(&formers[i], error, error_bytes);
         if (rc)
             return rc;
     }
-    const int rc = nvt_fence_await_file(spec->path, wait_ms, error, error_bytes);
+    int rc = nvt_fence_await_file(spec->path, wait_ms, error, error_bytes);
+    if (!rc && ops && ops->await_rest)
+        rc = ops->await_rest(&setup, error, error_bytes);
     if (rc || !is_reserved_kind(spec) || !spec->reserve_key)
         return rc;
     return fence_device(spec, formers, count, error, error_bytes);

@@ -8,6 +8,8 @@
  *   process (pidfd), and what it had under way is waited for: the lock of the file, and the mark of
  *   the descriptor that io_uring writes by, which outlives the process (common/serve/served.h).
  * - block, nvme: the same, and the reservation of the device shuts out other hosts (device_key.h).
+ * - tier: its FILE is one of this host, and fenced so, and the copies of its log that are files as
+ *   well. Copies on servers are the next owner's as it opens them: by sessions and epochs.
  * - a kind with a fence of its own (struct nvt_backend_ops), as rbd, has that.
  *
  * A medium without one is refused at the start. No clock decides here but how long is waited.
@@ -35,6 +37,10 @@ struct nvt_former {
  * no group can have it. */
 int nvt_fence_look(const struct nvt_backend_spec *spec, struct nvt_backend_look *out, char *error,
                    size_t error_bytes);
+
+/* The same for what lies in a file of this host's own. */
+int nvt_fence_look_at_file(const struct nvt_backend_spec *spec, struct nvt_backend_look *out,
+                           char *error, size_t error_bytes);
 
 /* What a look has called `medium` is still there: a file may have been replaced by another one of
  * its name. Returns 0, or a negative errno and what is there. Other kinds are not asked. */

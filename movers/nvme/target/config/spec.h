@@ -49,6 +49,8 @@ struct nvt_backend_spec {
     uint32_t wait_ms; /* for the caller of nvt_backend_open(): how long it may take; 0: as usual */
     /* A group says by which keys it reserves the device; 0: it does not. */
     uint64_t reserve_key, idle_key;
+    /* Another target of the group goes on with it: a tier leaves FILE as it is, and the log. */
+    bool hands_over;
     bool unfenced; /* for tests: a group takes it without a fence */
     uint8_t uuid[NVT_UUID_BYTES], nguid[NVT_UUID_BYTES];
     uint32_t nsid;                 /* 0 where it is not said */

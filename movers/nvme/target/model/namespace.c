@@ -91,22 +91,34 @@ static void note_left(struct nvt_io *io, uint16_t status)
     LIST_MEMBER(io, struct nvt_namespace, leave)->may_close = true;
 }
 
+static void begin_to_leave(struct nvt_namespace *ns)
+{
+    struct nvt_target *target = ns->target;
+    ns->leave = (struct nvt_io){
+        .uring = target->threads[0].uring, .slices = &target->threads[0].slices, .done = note_left};
+    ns->is_leaving = true;
+    list_append(&target->leaving, &ns->node);
+    ns->backend->ops->leave(ns->backend, &ns->leave);
+}
+
 /* No thread has it any more. */
 static void free_namespace(struct nvt_namespace *ns)
 {
     struct nvt_target *target = ns->target;
     if (ns->is_resting) {
         ns->next->ops->close(ns->next);
+        ns->is_resting = false;
         target->serial--;
     }
     target->serial--;
+    if (ns->is_leaving) /* it was to rest */
+        return;
     if (!ns->backend->ops->leave)
         return close_namespace(ns);
-    ns->leave = (struct nvt_io){
-        .uring = target->threads[0].uring, .slices = &target->threads[0].slices, .done = note_left};
-    list_append(&target->leaving, &ns->node);
-    ns->backend->ops->leave(ns->backend, &ns->leave);
+    begin_to_leave(ns);
 }
+
+static void put_to_rest(struct nvt_namespace *ns);
 
 void nvt_namespace_sweep(struct nvt_target *target)
 {
@@ -117,7 +129,11 @@ void nvt_namespace_sweep(struct nvt_target *target)
         if (!ns->may_close)
             continue;
         list_remove(node);
-        close_namespace(ns);
+        ns->is_leaving = ns->may_close = false;
+        if (ns->is_resting)
+            put_to_rest(ns);
+        else
+            close_namespace(ns);
     }
 }
 
@@ -186,7 +202,7 @@ void nvt_namespace_wake(struct nvt_namespace *ns, struct nvt_backend *backend)
     put_backend(ns, backend);
 }
 
-static void come_to_rest(struct nvt_namespace *ns)
+static void put_to_rest(struct nvt_namespace *ns)
 {
     close_backend(ns);
     put_backend(ns, ns->next);
@@ -195,6 +211,16 @@ static void come_to_rest(struct nvt_namespace *ns)
     ns->target->serial--;
     if (ns->rested)
         ns->rested(ns);
+}
+
+static void come_to_rest(struct nvt_namespace *ns)
+{
+    if (ns->is_leaving)
+        return;
+    if (ns->backend->ops->leave)
+        begin_to_leave(ns);
+    else
+        put_to_rest(ns);
 }
 
 void nvt_namespace_rest(struct nvt_namespace *ns, struct nvt_backend *standby)

@@ -43,7 +43,8 @@ struct nvt_namespace {
     uint64_t preemptions;        /* so far: requests that came before one know it by that */
     struct nvt_reservation reservation;
     struct list_node node; /* of those that leave */
-    bool may_close;        /* the backend has done what it had to do */
+    bool is_leaving;       /* the backend does what it has to do before it is closed */
+    bool may_close;        /* it has done that */
     struct nvt_io leave;
     struct list preemptors; /* Preempt and Abort commands that wait for earlier requests */
     _Alignas(64) struct nvt_tally tallies[NVT_THREADS_MAX]; /* by thread */
@@ -53,7 +54,7 @@ struct nvt_namespace {
 int nvt_namespace_add(struct nvt_subsystem *subsystem, const struct nvt_config_namespace *config,
                       struct nvt_backend *backend, struct nvt_namespace **out);
 void nvt_namespace_remove(struct nvt_namespace *ns);
-/* Removed namespaces go whose backends have done what they had to do first. */
+/* Namespaces that are removed, or rest, close backends that have done what they had to do first. */
 void nvt_namespace_sweep(struct nvt_target *target);
 /* Removes those whose backends have something to do first. Sweep until none is left. */
 void nvt_namespace_remove_slow(struct nvt_target *target);

@@ -79,8 +79,16 @@ static void note_rested(struct nvt_namespace *ns)
                    is_lost ? "is lost: another target has it" : "given up");
 }
 
+static void end_recovery(struct nvr_holding *holding)
+{
+    if (holding->is_recovering)
+        nvt_uring_remove_poller(&holding->recovery);
+    holding->is_recovering = false;
+}
+
 static void begin_rest(struct nvr_holding *holding, bool is_lost)
 {
+    end_recovery(holding);
     struct nvt_namespace *ns = namespace_at(holding);
     struct nvt_backend *standby =
         nvt_standby_open(ns->blocks << ns->block_shift, 1u << ns->block_shift, false);
@@ -191,6 +199,7 @@ static int open_medium(const struct nvr_holding *holding, struct nvt_backend **o
     struct nvt_backend_spec spec = *holding->spec;
     spec.block_bytes = 1u << ns->block_shift;
     spec.wait_ms = OPEN_MS;
+    spec.hands_over = true;
     give_keys(holding, &spec);
     const int rc = nvt_backend_open(&spec, uring, &backend, why, why_bytes);
     if (rc)
@@ -203,6 +212,29 @@ static int open_medium(const struct nvr_holding *holding, struct nvt_backend **o
     }
     *out = backend;
     return 0;
+}
+
+static void tell_group_taken(struct nvr_holding *holding)
+{
+    nvg_taken(holding->member->group, holding->nsid, holding->epoch, holding->told_bytes);
+}
+
+/* Until then hosts are told that the access changes, and wait, or try elsewhere. */
+static bool look_at_recovery(struct nvt_poller *poller)
+{
+    struct nvr_holding *holding = LIST_MEMBER(poller, struct nvr_holding, recovery);
+    if (!nvt_backend_is_ready(namespace_at(holding)->backend))
+        return false;
+    end_recovery(holding);
+    tell_group_taken(holding);
+    return true;
+}
+
+static void begin_recovery(struct nvr_holding *holding)
+{
+    holding->is_recovering = true;
+    holding->recovery.poll = look_at_recovery;
+    nvt_uring_add_poller(&holding->member->server->threads[0].uring, &holding->recovery);
 }
 
 static void finish_taking(struct nvr_holding *holding, struct nvr_taking *taking)
@@ -224,7 +256,10 @@ static void finish_taking(struct nvr_holding *holding, struct nvr_taking *taking
     nvt_namespace_wake(namespace_at(holding), backend);
     holding->state = NVR_TAKEN;
     holding->told_bytes = backend->size_bytes;
-    nvg_taken(holding->member->group, holding->nsid, holding->epoch, backend->size_bytes);
+    if (nvt_backend_is_ready(backend))
+        tell_group_taken(holding);
+    else
+        begin_recovery(holding);
 }
 
 static void taking_work(struct nvt_job *job)

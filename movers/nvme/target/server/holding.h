@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "nvme/target/backend/fence.h"
+#include "nvme/target/backend/uring.h"
 #include "nvme/target/config/spec.h"
 #include "nvme/target/group/group.h"
 #include "nvme/target/model/worker.h"
@@ -36,7 +37,10 @@ struct nvr_holding {
     uint64_t told_bytes; /* the size that the group knows */
     struct nvt_backend_spec *spec;
     char medium[NVT_MEDIUM_BYTES]; /* what the path led to when this member began */
-    struct nvr_taking *taking;     /* the last one; NULL: none is under way */
+    /* TAKEN: a tier reads what its log has, and the group is told when that is known. */
+    bool is_recovering;
+    struct nvt_poller recovery;
+    struct nvr_taking *taking; /* the last one; NULL: none is under way */
 };
 
 /* What its state is called. */

@@ -24,6 +24,7 @@ struct tiered {
     struct nvt_backend *file;
     struct nvt_tier *tier;
     int fd; /* of FILE, for its stamp */
+    bool is_shared;
     struct nvt_tier_looker *looker;
     uint32_t logs_count;
     char logs[NVT_SPEC_LOGS][NVT_SPEC_LOG_MAX];
@@ -65,7 +66,8 @@ static int open_log_copy(struct tiered *tiered, uint32_t i, struct nvt_tier_medi
 {
     if (nvt_tier_is_pmem(tiered->logs[i]))
         return nvt_tier_pmem_open(tiered->logs[i], medium, error, error_size);
-    const int rc = nvt_tier_file_open(tiered->logs[i], medium, error, error_size);
+    const int rc =
+        nvt_tier_file_open(tiered->logs[i], tiered->is_shared, medium, error, error_size);
     if (!may_be_away(tiered, rc))
         return rc;
     mover_log(MOVER_LOG_WARNING, "tier: %s. It begins without it, if it can", error);
@@ -126,6 +128,7 @@ static int open_tier(struct tiered *tiered, const struct nvt_backend_setup *setu
     const int is_marked = nvt_owed_read(setup->path, &owed);
     if (is_marked < 0)
         return is_marked;
+    tiered->is_shared = setup->spec->unfenced;
     tiered->logs_count = setup->spec->log_count;
     memcpy(tiered->logs, setup->spec->logs, sizeof(tiered->logs));
     for (uint32_t i = 0; i < tiered->logs_count; i++)
@@ -137,6 +140,7 @@ static int open_tier(struct tiered *tiered, const struct nvt_backend_setup *setu
                                 .copies_count = setup->spec->log_count,
                                 .cache_bytes = setup->spec->ram_bytes,
                                 .makes_anew = setup->spec->makes_log,
+                                .hands_over = setup->spec->hands_over,
                                 .drops_damaged = setup->spec->drops_damaged,
                                 .owed = is_marked ? &owed : NULL,
                                 .look = look_at_tiered,
@@ -150,7 +154,10 @@ static int open_tier(struct tiered *tiered, const struct nvt_backend_setup *setu
         rc = open_media(tiered, media, error, error_size);
     if (!rc)
         rc = nvt_tier_open(&of, &tiered->tier, error, error_size);
-    return rc ? rc : mark_file(tiered, setup->path, of.owed, error, error_size);
+    if (rc)
+        return rc;
+    tiered->backend.lost = &tiered->tier->lost;
+    return mark_file(tiered, setup->path, of.owed, error, error_size);
 }
 
 static void close_tiered(struct nvt_backend *backend)
@@ -172,14 +179,10 @@ static int open_tiered(const struct nvt_backend_setup *setup, struct nvt_backend
                        size_t error_size)
 {
     *error = 0;
-    if (setup->is_read_only || setup->is_shared) {
+    if (setup->is_read_only || setup->spec->shared) {
         snprintf(error, error_size,
                  "tier: writes to its file and its log alone: leave ro and "
                  "shared away");
-        return -EINVAL;
-    }
-    if (setup->spec->error_ppm || setup->spec->delay_ns) {
-        snprintf(error, error_size, "tier: leave error= and delay= away");
         return -EINVAL;
     }
     struct tiered *tiered = calloc(1, sizeof(*tiered));
@@ -207,6 +210,11 @@ static void leave_tiered(struct nvt_backend *backend, struct nvt_io *io)
     nvt_tier_detach(((struct tiered *)backend)->tier, io);
 }
 
+static bool is_tiered_ready(struct nvt_backend *backend)
+{
+    return nvt_tier_is_ready(((struct tiered *)backend)->tier);
+}
+
 bool nvt_tiered_status(const struct nvt_backend *backend, struct nvt_tier_status *status)
 {
     if (backend->ops != &nvt_tiered)
@@ -219,4 +227,7 @@ const struct nvt_backend_ops nvt_tiered = {.kind = "tier",
                                            .open = open_tiered,
                                            .close = close_tiered,
                                            .leave = leave_tiered,
+                                           .is_ready = is_tiered_ready,
+                                           .look = nvt_tier_look_at,
+                                           .await_rest = nvt_tier_await_logs,
                                            .submit = submit_tiered};

@@ -287,6 +287,7 @@ static void yield_copy(struct nvt_tier_copy *copy)
 /* What is only in the log is the other one's to say. */
 static void yield_log(struct nvt_tier *tier, const struct nvt_tier_copy *found)
 {
+    atomic_store(&tier->lost, ESTALE);
     nvt_tier_fail(tier, "another target has opened the log (%s)", found->name);
     nvt_tier_end_logging(tier);
     for (uint32_t i = 0; i < tier->copies_count; i++) {

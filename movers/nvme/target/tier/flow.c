@@ -314,8 +314,17 @@ static void end_detach(struct nvt_tier *tier)
     nvt_tier_io_end(tier, leaver, is_done ? 0 : NVME_SC_INTERNAL);
 }
 
+/* What is under way ends; the next target finds the rest in the log. */
+static void hand_log_over(struct nvt_tier *tier)
+{
+    if (tier->phase == NVT_TIER_SERVING)
+        tier->phase = NVT_TIER_FAILED;
+}
+
 void nvt_tier_flow(struct nvt_tier *tier)
 {
+    if (tier->leaver && tier->hands_over)
+        hand_log_over(tier);
     if (tier->leaver)
         end_detach(tier);
     if (tier->phase != NVT_TIER_SERVING)

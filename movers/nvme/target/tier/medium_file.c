@@ -222,15 +222,15 @@ static int map_medium(struct file_medium *file)
 static const struct nvt_tier_medium_ops file_ops = {
     .now = medium_file_now, .start = medium_file_start, .close = medium_file_close};
 
-int nvt_tier_file_open(const char *name, struct nvt_tier_medium **out, char *error,
+int nvt_tier_file_open(const char *name, bool is_shared, struct nvt_tier_medium **out, char *error,
                        size_t error_size)
 {
-    const struct mover_serving alone = {0};
+    const struct mover_serving how = {.is_shared = is_shared};
     struct file_medium *file = calloc(1, sizeof(*file));
     if (!file)
         return -ENOMEM;
     file->medium = (struct nvt_tier_medium){.ops = &file_ops, .name = name, .writes_max = WRITES};
-    file->fd = mover_served_open(name, O_RDWR, &alone, error, error_size);
+    file->fd = mover_served_open(name, O_RDWR, &how, error, error_size);
     int rc = file->fd < 0 ? file->fd : measure_medium(file, error, error_size);
     if (!rc)
         rc = map_medium(file);

@@ -95,6 +95,7 @@ int nvt_tier_open(const struct nvt_tier_setup *setup, struct nvt_tier **out, cha
     tier->stamp = setup->look;
     tier->owner = setup->owner;
     tier->drops_damaged = setup->drops_damaged;
+    tier->hands_over = setup->hands_over;
     tier->copies_count = setup->copies_count;
     tier->quorum = setup->copies_count / 2 + 1;
     for (uint32_t i = 0; i < setup->copies_count; i++) {
@@ -171,6 +172,14 @@ bool nvt_tier_poll(struct nvt_tier *tier, struct nvt_tier_seat *seat)
         do_rare_things(tier);
     nvt_tier_leave(tier);
     return any;
+}
+
+bool nvt_tier_is_ready(struct nvt_tier *tier)
+{
+    pthread_mutex_lock(&tier->lock);
+    const bool is_ready = tier->phase != NVT_TIER_WALKING;
+    pthread_mutex_unlock(&tier->lock);
+    return is_ready;
 }
 
 void nvt_tier_status_of(struct nvt_tier *tier, struct nvt_tier_status *status)

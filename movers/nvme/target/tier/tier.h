@@ -215,6 +215,8 @@ struct nvt_tier {
     struct nvt_tier_seat *seats;
     enum nvt_tier_phase phase;
     char trouble[NVT_TIER_TROUBLE_BYTES]; /* why it has failed; what is damaged */
+    bool hands_over;                      /* detach leaves what is dirty to another target */
+    _Atomic int lost;                     /* an errno: another target has opened the log */
     bool is_whole;                        /* it was detached: the log has nothing that FILE lacks */
     struct nvt_io *leaver;
     bool drops_damaged; /* of the log: FILE keeps what it has there */
@@ -276,6 +278,7 @@ struct nvt_tier_setup {
     void (*look)(struct nvt_tier *tier); /* as `stamp` of the tier */
     void *owner;
     uint64_t cache_bytes;
+    bool hands_over;             /* detach leaves what is dirty to another target */
     bool makes_anew;             /* whatever is there is lost */
     bool drops_damaged;          /* FILE keeps what it has where a record is damaged */
     uint8_t identity[16];        /* of a new log */
@@ -289,10 +292,14 @@ int nvt_tier_open(const struct nvt_tier_setup *setup, struct nvt_tier **out, cha
 /* Nothing may be under way: nvt_tier_detach() has ended, or nothing was begun. */
 void nvt_tier_close(struct nvt_tier *tier);
 void nvt_tier_submit(struct nvt_tier *tier, struct nvt_io *io);
-/* Destages all; done() with 0 when FILE is whole and the log empty, else an error. */
+/* Destages all; done() with 0 when FILE is whole and the log empty, else an error. One that hands
+ * over ends what is under way, and no more: always an error. */
 void nvt_tier_detach(struct nvt_tier *tier, struct nvt_io *io);
 /* What goes on without a host; each thread's poller calls it. True: there was something. */
 bool nvt_tier_poll(struct nvt_tier *tier, struct nvt_tier_seat *seat);
+
+/* What the log has was found. */
+bool nvt_tier_is_ready(struct nvt_tier *tier);
 
 struct nvt_tier_status {
     uint64_t log_bytes, used_bytes, dirty_bytes, oldest_ns; /* the age */

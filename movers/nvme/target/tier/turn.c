@@ -197,7 +197,7 @@ void nvt_tier_detach(struct nvt_tier *tier, struct nvt_io *io)
     nvt_tier_enter(tier, &turn, io->uring);
     if (nvt_tier_take_seat(tier, io->uring)) {
         tier->leaver = io;
-        tier->destage.is_hurried = true;
+        tier->destage.is_hurried = !tier->hands_over;
         nvt_tier_flow(tier);
     } else {
         io->moved = NVME_SC_INTERNAL;
