@@ -1,11 +1,13 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause
 """Unmodified programs of librdmacm between our iWARP device and a stock kernel's siw, both ways.
-usage: test_siw.py SIDEWIRE KERNEL [SIDEWIRE_NVME]
+usage: test_siw.py SIDEWIRE KERNEL [--all] [SIDEWIRE_NVME]
 
 With CRCs and without, and with a siw that asks for them itself; tshark reads what passes. With
-KERNEL 6.1 there are more programs. With SIDEWIRE_NVME, which `sidewire nvme` runs, NVMe over RDMA
-in both roles.
+KERNEL 6.1 there are more programs. Each program goes each way once on each kernel, and the more of
+them on 6.1; by the other ways to CRCs go those that tshark reads, and one of each operation on 6.1.
+`--all` runs each program by each way. With SIDEWIRE_NVME, which `sidewire nvme` runs, NVMe over
+RDMA in both roles.
 """
 import os
 import re
@@ -33,6 +35,7 @@ LAST_SEND = 'cq completion status 2(local QP operation error)'
 ALL_CAME = re.compile(r'--- our server: 0\n[\s\S]*err= 0')
 ALL_SENDS_CAME = re.compile(r'--- our server: 0\n[\s\S]*err= 0[\s\S]*io=1024KiB')
 MEMORY_MIB = '448'
+READ = 2  # the first programs, whose packets tshark reads
 DEVICES = {guest.OWN: 'iw_br0', guest.GUEST: 'siw0'}
 
 # Server, client, what the client must say. perftest's clients fail by their status.
@@ -252,7 +255,7 @@ def load(module):
     return say(status == 0, f'{module} of Linux {os.environ["KP_KERNEL"]}', text)
 
 
-def run_programs(sidewire, module, programs):
+def run_programs(sidewire, module, programs, programs_crc):
     """With CRCs by our wish and without; siw-crc wants them itself."""
     ports, good = Ports(), load(module)
     for crc in (False, True) if module == 'siw' and good else (False,):
@@ -260,8 +263,9 @@ def run_programs(sidewire, module, programs):
         name = ', CRC' if crc else ', siw wants CRCs' if module != 'siw' else ''
         # siw asks in requests alone.
         askers = (guest.OWN, guest.GUEST) if crc else (guest.GUEST,) if module != 'siw' else ()
-        good &= run_read(own, programs[:2], ports, name, askers)
-        good &= run_rows(own, programs[2:], ports, name)
+        rows = programs if module == 'siw' and not crc else programs_crc
+        good &= run_read(own, rows[:READ], ports, name, askers)
+        good &= run_rows(own, rows[READ:], ports, name)
     return good
 
 
@@ -307,23 +311,24 @@ def run_nvme(sidewire):
     return bool(good)
 
 
-def run(sidewire, module, programs, has_nvme):
-    good = run_programs(sidewire, module, programs)
+def run(sidewire, module, programs, programs_crc, has_nvme):
+    good = run_programs(sidewire, module, programs, programs_crc)
     return (not has_nvme or run_nvme(sidewire)) and good
 
 
-def main(sidewire, kernel, nvme=None):
+def main(sidewire, kernel, *more):
     # With two CPUs siw stalls now and then after the first SEND.
     os.environ.update(KP_IMAGE='siw', KP_KERNEL=kernel, KP_MEM=MEMORY_MIB, KP_SMP='1')
     if not siw_capture.has_tshark():
         print('SKIP: no tshark: scripts/setup test installs it')
         return 77
-    more = kernel == '6.1'
-    for module, programs, has_nvme in (
-        ('siw', PROGRAMS + FIO if more else FEW + FIO, bool(nvme)),
-        ('siw-crc', FEW, False),
-    ):
-        status = guest.with_guest(run, os.path.abspath(sidewire), module, programs, has_nvme)
+    goes_all, nvme = '--all' in more, [word for word in more if word != '--all']
+    usual = PROGRAMS + FIO if kernel == '6.1' else FEW + FIO if goes_all else FEW
+    crc = FEW if kernel == '6.1' else FEW[:READ]
+    for module, has_nvme in (('siw', bool(nvme)), ('siw-crc', False)):
+        if goes_all:
+            crc = usual if module == 'siw' else FEW
+        status = guest.with_guest(run, os.path.abspath(sidewire), module, usual, crc, has_nvme)
         if status:
             return status
     return 0
