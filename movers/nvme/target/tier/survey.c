@@ -14,7 +14,7 @@ struct survey {
     const struct nvt_tier_setup *setup;
     char *error;
     size_t error_size;
-    bool has_super[NVT_TIER_COPIES_MAX];
+    bool has_super[NVT_TIER_COPIES_MAX], is_blank[NVT_TIER_COPIES_MAX];
     uint32_t supers, blanks;
 };
 
@@ -126,6 +126,7 @@ static int look_at_copy(struct survey *survey, uint32_t i)
         tell_given_up(copy);
     if (verdict == NVT_TIER_BLANK || survey->setup->makes_anew) {
         survey->blanks++;
+        survey->is_blank[i] = true;
         copy->is_new = true;
         copy->state = NVT_TIER_BEHIND;
         return 0;
@@ -184,24 +185,31 @@ static int write_super(struct survey *survey, uint32_t i)
 
 /* File systems, volume managers and RAIDs leave the first bytes of a disk free, up to 64 KiB. A log
  * that was being made when the power went has a slot there, and no superblock. */
-static int refuse_foreign(const struct survey *survey, const struct nvt_tier_copy *copy)
+static int find_foreign(const struct nvt_tier_copy *copy, bool *out)
 {
     struct nvt_tier_medium *medium = copy->medium;
     uint8_t bytes[4096];
-    uint64_t at = 0;
-    for (; at < FOREIGN_BYTES && at + sizeof(bytes) <= medium->size_bytes; at += sizeof(bytes)) {
+    *out = false;
+    for (uint64_t at = 0; at < FOREIGN_BYTES && at + sizeof(bytes) <= medium->size_bytes && !*out;
+         at += sizeof(bytes)) {
         const int rc = medium->ops->now(medium, false, at, bytes, sizeof(bytes));
-        if (rc) {
-            snprintf(survey->error, survey->error_size, "the log %s cannot be read: %s",
-                     medium->name, strerror(-rc));
+        if (rc)
             return rc;
-        }
         if (at == 2 * NVT_TIER_SLOTS)
             memset(bytes, 0, NVT_TIER_SLOT_BYTES);
-        if (bytes[0] || memcmp(bytes, bytes + 1, sizeof(bytes) - 1) != 0)
-            return refuse_copy(survey, copy, "has something else");
+        *out = bytes[0] || memcmp(bytes, bytes + 1, sizeof(bytes) - 1) != 0;
     }
     return 0;
+}
+
+static int refuse_foreign(const struct survey *survey, const struct nvt_tier_copy *copy)
+{
+    bool is_foreign;
+    const int rc = find_foreign(copy, &is_foreign);
+    if (rc)
+        snprintf(survey->error, survey->error_size, "the log %s cannot be read: %s", copy->name,
+                 strerror(-rc));
+    return rc ? rc : is_foreign ? refuse_copy(survey, copy, "has something else") : 0;
 }
 
 static int make_log(struct survey *survey)
@@ -263,6 +271,21 @@ static void leave_out_new(struct survey *survey)
     }
 }
 
+/* What is there belongs to somebody, or to an older log, whatever its first bytes say. */
+static bool is_of_others(const struct survey *survey, uint32_t i)
+{
+    const struct nvt_tier_copy *copy = &survey->tier->copies[i];
+    bool is_foreign = false;
+    if (!survey->is_blank[i] || (!find_foreign(copy, &is_foreign) && !is_foreign))
+        return false;
+    mover_log(MOVER_LOG_WARNING,
+              "tier: the log %s begins with zeroes, as a new one does, and has something behind "
+              "them: it is left out. If that may go, overwrite its first 128 KiB with zeroes, and "
+              "start again",
+              copy->name);
+    return true;
+}
+
 /* A copy on new memory, or a new disk, gets all that the others have. */
 static void adopt_blank(struct survey *survey, uint32_t i)
 {
@@ -270,7 +293,8 @@ static void adopt_blank(struct survey *survey, uint32_t i)
     const struct nvt_tier_super *super = &survey->tier->super;
     if (copy->state != NVT_TIER_BEHIND)
         return;
-    if (copy->medium->size_bytes < NVT_TIER_RING + super->ring_bytes || write_super(survey, i))
+    if (copy->medium->size_bytes < NVT_TIER_RING + super->ring_bytes || is_of_others(survey, i) ||
+        write_super(survey, i))
         copy->state = NVT_TIER_BROKEN;
 }
 

@@ -199,6 +199,25 @@ def damaged(sidewire, folder):
     return say(tier.in_file(MIB) == wanted, 'the file has that, and nothing else') and good
 
 
+def leaves_out(tier):
+    """A copy that begins with zeroes, as a new one does, and has something behind them."""
+    with open(tier.logs[1], 'r+b') as file:
+        first = file.read(64)
+        file.seek(0)
+        file.write(bytes(64))
+        file.seek(0)
+        before = file.read(128 << 10)
+    target = tier.serve()
+    states = [copy['copy_state'] for copy in tier.status()['copies']]
+    target.end(signal.SIGKILL)
+    with open(tier.logs[1], 'r+b') as file:
+        after = file.read(128 << 10)
+        file.seek(0)
+        file.write(first)
+    good = states[1] not in ('live', 'behind') and before == after
+    return say(good, 'one with something behind its zeroes is left out', states)
+
+
 def copies(sidewire, folder):
     tier = Tier(sidewire, folder, 3)
     data = os.urandom(65536)
@@ -215,6 +234,7 @@ def copies(sidewire, folder):
             break
     good = say(states == ['live'] * 3, 'the new one gets all that they have', states) and good
     target.end(signal.SIGKILL)
+    good = leaves_out(tier) and good
     make(tier.logs[0], LOG)
     make(tier.logs[2], LOG)
     said = tier.refusal()
