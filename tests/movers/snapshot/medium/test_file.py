@@ -87,6 +87,12 @@ class ByThreads(File):
     def test_note__says_so(self):
         self.assertIn('threads', self.another().note)
 
+    def test_new_file__is_synced_and_then_its_folder(self):
+        self.another()
+        with open(f'{self.path}.bad.synced', encoding='ascii') as file:
+            synced = file.read().split()
+        self.assertEqual(synced[-2:], [self.path, os.path.dirname(self.path)])
+
     def test_flush__that_failed_is_final(self):
         medium = self.another()
         self.assert_fine(medium.do('w'))
