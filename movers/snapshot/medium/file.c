@@ -82,7 +82,13 @@ static void file_look_around(struct snap_file *file)
 
 static void file_end_io(struct snap_file *file, struct snap_io *io, int result)
 {
-    if (result && io->kind == SNAP_IO_FLUSH) {
+    if (!result && io->kind == SNAP_IO_FLUSH && snap_file_place_is_deleted(&file->place)) {
+        result = -EIO;
+        snap_medium_fail(&file->medium, result,
+                         "%.150s was deleted, and what was saved there is gone with it",
+                         file->medium.name);
+        snap_ended_add_all(&file->ended, &file->waiting, result);
+    } else if (result && io->kind == SNAP_IO_FLUSH) {
         snap_medium_fail(&file->medium, result,
                          "%.100s: its disk has failed, and what was written before may be lost: "
                          "%s",

@@ -27,6 +27,8 @@ int snap_file_place_open(const char *path, const struct snap_medium_options *opt
                          size_t error_bytes, struct snap_file_place *place);
 /* Another writer asks for the lock. */
 bool snap_file_is_asked_for(int fd);
+/* Its file has no name any more, and is gone once it is closed. */
+bool snap_file_place_is_deleted(const struct snap_file_place *place);
 /* Lets go of the lock, also of copies of the descriptor that children have. */
 void snap_file_place_close(struct snap_file_place *place, bool is_forked);
 

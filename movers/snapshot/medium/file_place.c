@@ -248,6 +248,12 @@ int snap_file_place_open(const char *path, const struct snap_medium_options *opt
     return code;
 }
 
+bool snap_file_place_is_deleted(const struct snap_file_place *place)
+{
+    struct stat st;
+    return place->fd >= 0 && !fstat(place->fd, &st) && S_ISREG(st.st_mode) && !st.st_nlink;
+}
+
 void snap_file_place_close(struct snap_file_place *place, bool is_forked)
 {
     if (place->fd < 0)

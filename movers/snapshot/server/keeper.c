@@ -249,6 +249,13 @@ static void give_right(struct snap_volume *volume, struct snap_grant *grant)
 
 /* ---- the disk ---- */
 
+/* What a file without a name has is gone with the server: it is no flush that counts. */
+static bool is_file_deleted(const struct snap_volume *volume)
+{
+    struct stat st;
+    return volume->fd >= 0 && !fstat(volume->fd, &st) && !st.st_nlink;
+}
+
 static void keeper_flush(struct snap_volume *volume)
 {
     const uint64_t asked = volume->flushes_asked;
@@ -256,12 +263,14 @@ static void keeper_flush(struct snap_volume *volume)
     int code = volume->fd >= 0 && msync(volume->base, volume->bytes, MS_SYNC) ? -errno : 0;
     if (!code && mover_disk_look(&volume->disk))
         code = -volume->disk.error;
+    const bool is_deleted = !code && is_file_deleted(volume);
     pthread_mutex_lock(&volume->lock);
-    if (code) {
+    if (code || is_deleted) {
         volume->state = SNAP_VOLUME_FAILED;
-        volume->error = code;
-        snprintf(volume->why, sizeof(volume->why), "its disk has failed a write: %s",
-                 strerror(-code));
+        volume->error = is_deleted ? -EIO : code;
+        snprintf(volume->why, sizeof(volume->why), "%s%s",
+                 is_deleted ? "its file was deleted" : "its disk has failed a write: ",
+                 is_deleted ? "" : strerror(-code));
     }
     volume->flushes_done = asked;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* A disk that fails a flush, when the file $BAD_DISK is there. As the kernel does it, that is told
- * once: later flushes find nothing to write. What fsync() was called for stands in $BAD_DISK.synced,
- * a path a line. Preloaded. */
+ * once: later flushes find nothing to write. $BAD_DISK.synced has what fsync() was called for, a
+ * path a line. Preloaded. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>

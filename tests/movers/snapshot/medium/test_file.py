@@ -70,6 +70,16 @@ class File(Conformance, unittest.TestCase):
         self.another()
         self.assertGreaterEqual(os.stat(self.path).st_blocks * 512, self.size)
 
+    def test_deleted__counts_for_nothing(self):
+        medium = self.another()
+        self.assert_fine(medium.do('w'))
+        self.assert_fine(medium.do('f'))
+        os.unlink(self.path)
+        code, _, ended, why = medium.do('f')
+        self.assertEqual((code, ended), (driven.EIO, driven.EIO))
+        self.assertIn('was deleted', why)
+        self.assertTrue(self.another().is_new)
+
     def test_full_disk__is_told_at_once(self):
         self.size = 1 << 50
         self.assert_refused(driven.ENOSPC, f'{1 << 30} MiB', 'left')

@@ -335,6 +335,14 @@ class Files(Base, Conformance):
         self.assertEqual(os.path.getsize(path), self.size)
         self.assertGreaterEqual(os.stat(path).st_blocks * 512, self.size)
 
+    def test_deleted_file__counts_for_nothing(self):
+        medium = self.another()
+        self.assert_fine(medium.do('f'))
+        os.unlink(os.path.join(self.folder, 'held', 'run.snap'))
+        code, *_, why = medium.do('f')
+        self.assertNotEqual(code, 0)
+        self.assertIn('was deleted', why)
+
     def test_folder__other_files_are_left_alone(self):
         held = os.path.join(self.folder, 'held')
         for name, size in ('odd.snap', 5000), ('notes.txt', BLOCK), ('.x.snap', BLOCK):
