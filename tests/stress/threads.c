@@ -51,7 +51,8 @@ static void open_all(struct shared *shared, int sock, int requests)
     shared->requests = requests;
     vu_dev_open(&shared->dev);
     shared->recvs = vu_is_iwarp(&shared->dev) ? requests : RECVS;
-    struct vu_ep_attr attr = {.channel = true, .cqe = 4096};
+    /* Enough for all that may come, too: receivers without a processor look late. */
+    struct vu_ep_attr attr = {.channel = true, .cqe = THREADS * ((requests + 3) / 4) + 4096};
     vu_ep_create(&shared->dev, &attr, &shared->first);
     shared->buf = calloc(1, 65536);
     VU_TRUE(shared->buf);
