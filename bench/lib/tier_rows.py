@@ -24,6 +24,7 @@ FILE_BYTES = 256 * MIB
 LOG_BYTES = 1 << 30  # room for all that is written at depth 1
 SMALL_LOG_BYTES = 64 * MIB  # full before the measurement begins
 LARGE_LOG_BYTES, FILL_S = 5 << 30, 4  # a block waits for five seconds
+DIRTY_BYTES = 1 << 30  # at least, or the row says nothing
 SECONDS, FULL_S, TAIL_S = 0.5, 4, 6
 RAMP_S = 2
 MTU = 9000
@@ -218,8 +219,11 @@ def restart(rigs, place):
         target.control = control
         with target:
             figures(target, rigs.nvme.words(between.CLIENT), 'randwrite', SHORT, DEEP, FILL_S, 0.1)
-            records = used_bytes(rigs, target) // RECORD
+            used = used_bytes(rigs, target)
+            records = used // RECORD
             os.kill(target.child.pid, signal.SIGKILL)
+        if used < DIRTY_BYTES and rigs.bench.divide == 1:
+            raise procs.Skipped(f'{FILL_S} s of writes made {used >> 20} MiB dirty, and not 1 GiB')
         log = os.path.join(place.logs, 'log')
         heads = [os.path.join(rigs.bench.source, 'tier_heads'), log, str(records), str(RECORD)]
         floor_s = json.loads(procs.run(heads, 60))['time_s']
