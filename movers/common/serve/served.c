@@ -278,6 +278,24 @@ bool mover_served_has_io(int fd)
     return !is_unmarked(fd, io_offset);
 }
 
+/* Bytes from 2^62 on. */
+static int64_t offset_of_process(uint64_t process)
+{
+    const uint64_t first = 1ull << 62;
+    return (int64_t)(first | (process & (first - 1)));
+}
+
+int mover_served_mark_process(int fd, uint64_t process)
+{
+    return set_mark(fd, F_RDLCK, offset_of_process(process)) ? 0 : -errno;
+}
+
+/* A file system without such locks marks nothing: the mark could not be set either. */
+bool mover_served_has_process(int fd, uint64_t process)
+{
+    return !is_unmarked(fd, offset_of_process(process));
+}
+
 /* ---- block devices ---- */
 
 static bool find_mount(const struct stat *st, char *where, size_t where_bytes)

@@ -22,6 +22,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct mover_serving {
     bool is_shared; /* beside others that share it, too; else alone */
@@ -54,5 +55,8 @@ int mover_served_lock(int fd, const char *path, const struct mover_serving *how,
 int mover_served_mark_io(int fd);
 /* Others than `fd` have such a mark. */
 bool mover_served_has_io(int fd);
+/* The same where several processes write to one file: each has its own mark, by a random number. */
+int mover_served_mark_process(int fd, uint64_t process);
+bool mover_served_has_process(int fd, uint64_t process);
 
 #endif

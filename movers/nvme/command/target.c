@@ -148,6 +148,10 @@ static const struct mover_option options[] = {
      0, nv_group_take_copy, TARGET(group)},
     {"member", 0, "NAME", 0, "What this target is called in its group", 0,
      MOVER_TO(struct target_args, group.member)},
+    {"active", 0, "MEMBERS", 0,
+     "How many members of the group serve a namespace at a time: one (the default), or all, each "
+     "its own hosts (file: alone, without reservations)",
+     0, nv_group_take_active, TARGET(group)},
     {"group-listen", 0, "ADDR:PORT", 0,
      "Where the other members find this one (the first --listen, the next port)", 0,
      MOVER_TO(struct target_args, group.listen)},

@@ -240,9 +240,16 @@ static void print_group(const json_t *group)
                ? ""
                : "; no quorum of its log: owners go on, changes are refused");
     json_array_foreach(json_object_get(group, "members"), i, one) print_member(one);
-    json_array_foreach(json_object_get(group, "owners"), i, one)
-        printf("  namespace %-4lld %s %s, epoch %lld; here: %s\n",
-               target_control_number_of(one, "nsid"), target_control_text_of(one, "phase"),
+    const bool is_all = !strcmp(target_control_text_of(group, "active"), "all");
+    json_array_foreach(json_object_get(group, "owners"), i, one) if (is_all)
+        printf("  namespace %-4lld at all members\n", target_control_number_of(one, "nsid"));
+    else printf("  namespace %-4lld %s %s, epoch %lld; here: %s\n",
+                target_control_number_of(one, "nsid"), target_control_text_of(one, "phase"),
+                *target_control_text_of(one, "owner") ? target_control_text_of(one, "owner") : "-",
+                target_control_number_of(one, "epoch"), target_control_text_of(one, "here"));
+    json_array_foreach(json_object_get(group, "host_owners"), i, one)
+        printf("  host      %s %s %s, epoch %lld; here: %s\n",
+               target_control_text_of(one, "hostnqn"), target_control_text_of(one, "phase"),
                *target_control_text_of(one, "owner") ? target_control_text_of(one, "owner") : "-",
                target_control_number_of(one, "epoch"), target_control_text_of(one, "here"));
 }

@@ -43,9 +43,17 @@ void nv_group_take_timeout(struct argp_state *state, void *place, char *text)
     ((struct nv_group_args *)place)->timeout_s = (uint32_t)seconds;
 }
 
+void nv_group_take_active(struct argp_state *state, void *place, char *text)
+{
+    if (strcmp(text, "one") && strcmp(text, "all"))
+        argp_error(state, "--active is one or all, not '%s'", text);
+    ((struct nv_group_args *)place)->is_all_active = !strcmp(text, "all");
+}
+
 bool nv_group_is_wanted(const struct nv_group_args *args)
 {
-    return args->copy_count || args->member || args->listen || args->timeout_s;
+    return args->copy_count || args->member || args->listen || args->timeout_s ||
+           args->is_all_active;
 }
 
 void nv_group_check(struct argp_state *state, const struct nv_group_args *args)
@@ -114,6 +122,7 @@ int nv_group_settings(struct nv_group_args *args, const struct nvt_config *confi
                                  .copy_count = args->copy_count,
                                  .group_address = args->group_address,
                                  .group_port = args->group_port,
+                                 .is_all_active = args->is_all_active,
                                  .timeout_ms = args->timeout_s * 1000};
     for (uint32_t i = 0; i < args->copy_count; i++)
         out->copies[i] = (struct nvg_copy){.address = args->copies[i].address,

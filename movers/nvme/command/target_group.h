@@ -17,13 +17,15 @@ struct nv_group_place {
 
 struct nv_group_args {
     const char *member, *listen; /* NULL: not said */
+    bool is_all_active;
     uint32_t copy_count, timeout_s;
     struct nv_group_place copies[NVG_COPIES_MAX];
     char group_address[NVT_ADDR_MAX], group_port[8];
 };
 
-/* "--group ADDR[:PORT][/REGION]", once more; "--group-timeout S". */
+/* "--group ADDR[:PORT][/REGION]", once more; "--active one|all"; "--group-timeout S". */
 void nv_group_take_copy(struct argp_state *state, void *place, char *text);
+void nv_group_take_active(struct argp_state *state, void *place, char *text);
 void nv_group_take_timeout(struct argp_state *state, void *place, char *text);
 /* Whether this target is to be a member. */
 bool nv_group_is_wanted(const struct nv_group_args *args);

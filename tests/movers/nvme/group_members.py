@@ -49,7 +49,7 @@ class Member:
             '--control',
             self.control,
         ]
-        words += ['--group-timeout', str(self.group.timeout_s), *options]
+        words += ['--group-timeout', str(self.group.timeout_s), *self.group.options, *options]
         with open(self.log, 'ab') as log:
             self.said_before = log.tell()
             self.process = subprocess.Popen(
@@ -83,9 +83,16 @@ class Member:
         return json.loads(text) if text else {}
 
     def serves(self):
-        """Whether it has the first namespace."""
-        owners = self.status().get('group', {}).get('owners', [])
-        return bool(owners) and owners[0]['here'] == 'serving'
+        """Whether it has the first namespace, or a host where all members are active."""
+        group = self.status().get('group', {})
+        is_all = group.get('active') == 'all'
+        has = group.get('host_owners', []) if is_all else group.get('owners', [])[:1]
+        return any(one['here'] == 'serving' for one in has)
+
+    def hosts(self):
+        """The NQNs of those that it serves, where all members are active."""
+        hosts = self.status().get("group", {}).get("host_owners", [])
+        return {one['hostnqn'] for one in hosts if one['here'] == 'serving'}
 
     def signal(self, number):
         self.process.send_signal(number)
@@ -116,6 +123,7 @@ class Group:
         self.command, self.folder, self.namespace = command, folder, namespace
         self.log_port, self.nqn, self.timeout_s = log_port, nqn, timeout_s
         self.members, self.server, self.log_address = [], None, LOOPBACK
+        self.options = []  # of each member
 
     def start_log(self):
         words = [*self.command, 'pmem', 'serve', os.path.join(self.folder, 'group.log')]

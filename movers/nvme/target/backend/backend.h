@@ -76,6 +76,7 @@ struct nvt_backend_setup {
     uint32_t block_bytes; /* 0: as the backend finds best */
     bool is_read_only;
     bool is_shared;        /* other servers that say so, too, may serve it */
+    uint64_t shares_as;    /* they know the descriptors of this process by that; 0: they need not */
     bool fences;           /* whoever else has it is shut out first */
     const char *conf, *id; /* of a cluster: its configuration, and who asks; NULL: as usual */
     uint32_t wait_ms;      /* how long opening it may take where it is far; 0: as the kind says */

@@ -428,6 +428,8 @@ static int open_either(const struct nvt_backend_setup *setup, const struct nvt_b
         rc = nvt_owed_refuse(setup, error, error_size);
     if (!rc)
         (void)mover_served_mark_io(file->fd); /* where it cannot be, no group has it (fence.h) */
+    if (!rc && setup->shares_as)
+        rc = mover_served_mark_process(file->fd, setup->shares_as);
     if (!rc && !file->is_block) {
         file->length =
             nvt_length_open(setup->uring, file->fd, file->backend.disk, file->backend.size_bytes);

@@ -37,7 +37,9 @@ struct nvt_backend_setup nvt_backend_setup_of(const struct nvt_backend_spec *spe
                                       .size_bytes = spec->size_bytes,
                                       .block_bytes = spec->block_bytes,
                                       .is_read_only = spec->read_only,
-                                      .is_shared = spec->shared || spec->unfenced,
+                                      .is_shared =
+                                          spec->shared || spec->unfenced || spec->shares_as,
+                                      .shares_as = spec->shares_as,
                                       .spec = spec,
                                       .fences = spec->fence,
                                       .conf = *spec->conf ? spec->conf : NULL,

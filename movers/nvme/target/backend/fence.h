@@ -12,6 +12,9 @@
  *   well. Copies on servers are the next owner's as it opens them: by sessions and epochs.
  * - a kind with a fence of its own (struct nvt_backend_ops), as rbd, has that.
  *
+ * Where all members of a group have a file open at once, its lock is shared. The descriptors of
+ * each process have a mark of their own then, which is waited for.
+ *
  * A medium without one is refused at the start. No clock decides here but how long is waited.
  */
 #ifndef SW_MOVERS_NVME_FENCE_H
@@ -30,6 +33,7 @@ struct nvt_former {
     int32_t pid;
     uint64_t start_ticks; /* of the process: field 22 of /proc/PID/stat */
     uint64_t key;         /* by which it has reserved the device */
+    uint64_t process;     /* by which others know its descriptors (spec.h: shares_as) */
 };
 
 /* Whether it can be fenced, and what it is (`medium`): the same text for all that open it, and for
@@ -51,6 +55,13 @@ int nvt_fence_look_again(const struct nvt_backend_spec *spec, const char *medium
  * is in the way. Waits up to wait_ms: not on a thread that serves hosts. */
 int nvt_fence(const struct nvt_backend_spec *spec, const struct nvt_former *formers, size_t count,
               uint32_t wait_ms, char *error, size_t error_bytes);
+/* The same for files that members of a group share: `own` is this process, which is let be. Returns
+ * 0 when no other former has a descriptor of any of them. */
+int nvt_fence_shared(const struct nvt_backend_spec *const *specs, size_t spec_count, uint64_t own,
+                     const struct nvt_former *formers, size_t count, uint32_t wait_ms, char *error,
+                     size_t error_bytes);
+/* Whether that medium can be shared so: 0, or a negative errno and why not. */
+int nvt_fence_shares(const struct nvt_backend_spec *spec, char *error, size_t error_bytes);
 /* What a fence has reserved is given up, since the medium could not be opened. */
 void nvt_fence_undo(const struct nvt_backend_spec *spec);
 

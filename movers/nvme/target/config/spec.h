@@ -51,6 +51,9 @@ struct nvt_backend_spec {
     uint64_t reserve_key, idle_key;
     /* Another target of the group goes on with it: a tier leaves FILE as it is, and the log. */
     bool hands_over;
+    /* Where all members of a group have it open at once: by what others know the descriptors of
+     * this process; 0: one has it alone. */
+    uint64_t shares_as;
     bool unfenced; /* for tests: a group takes it without a fence */
     uint8_t uuid[NVT_UUID_BYTES], nguid[NVT_UUID_BYTES];
     uint32_t nsid;                 /* 0 where it is not said */

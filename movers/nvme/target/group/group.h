@@ -10,6 +10,10 @@
  *     STANDBY --> TAKE --> nvg_taken() --> SERVE --> RELEASE --> nvg_released() --> STANDBY
  *                   `----> nvg_failed()                `-------> nvg_lost()
  *
+ * Where all members are active (`--active all`), each has all namespaces open, and what members own
+ * are hosts: each host's commands are done by one member at a time. A host goes the same way, with
+ * a number behind those of namespaces.
+ *
  * The group decides only which member shall own a namespace. What keeps the data whole is the
  * fence: between TAKE and nvg_taken() the member makes the medium refuse all formers.
  */
@@ -26,7 +30,9 @@
 enum {
     NVG_SLOTS = 16, /* members of a group */
     NVG_NAMESPACES_MAX = 128,
-    NVG_NSID_MAX = 128, /* also of its ANA group */
+    NVG_NSID_MAX = 128,                            /* also of its ANA group */
+    NVG_HOSTS_MAX = 64,                            /* of a group whose members are all active */
+    NVG_PLACES_MAX = NVG_NSID_MAX + NVG_HOSTS_MAX, /* what members own: namespaces, then hosts */
     NVG_COPIES_MAX = 5,
     NVG_FORMERS_MAX = 16, /* owners of a namespace that are not known to be fenced */
     NVG_NAME_BYTES = 32,  /* of a member, with the NUL */
@@ -47,6 +53,12 @@ struct nvg_namespace {
     char medium[NVG_MEDIUM_BYTES];
 };
 
+/* A host of a group whose members are all active. */
+struct nvg_host {
+    struct nvt_host_id id;
+    char nqn[NVG_NQN_BYTES];
+};
+
 struct nvg_copy {
     const char *address, *port;
     const char *region; /* NULL: the only one there */
@@ -62,6 +74,7 @@ struct nvg_settings {
     char addresses[NVG_ADDRESSES_MAX][NVG_ADDRESS_BYTES];
     uint32_t namespace_count;
     const struct nvg_namespace *namespaces;
+    bool is_all_active;  /* members own hosts, and no namespaces: all say the same */
     uint32_t timeout_ms; /* after which a silent member is suspected; 0: 5000 */
     uint32_t open_ms;    /* how long nvg_open() tries; 0: 30000 */
 };
@@ -101,8 +114,9 @@ enum nvg_event_kind {
 
 struct nvg_event {
     enum nvg_event_kind kind;
-    uint32_t nsid;
-    uint64_t epoch; /* of the owner */
+    uint32_t nsid;        /* or the number of the host */
+    struct nvg_host host; /* of a host's */
+    uint64_t epoch;       /* of the owner */
     uint64_t id;
     int status; /* of STOP 0: it has left as it was asked to */
     uint64_t size_bytes;
@@ -147,14 +161,23 @@ struct nvg_namespace_status {
     char member[NVG_NAME_BYTES];
 };
 
+struct nvg_host_status {
+    struct nvg_host about;
+    enum nvg_phase phase;
+    uint64_t epoch;
+    char member[NVG_NAME_BYTES]; /* of who takes or owns it */
+};
+
 struct nvg_status {
     enum nvg_role role;
-    bool has_quorum;             /* changes are taken, as far as this member knows */
+    bool has_quorum; /* changes are taken, as far as this member knows */
+    bool is_all_active;
     uint64_t changes;            /* records of the log that this member has seen */
     char leader[NVG_NAME_BYTES]; /* "" where none is known */
-    uint32_t member_count, namespace_count, copy_count;
+    uint32_t member_count, namespace_count, host_count, copy_count;
     struct nvg_member members[NVG_SLOTS];
     struct nvg_namespace_status namespaces[NVG_NAMESPACES_MAX];
+    struct nvg_host_status hosts[NVG_HOSTS_MAX];
     uint8_t copy_states[NVG_COPIES_MAX]; /* enum sw_pmem_log_copy_state; at the leader only */
 };
 
@@ -186,6 +209,11 @@ void nvg_resized(struct nvg_group *group, uint32_t nsid, uint64_t epoch, uint64_
 int nvg_reserve(struct nvg_group *group, uint32_t nsid, uint64_t epoch,
                 const struct nvt_reservation *reservation, uint64_t id);
 
+/* That host is connected here: to be said again each 300 ms as long as it is. A group whose members
+ * are all active gives each host that it has heard of within a second to one of the members that
+ * say so. */
+void nvg_host_is_here(struct nvg_group *group, const struct nvg_host *host);
+
 /* Asks for a controller to be ended, wherever it is: QUIETED follows, or nothing while the group
  * cannot tell. 0, or a negative errno: too many are asked for. */
 int nvg_quiesce(struct nvg_group *group, const struct nvg_controller *controller);
@@ -198,8 +226,9 @@ void nvg_calmed(struct nvg_group *group, uint64_t id);
 
 /* The leader is to have that member own the namespace: its owner gives it up, and hosts wait. 0: it
  * was asked; -ENOENT: there is no such namespace; -ESRCH: no such member is there; -EALREADY: that
- * one has it; -EAGAIN: no leader, or no quorum. `epoch`: of the owner that is to give it up. The
- * next owner, of a greater epoch, is the one that was wanted, or nothing comes of it any more. */
+ * one has it; -EAGAIN: no leader, or no quorum; -EOPNOTSUPP: all members serve it. `epoch`: of the
+ * owner that is to give it up. The next owner, of a greater epoch, is the one that was wanted, or
+ * nothing comes of it any more. */
 int nvg_move(struct nvg_group *group, uint32_t nsid, const char *member, uint64_t *epoch);
 /* A copy, for showing. */
 void nvg_status_of(struct nvg_group *group, struct nvg_status *status);

@@ -116,13 +116,14 @@ void nvg_lead_begin(struct nvg_machine *m, bool wants_checkpoint)
     m->is_synced = m->has_quorum = true;
     m->lead_ns = m->now_ns;
     memset(m->moves, 0, sizeof(m->moves)); /* of an earlier lead */
+    memset(m->presences, 0, sizeof(m->presences));
     m->slot = (uint8_t)nvg_state_slot_for(now, m->setup.self.who.member);
     m->wants_checkpoint = wants_checkpoint;
     memset(&m->made, 0, sizeof(m->made));
     m->made.kind = NVG_ABANDON;
     if (m->replica.is_filling)
         queue_made(m);
-    m->made.kind = NVG_GROUP;
+    m->made.kind = m->setup.is_all_active ? NVG_GROUP_ALL : NVG_GROUP;
     for (int i = 0; i < 16; i++)
         m->made.identity[i] = (uint8_t)m->port.draw(m->port.context);
     strncpy(m->made.nqn, m->setup.nqn, sizeof(m->made.nqn) - 1);
@@ -277,6 +278,8 @@ static bool may_propose(const struct nvg_machine *m, const struct nvg_record *re
     case NVG_NAMESPACE:
         return true;
     case NVG_GROUP:
+    case NVG_GROUP_ALL:
+    case NVG_HOST:
     case NVG_LEAD:
     case NVG_JOIN:
     case NVG_TAKING_IT:
@@ -356,6 +359,8 @@ bool nvg_lead_suspects(const struct nvg_machine *m, uint8_t slot, uint64_t incar
 bool nvg_lead_may_own(const struct nvg_machine *m, uint32_t nsid, uint8_t slot)
 {
     const struct nvg_state *now = &m->replica.now;
+    if (nvg_is_of_host(nsid) && !nvg_hosts_may_own(m, nsid, slot))
+        return false;
     if (m->mine[nsid].refused_ns[slot] > m->now_ns || !now->has_member[slot] ||
         nvg_state_calm(now, slot, now->members[slot].who.incarnation))
         return false;
@@ -370,17 +375,17 @@ bool nvg_lead_may_own(const struct nvg_machine *m, uint32_t nsid, uint8_t slot)
 static uint32_t count_owned(const struct nvg_machine *m, uint8_t slot)
 {
     uint32_t count = 0;
-    for (uint32_t i = 1; i <= NVG_NSID_MAX; i++) {
+    for (uint32_t i = 1; i <= NVG_PLACES_MAX; i++) {
         const struct nvg_place *place = &m->replica.now.places[i];
         count += place->is_used && place->hold.phase != NVG_FREE && place->hold.owner.slot == slot;
     }
     return count;
 }
 
-/* The one that is wanted, or has the fewest namespaces; -1: nobody can have it now. */
+/* The one that is wanted, or has the fewest namespaces or hosts; -1: nobody can have it now. */
 static int choose_owner(const struct nvg_machine *m, uint32_t nsid)
 {
-    int best = nvg_move_choice(m, nsid);
+    int best = nvg_is_of_host(nsid) ? -1 : nvg_move_choice(m, nsid);
     uint32_t fewest = best < 0 ? UINT32_MAX : 0;
     for (uint8_t slot = 0; slot < NVG_SLOTS; slot++) {
         const uint32_t count = nvg_lead_may_own(m, nsid, slot) ? count_owned(m, slot) : UINT32_MAX;
@@ -399,6 +404,9 @@ static bool assign_place(struct nvg_machine *m, uint32_t nsid)
     const struct nvg_hold *hold = &place->hold;
     if (!place->is_used || (hold->phase != NVG_FREE &&
                             !nvg_lead_suspects(m, hold->owner.slot, hold->owner.incarnation)))
+        return false;
+    if (nvg_is_of_host(nsid) != m->replica.now.is_all_active ||
+        (nvg_is_of_host(nsid) && nvg_hosts_is_early(m, nsid)))
         return false;
     const int slot = choose_owner(m, nsid);
     if (slot < 0)
@@ -426,6 +434,20 @@ static bool announce_namespaces(struct nvg_machine *m)
         return true;
     }
     return false;
+}
+
+void nvg_lead_name_host(struct nvg_machine *m, uint32_t number, const struct nvg_host *host)
+{
+    uint8_t record[NVG_RECORD_MAX];
+    memset(&m->made, 0, sizeof(m->made));
+    m->made.kind = NVG_HOST;
+    m->made.nsid = number;
+    m->made.host = *host;
+    const size_t bytes = nvg_record_put(&m->made, record);
+    if (!bytes || !nvg_lead_counts(m) || !m->has_quorum || lead_is_under_way(m, record, bytes))
+        return;
+    queue_bytes(m, NVG_LINKS, 0, record, bytes);
+    lead_pump(m);
 }
 
 void nvg_lead_order_calm(struct nvg_machine *m, uint8_t slot)
@@ -464,7 +486,7 @@ void nvg_lead_tick(struct nvg_machine *m)
         return;
     nvg_move_tick(m);
     bool has_decided = announce_namespaces(m) || nvg_quiesce_decide(m);
-    for (uint32_t i = 1; !has_decided && i <= NVG_NSID_MAX; i++)
+    for (uint32_t i = 1; !has_decided && i <= NVG_PLACES_MAX; i++)
         has_decided = assign_place(m, i);
     lead_pump(m);
 }
@@ -477,9 +499,12 @@ void nvg_lead_done(struct nvg_machine *m, bool wants_checkpoint)
     if (!nvg_record_get(m->now.record, m->now.bytes, done))
         return;
     const struct nvg_hold *hold = &m->replica.now.places[done->nsid].hold;
-    if (done->kind == NVG_RELEASED_IT) /* it could not have it, or has lost it */
+    const bool has_left = nvg_is_of_host(done->nsid) && hold->phase == NVG_OWNED;
+    if (done->kind == NVG_RELEASED_IT && !has_left) /* it could not have it, or has lost it */
         m->mine[done->nsid].refused_ns[hold->owner.slot] =
             m->now_ns + (uint64_t)REFUSED_MS * NVG_MS;
+    if (done->kind == NVG_RELEASED_IT && has_left)
+        nvg_hosts_leave(m, done->nsid, hold->owner.slot);
     nvg_replica_take(&m->replica, done);
     if (done->kind == NVG_CALM && !m->replica.is_filling)
         m->calm_appended[done->slot] = m->appended;

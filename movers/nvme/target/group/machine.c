@@ -95,7 +95,7 @@ void nvg_state_moved(struct nvg_machine *m, uint32_t nsid)
     nvg_wish_look_at_calm(m);
     if (!nsid)
         tell_members(m);
-    for (uint32_t i = nsid ? nsid : 1; i <= (nsid ? nsid : NVG_NSID_MAX); i++)
+    for (uint32_t i = nsid ? nsid : 1; i <= (nsid ? nsid : NVG_PLACES_MAX); i++)
         nvg_wish_look(m, i);
 }
 
@@ -275,6 +275,8 @@ static void machine_hear_caller(struct nvg_machine *m, uint32_t link)
         nvg_quiesce_hear(m, link);
     else if (m->in.kind == NVG_MOVE)
         nvg_move_wish(m, m->in.nsid, m->in.slot, m->in.epoch);
+    else if (m->in.kind == NVG_HOST_HERE)
+        nvg_hosts_hear(m, l->slot, &m->in.host);
     else
         nvg_hang_up(m, link);
 }

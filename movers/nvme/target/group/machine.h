@@ -21,7 +21,7 @@
 enum {
     NVG_LINKS = 64,           /* 0-15: to the member of that slot. Others: from whoever calls */
     NVG_LINKS_IN = NVG_SLOTS, /* the first of these */
-    NVG_WISHES = 4 * NVG_NSID_MAX,
+    NVG_WISHES = 4 * NVG_PLACES_MAX,
     NVG_JOBS = 512,  /* records that wait to be appended */
     NVG_QUIETS = 64, /* controllers that are to be ended: by a member, and at the leader */
 };
@@ -133,6 +133,12 @@ struct nvg_move {
     uint64_t asked; /* the same, once it was asked */
 };
 
+/* At the leader: which members a host is connected to (hosts.c). */
+struct nvg_presence {
+    uint64_t since_ns; /* without a break */
+    uint64_t until_ns[NVG_SLOTS];
+};
+
 struct nvg_peer {
     uint64_t gone; /* the incarnation that nobody answers for any more */
     uint64_t gone_ns;
@@ -147,6 +153,7 @@ struct nvg_setup {
     struct nvg_join self; /* slot: any */
     uint32_t namespace_count;
     const struct nvg_namespace *namespaces;
+    bool is_all_active;
     uint64_t timeout_ns;
 };
 
@@ -178,10 +185,11 @@ struct nvg_machine {
     struct nvg_job now;           /* the append under way */
     struct nvg_link links[NVG_LINKS];
     struct nvg_peer peers[NVG_SLOTS];
-    struct nvg_mine mine[NVG_NSID_MAX + 1];
+    struct nvg_mine mine[NVG_PLACES_MAX + 1];
     struct nvg_wish wishes[NVG_WISHES];
     struct nvg_job jobs[NVG_JOBS];
     struct nvg_move moves[NVG_NSID_MAX + 1];
+    struct nvg_presence presences[NVG_HOSTS_MAX];
     struct nvg_quiet quiets[NVG_QUIETS];
     struct nvg_quiesce quiesces[NVG_QUIETS];
     struct nvg_replica replica;
@@ -217,6 +225,8 @@ int nvg_machine_quiesce(struct nvg_machine *m, const struct nvg_controller *of);
 void nvg_machine_quieted(struct nvg_machine *m, const struct nvg_controller *of,
                          enum nvt_quiet quiet);
 void nvg_machine_calmed(struct nvg_machine *m, uint64_t id);
+/* That host is connected to this member: said again each 300 ms. */
+void nvg_machine_host_is_here(struct nvg_machine *m, const struct nvg_host *host);
 /* An errno as nvg_move() returns it. */
 int nvg_machine_move(struct nvg_machine *m, uint32_t nsid, const char *member, uint64_t *epoch);
 void nvg_machine_leave(struct nvg_machine *m);
@@ -252,6 +262,7 @@ void nvg_lead_propose(struct nvg_machine *m, uint32_t link, uint64_t number, con
                       size_t bytes);
 void nvg_lead_done(struct nvg_machine *m, bool wants_checkpoint);
 /* Orders that member to end its controllers before it owns anything again. */
+void nvg_lead_name_host(struct nvg_machine *m, uint32_t number, const struct nvg_host *host);
 void nvg_lead_order_calm(struct nvg_machine *m, uint8_t slot);
 /* Appends what changes nothing: when it is in the log, so is all that was decided before, by
  * another leader, too. */
@@ -273,6 +284,14 @@ void nvg_quiesce_hear(struct nvg_machine *m, uint32_t link); /* m->in, from a me
 void nvg_quiesce_hear_leader(struct nvg_machine *m);         /* m->in, from the leader */
 void nvg_quiesce_link_lost(struct nvg_machine *m, uint32_t link);
 void nvg_quiesce_anew(struct nvg_machine *m);
+
+/* hosts.c: at the leader of a group whose members are all active, which hosts are where. */
+void nvg_hosts_hear(struct nvg_machine *m, uint8_t slot, const struct nvg_host *host);
+void nvg_hosts_leave(struct nvg_machine *m, uint32_t number, uint8_t slot);
+/* Whether that member may have the host of that number, which is connected there. */
+bool nvg_hosts_may_own(const struct nvg_machine *m, uint32_t number, uint8_t slot);
+/* The host may be connected to more members in a moment: it is given to none yet. */
+bool nvg_hosts_is_early(const struct nvg_machine *m, uint32_t number);
 
 /* move.c: at the leader, namespaces that are wanted elsewhere. */
 /* A wish of another epoch than the newest is late, and changes nothing. */

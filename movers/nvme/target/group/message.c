@@ -52,14 +52,12 @@ static void code_controller(struct nvg_coder *coder, struct nvg_controller *cont
     coder->is_bad |= controller->slot >= NVG_SLOTS || cntlid > UINT16_MAX || !instance->cirn;
 }
 
-/* The NQN of a host may have any characters of UTF-8. */
 static void code_ask_quiet(struct nvg_coder *coder, struct nvg_message *m)
 {
     struct nvt_lost *lost = &m->controller.lost;
+    static_assert(sizeof(lost->host_nqn) == NVG_NQN_BYTES, "an NQN with its NUL");
     code_controller(coder, &m->controller);
-    nvg_code_bytes(coder, lost->host_id.bytes, sizeof(lost->host_id.bytes));
-    nvg_code_bytes(coder, lost->host_nqn, sizeof(lost->host_nqn));
-    coder->is_bad |= lost->host_nqn[sizeof(lost->host_nqn) - 1] != 0;
+    nvg_code_host(coder, &lost->host_id, lost->host_nqn);
 }
 
 static void code_tell_quiet(struct nvg_coder *coder, struct nvg_message *m)
@@ -75,7 +73,7 @@ static void code_message(struct nvg_coder *coder, struct nvg_message *m)
     uint8_t version = NVG_MESSAGE_VERSION, kind = (uint8_t)m->kind;
     nvg_code_u8(coder, &version);
     nvg_code_u8(coder, &kind);
-    coder->is_bad |= version != NVG_MESSAGE_VERSION || kind < NVG_HELLO || kind > NVG_MOVE;
+    coder->is_bad |= version != NVG_MESSAGE_VERSION || kind < NVG_HELLO || kind > NVG_HOST_HERE;
     m->kind = coder->is_bad ? NVG_BYE : (enum nvg_message_kind)kind;
     switch (m->kind) {
     case NVG_HELLO:
@@ -116,6 +114,9 @@ static void code_message(struct nvg_coder *coder, struct nvg_message *m)
         nvg_code_u8(coder, &m->slot);
         nvg_code_u64(coder, &m->epoch);
         coder->is_bad |= !m->nsid || m->nsid > NVG_NSID_MAX || m->slot >= NVG_SLOTS;
+        return;
+    case NVG_HOST_HERE:
+        nvg_code_host(coder, &m->host.id, m->host.nqn);
         return;
     case NVG_ASK_QUIET:
         code_ask_quiet(coder, m);

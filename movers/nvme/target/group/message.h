@@ -21,6 +21,7 @@ enum nvg_message_kind {
     NVG_ASK_QUIET,  /* a controller is to be ended: to the leader, and from it to whom has it */
     NVG_TELL_QUIET, /* what has become of it: the same way back */
     NVG_MOVE,       /* a namespace is to go to a member: to the leader, and from it to the owner */
+    NVG_HOST_HERE,  /* a host is connected to the member that says so: to the leader */
 };
 
 struct nvg_message {
@@ -40,6 +41,7 @@ struct nvg_message {
     bool has_quorum;                  /* of PING */
     char text[NVG_TEXT_BYTES - 2];    /* of HALT */
     struct nvg_controller controller; /* of ASK_QUIET; of TELL_QUIET without its host */
+    struct nvg_host host;             /* of HOST_HERE */
     uint8_t quiet;                    /* of TELL_QUIET: enum nvt_quiet, but LATER */
     uint16_t record_bytes;            /* of PUSH and PROPOSE */
     uint8_t record[NVG_RECORD_MAX];

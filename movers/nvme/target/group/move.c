@@ -23,8 +23,10 @@ int nvg_machine_move(struct nvg_machine *m, uint32_t nsid, const char *member, u
     const struct nvg_join *to = nvg_state_member(&m->replica.now, member);
     if (!m->is_synced || !m->has_quorum || (m->role != NVG_LEADER && m->role != NVG_FOLLOWER))
         return -EAGAIN;
-    if (!place)
+    if (!place || nvg_is_of_host(nsid))
         return -ENOENT;
+    if (m->replica.now.is_all_active)
+        return -EOPNOTSUPP;
     if (!to || !to->is_here)
         return -ESRCH;
     if (place->hold.phase == NVG_OWNED &&

@@ -127,19 +127,27 @@ static void take_quiet(struct nvg_machine *m, const struct nvg_controller *of, e
     }
 }
 
-/* No process of that slot has anything open at a medium, but the one that knows of nothing. */
-static bool slot_is_quiet(const struct nvg_state *state, uint8_t slot, uint64_t but)
+static bool place_is_quiet(const struct nvg_hold *hold, uint8_t slot, uint64_t but)
 {
-    for (uint32_t i = 1; i <= NVG_NSID_MAX; i++) {
-        const struct nvg_hold *hold = &state->places[i].hold;
-        if (!state->places[i].is_used)
-            continue;
-        if (hold->phase != NVG_FREE && hold->owner.slot == slot && hold->owner.incarnation != but)
+    if (hold->phase != NVG_FREE && hold->owner.slot == slot && hold->owner.incarnation != but)
+        return false;
+    for (uint32_t f = 0; f < hold->former_count; f++)
+        if (hold->formers[f].slot == slot && hold->formers[f].incarnation != but)
             return false;
-        for (uint32_t f = 0; f < hold->former_count; f++)
-            if (hold->formers[f].slot == slot && hold->formers[f].incarnation != but)
-                return false;
-    }
+    return true;
+}
+
+/* No process of that slot has anything open at a medium, but the one that knows of nothing. Where
+ * all members are active: none has that host. */
+static bool slot_is_quiet(const struct nvg_state *state, const struct nvg_quiesce *q)
+{
+    struct nvg_host host = {.id = q->of.lost.host_id};
+    memcpy(host.nqn, q->of.lost.host_nqn, sizeof(host.nqn));
+    const uint32_t number = state->is_all_active ? nvg_state_number_of(state, &host) : 0;
+    for (uint32_t i = 1; i <= NVG_PLACES_MAX; i++)
+        if (state->places[i].is_used && (!state->is_all_active || i == number) &&
+            !place_is_quiet(&state->places[i].hold, q->of.slot, q->unknown_to))
+            return false;
     return true;
 }
 
@@ -169,7 +177,7 @@ static void look_at_quiesce(struct nvg_machine *m, struct nvg_quiesce *q)
         return;
     }
     const uint64_t proof = is_there ? m->calm_appended[slot] : m->appended;
-    if (nvg_lead_counts(m) && proof >= q->append && slot_is_quiet(now, slot, q->unknown_to))
+    if (nvg_lead_counts(m) && proof >= q->append && slot_is_quiet(now, q))
         answer_quiesce(m, q, NVT_QUIET);
 }
 

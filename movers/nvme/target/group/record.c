@@ -112,6 +112,20 @@ void nvg_code_join(struct nvg_coder *coder, struct nvg_join *join)
         nvg_code_text(coder, join->addresses[i], sizeof(join->addresses[i]));
 }
 
+void nvg_code_host(struct nvg_coder *coder, struct nvt_host_id *id, char nqn[NVG_NQN_BYTES])
+{
+    nvg_code_bytes(coder, id->bytes, sizeof(id->bytes));
+    nvg_code_bytes(coder, nqn, NVG_NQN_BYTES);
+    coder->is_bad |= nqn[NVG_NQN_BYTES - 1] != 0;
+}
+
+/* The number of a namespace, or of a host. */
+static void code_place(struct nvg_coder *coder, uint32_t *number)
+{
+    nvg_code_u32(coder, number);
+    coder->is_bad |= !*number || *number > NVG_PLACES_MAX;
+}
+
 static void code_nsid(struct nvg_coder *coder, uint32_t *nsid)
 {
     nvg_code_u32(coder, nsid);
@@ -131,7 +145,7 @@ static void code_namespace(struct nvg_coder *coder, struct nvg_namespace *ns)
 static void code_hold(struct nvg_coder *coder, struct nvg_hold *hold)
 {
     uint8_t phase = (uint8_t)hold->phase, has_owner = hold->epoch > 0;
-    code_nsid(coder, &hold->nsid);
+    code_place(coder, &hold->nsid);
     nvg_code_u8(coder, &phase);
     nvg_code_u64(coder, &hold->epoch);
     nvg_code_u64(coder, &hold->reservation_id);
@@ -166,6 +180,7 @@ static void code_record_body(struct nvg_coder *coder, struct nvg_record *r)
 {
     switch (r->kind) {
     case NVG_GROUP:
+    case NVG_GROUP_ALL:
         nvg_code_bytes(coder, r->identity, sizeof(r->identity));
         nvg_code_text(coder, r->nqn, sizeof(r->nqn));
         return;
@@ -189,17 +204,22 @@ static void code_record_body(struct nvg_coder *coder, struct nvg_record *r)
     case NVG_NAMESPACE:
         code_namespace(coder, &r->about);
         return;
+    case NVG_HOST:
+        code_place(coder, &r->nsid);
+        nvg_code_host(coder, &r->host.id, r->host.nqn);
+        coder->is_bad |= r->nsid <= NVG_NSID_MAX;
+        return;
     case NVG_TAKING_IT:
-        code_nsid(coder, &r->nsid);
+        code_place(coder, &r->nsid);
         code_former(coder, &r->owner);
         return;
     case NVG_OWN:
-        code_nsid(coder, &r->nsid);
+        code_place(coder, &r->nsid);
         nvg_code_u64(coder, &r->epoch);
         nvg_code_u64(coder, &r->size_bytes);
         return;
     case NVG_RELEASED_IT:
-        code_nsid(coder, &r->nsid);
+        code_place(coder, &r->nsid);
         nvg_code_u64(coder, &r->epoch);
         return;
     case NVG_RESERVATION:
@@ -223,7 +243,7 @@ static void code_record(struct nvg_coder *coder, struct nvg_record *record)
     uint8_t version = NVG_RECORD_VERSION, kind = (uint8_t)record->kind;
     nvg_code_u8(coder, &version);
     nvg_code_u8(coder, &kind);
-    coder->is_bad |= version != NVG_RECORD_VERSION || kind < NVG_GROUP || kind > NVG_CALMED;
+    coder->is_bad |= version != NVG_RECORD_VERSION || kind < NVG_GROUP || kind > NVG_HOST;
     if (coder->is_bad)
         return;
     record->kind = (enum nvg_record_kind)kind;

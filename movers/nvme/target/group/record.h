@@ -30,6 +30,8 @@ enum nvg_record_kind {
     NVG_ABANDON,     /* the checkpoint that was begun has no end: its writer was replaced */
     NVG_CALM,        /* a member ends its hosts' controllers before it owns anything again */
     NVG_CALMED,      /* it has ended those that it had when it heard of that */
+    NVG_GROUP_ALL,   /* the group is made, and all its members are active */
+    NVG_HOST,        /* a host that has connected to a member of such a group */
 };
 
 /* A member of the group. */
@@ -41,7 +43,7 @@ struct nvg_join {
     char addresses[NVG_ADDRESSES_MAX][NVG_ADDRESS_BYTES];
 };
 
-/* The owner of a namespace. */
+/* The owner of a namespace, or of a host. */
 struct nvg_hold {
     uint32_t nsid;
     enum nvg_phase phase;
@@ -61,8 +63,9 @@ struct nvg_record {
     uint64_t id;                /* of RESERVATION: the owner's number of this change; of CALM */
     uint64_t size_bytes;        /* of OWN */
     struct nvg_former owner;    /* of TAKING_IT */
-    uint8_t identity[16];       /* of GROUP */
-    char nqn[NVG_NQN_BYTES];    /* of GROUP */
+    uint8_t identity[16];       /* of GROUP and GROUP_ALL */
+    char nqn[NVG_NQN_BYTES];    /* of these */
+    struct nvg_host host;       /* of HOST */
     struct nvg_join join;       /* of JOIN */
     struct nvg_namespace about; /* of NAMESPACE */
     struct nvg_hold hold;       /* of HOLD */
@@ -92,6 +95,8 @@ void nvg_code_u32(struct nvg_coder *coder, uint32_t *value);
 void nvg_code_u64(struct nvg_coder *coder, uint64_t *value);
 /* A text that can be printed, in an array of that size, which it leaves zeroes in. */
 void nvg_code_text(struct nvg_coder *coder, char *text, size_t size);
+/* Its NQN may have any characters of UTF-8. */
+void nvg_code_host(struct nvg_coder *coder, struct nvt_host_id *id, char nqn[NVG_NQN_BYTES]);
 void nvg_code_join(struct nvg_coder *coder, struct nvg_join *join);
 
 #endif

@@ -50,6 +50,12 @@ bool nvg_stops_unfit(struct nvg_machine *m)
         return false;
     if (strcmp(now->nqn, m->setup.nqn))
         snprintf(why, sizeof(why), "the log belongs to a group of %.200s", now->nqn);
+    if (now->is_all_active != m->setup.is_all_active)
+        snprintf(why, sizeof(why), "%s",
+                 now->is_all_active
+                     ? "all members of the group are active: start this one with --active all, too"
+                     : "one member of the group at a time is active, as its first one has said: "
+                       "start this one without --active all, or all with a new log");
     if (nvg_state_slot_for(now, m->setup.self.who.member) < 0)
         snprintf(why, sizeof(why), "the group has %d members already", NVG_SLOTS);
     bool has[NVG_NSID_MAX + 1] = {false};

@@ -268,6 +268,12 @@ void nvg_leave(struct nvg_group *group)
     leave_lock(group);
 }
 
+void nvg_host_is_here(struct nvg_group *group, const struct nvg_host *host)
+{
+    nvg_machine_host_is_here(enter_group(group), host);
+    leave_lock(group);
+}
+
 const struct nvg_identity *nvg_identity_of(const struct nvg_group *group)
 {
     return &group->identity;
@@ -332,6 +338,21 @@ static void show_namespaces(const struct nvg_state *now, struct nvg_status *stat
     }
 }
 
+static void show_hosts(const struct nvg_state *now, struct nvg_status *status)
+{
+    for (uint32_t i = NVG_NSID_MAX + 1; i <= NVG_PLACES_MAX; i++) {
+        const struct nvg_place *place = nvg_state_place(now, i);
+        if (!place)
+            continue;
+        struct nvg_host_status *out = &status->hosts[status->host_count++];
+        out->about = place->host;
+        out->phase = place->hold.phase;
+        out->epoch = place->hold.epoch;
+        if (place->hold.phase != NVG_FREE)
+            memcpy(out->member, place->hold.owner.member, sizeof(out->member));
+    }
+}
+
 void nvg_status_of(struct nvg_group *group, struct nvg_status *status)
 {
     memset(status, 0, sizeof(*status));
@@ -343,6 +364,8 @@ void nvg_status_of(struct nvg_group *group, struct nvg_status *status)
     status->copy_count = group->journal.options.copies_count;
     show_members(m, status);
     show_namespaces(&m->replica.now, status);
+    show_hosts(&m->replica.now, status);
+    status->is_all_active = m->replica.now.is_all_active;
     if (m->role == NVG_LEADER)
         nvg_journal_states(&group->journal, status->copy_states);
     pthread_mutex_unlock(&group->lock);
@@ -377,6 +400,7 @@ static void make_setup(struct nvg_group *group, const struct nvg_settings *s,
     setup->nqn = group->nqn;
     setup->namespaces = group->namespaces;
     setup->namespace_count = s->namespace_count;
+    setup->is_all_active = s->is_all_active;
     setup->timeout_ns = (uint64_t)(s->timeout_ms ? s->timeout_ms : TIMEOUT_MS) * NS_PER_MS;
     nvg_process_describe(&setup->self.who);
     strncpy(setup->self.who.member, s->member, sizeof(setup->self.who.member) - 1);

@@ -41,7 +41,7 @@ static bool slot_is_idle(const struct nvg_state *state, uint8_t slot)
 {
     if (state->members[slot].is_here)
         return false;
-    for (uint32_t i = 1; i <= NVG_NSID_MAX; i++) {
+    for (uint32_t i = 1; i <= NVG_PLACES_MAX; i++) {
         const struct nvg_hold *hold = &state->places[i].hold;
         if (hold->phase != NVG_FREE && hold->owner.slot == slot)
             return false;
@@ -65,8 +65,21 @@ int nvg_state_slot_for(const struct nvg_state *state, const char *name)
 
 const struct nvg_place *nvg_state_place(const struct nvg_state *state, uint32_t nsid)
 {
-    return nsid && nsid <= NVG_NSID_MAX && state->places[nsid].is_used ? &state->places[nsid]
-                                                                       : NULL;
+    return nsid && nsid <= NVG_PLACES_MAX && state->places[nsid].is_used ? &state->places[nsid]
+                                                                         : NULL;
+}
+
+static bool is_same_host(const struct nvg_host *a, const struct nvg_host *b)
+{
+    return !strcmp(a->nqn, b->nqn) && !memcmp(&a->id, &b->id, sizeof(a->id));
+}
+
+uint32_t nvg_state_number_of(const struct nvg_state *state, const struct nvg_host *host)
+{
+    for (uint32_t i = NVG_NSID_MAX + 1; i <= NVG_PLACES_MAX; i++)
+        if (state->places[i].is_used && is_same_host(&state->places[i].host, host))
+            return i;
+    return 0;
 }
 
 bool nvg_state_is_owner(const struct nvg_place *place, uint8_t slot, uint64_t incarnation)
@@ -160,13 +173,24 @@ static enum nvg_verdict check_take(const struct nvg_state *state, const struct n
 {
     const struct nvg_place *place = nvg_state_place(state, record->nsid);
     const struct nvg_former *owner = &record->owner;
-    if (!place)
+    if (!place || nvg_is_of_host(record->nsid) != state->is_all_active)
         return NVG_WRONG;
     if (owner->epoch != place->hold.epoch + 1 ||
         !nvg_state_has(state, owner->slot, owner->incarnation) ||
         nvg_state_calm(state, owner->slot, owner->incarnation))
         return NVG_STALE;
     return formers_of_next(&place->hold, NULL) > NVG_FORMERS_MAX ? NVG_NO_ROOM : NVG_FITS;
+}
+
+/* A number goes to another host when no member has that of the first one, or did not let go. */
+static enum nvg_verdict check_new_host(const struct nvg_state *state,
+                                       const struct nvg_record *record)
+{
+    const struct nvg_place *place = nvg_state_place(state, record->nsid);
+    if (!state->is_all_active || nvg_state_number_of(state, &record->host))
+        return NVG_WRONG;
+    return place && (place->hold.phase != NVG_FREE || place->hold.former_count) ? NVG_NO_ROOM
+                                                                                : NVG_FITS;
 }
 
 /* A change that only the owner of that epoch may make. */
@@ -200,11 +224,14 @@ static enum nvg_verdict check_filling(const struct nvg_state *state,
         return check_join(state, &record->join, true);
     case NVG_NAMESPACE:
         return nvg_state_place(state, record->about.nsid) ? NVG_WRONG : NVG_FITS;
+    case NVG_HOST:
+        return nvg_state_place(state, record->nsid) ? NVG_WRONG : check_new_host(state, record);
     case NVG_HOLD:
         return nvg_state_place(state, record->hold.nsid) ? NVG_FITS : NVG_WRONG;
     case NVG_RESERVATION:
         return nvg_state_place(state, record->nsid) ? NVG_FITS : NVG_WRONG;
     case NVG_GROUP:
+    case NVG_GROUP_ALL:
         return state->has_group ? NVG_WRONG : NVG_FITS;
     case NVG_END:
         return state->has_group ? NVG_FITS : NVG_WRONG;
@@ -226,7 +253,7 @@ static enum nvg_verdict check_filling(const struct nvg_state *state,
 
 static enum nvg_verdict check_now(const struct nvg_state *state, const struct nvg_record *record)
 {
-    if (record->kind == NVG_GROUP)
+    if (record->kind == NVG_GROUP || record->kind == NVG_GROUP_ALL)
         return state->has_group ? NVG_NO_GROUP : NVG_FITS;
     if (record->kind == NVG_BEGIN)
         return NVG_FITS;
@@ -244,6 +271,8 @@ static enum nvg_verdict check_now(const struct nvg_state *state, const struct nv
         return check_join(state, &record->join, false);
     case NVG_NAMESPACE:
         return check_namespace(state, &record->about);
+    case NVG_HOST:
+        return check_new_host(state, record);
     case NVG_TAKING_IT:
         return check_take(state, record);
     case NVG_OWN: {
@@ -257,6 +286,7 @@ static enum nvg_verdict check_now(const struct nvg_state *state, const struct nv
     case NVG_RESERVATION:
         return check_reservation(state, record);
     case NVG_GROUP:
+    case NVG_GROUP_ALL:
     case NVG_BEGIN:
     case NVG_HOLD:
     case NVG_END:
@@ -321,7 +351,9 @@ static void apply_to(struct nvg_state *state, const struct nvg_record *record)
     struct nvg_place *place = &state->places[record->nsid];
     switch (record->kind) {
     case NVG_GROUP:
+    case NVG_GROUP_ALL:
         state->has_group = true;
+        state->is_all_active = record->kind == NVG_GROUP_ALL;
         memcpy(state->identity, record->identity, sizeof(state->identity));
         memcpy(state->nqn, record->nqn, sizeof(state->nqn));
         return;
@@ -338,6 +370,11 @@ static void apply_to(struct nvg_state *state, const struct nvg_record *record)
         return;
     case NVG_NAMESPACE:
         apply_namespace(state, &record->about);
+        return;
+    case NVG_HOST:
+        place->is_used = true;
+        place->about.nsid = place->hold.nsid = record->nsid;
+        place->host = record->host;
         return;
     case NVG_TAKING_IT:
         apply_take(&place->hold, &record->owner);
@@ -392,14 +429,20 @@ enum {
     DUMP_CALMS = DUMP_MEMBERS + NVG_SLOTS,
     DUMP_PLACES = DUMP_CALMS + NVG_SLOTS,
     DUMP_OF_PLACE = 3,
-    DUMP_END = DUMP_PLACES + DUMP_OF_PLACE * (NVG_NSID_MAX + 1)
+    DUMP_END = DUMP_PLACES + DUMP_OF_PLACE * (NVG_PLACES_MAX + 1)
 };
 
 static bool dump_place(const struct nvg_place *place, uint32_t part, struct nvg_record *record)
 {
     if (!place->is_used)
         return false;
-    if (part == 0) {
+    if (part == 2 && nvg_is_of_host(place->about.nsid))
+        return false;
+    if (part == 0 && nvg_is_of_host(place->about.nsid)) {
+        record->kind = NVG_HOST;
+        record->nsid = place->about.nsid;
+        record->host = place->host;
+    } else if (part == 0) {
         record->kind = NVG_NAMESPACE;
         record->about = place->about;
     } else if (part == 1) {
@@ -437,7 +480,7 @@ static bool dump_part(const struct nvg_state *state, uint32_t at, struct nvg_rec
     if (at == 0) {
         record->kind = NVG_BEGIN;
     } else if (at == 1) {
-        record->kind = NVG_GROUP;
+        record->kind = state->is_all_active ? NVG_GROUP_ALL : NVG_GROUP;
         memcpy(record->identity, state->identity, sizeof(record->identity));
         memcpy(record->nqn, state->nqn, sizeof(record->nqn));
     } else {

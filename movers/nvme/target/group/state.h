@@ -16,10 +16,11 @@ enum nvg_verdict {
     NVG_WRONG, /* no member proposes that */
 };
 
-/* A namespace: what it is, who has it, who has reserved it. */
+/* A namespace: what it is, who has it, who has reserved it. Or a host, and who has that. */
 struct nvg_place {
     bool is_used;
-    struct nvg_namespace about;
+    struct nvg_namespace about; /* of a host the number alone */
+    struct nvg_host host;
     struct nvg_hold hold;
     struct nvt_reservation reservation;
 };
@@ -30,7 +31,7 @@ struct nvg_calm {
 };
 
 struct nvg_state {
-    bool has_group;
+    bool has_group, is_all_active;
     uint8_t identity[16];
     char nqn[NVG_NQN_BYTES];
     uint8_t lead_slot;
@@ -38,7 +39,7 @@ struct nvg_state {
     bool has_member[NVG_SLOTS];
     struct nvg_join members[NVG_SLOTS];
     struct nvg_calm calms[NVG_SLOTS];
-    struct nvg_place places[NVG_NSID_MAX + 1]; /* by nsid */
+    struct nvg_place places[NVG_PLACES_MAX + 1]; /* by nsid, then hosts */
 };
 
 /* A state, and the one that a checkpoint fills. It takes effect as a whole, or not at all. */
@@ -63,7 +64,14 @@ int nvg_state_slot_for(const struct nvg_state *state, const char *name);
 bool nvg_state_has(const struct nvg_state *state, uint8_t slot, uint64_t incarnation);
 /* It owns nothing before it has ended its controllers; 0: it may. */
 uint64_t nvg_state_calm(const struct nvg_state *state, uint8_t slot, uint64_t incarnation);
-/* NULL: there is no namespace of that number. */
+/* Whether that is the number of a host. */
+static inline bool nvg_is_of_host(uint32_t number)
+{
+    return number > NVG_NSID_MAX;
+}
+/* The number of that host; 0: it has none. */
+uint32_t nvg_state_number_of(const struct nvg_state *state, const struct nvg_host *host);
+/* NULL: there is no namespace, or host, of that number. */
 const struct nvg_place *nvg_state_place(const struct nvg_state *state, uint32_t nsid);
 bool nvg_state_is_owner(const struct nvg_place *place, uint8_t slot, uint64_t incarnation);
 /* What contradicts what the state says of a namespace, as the end of a sentence; NULL: nothing. */

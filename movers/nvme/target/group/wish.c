@@ -80,6 +80,7 @@ static void wish_tell_of(struct nvg_machine *m, enum nvg_event_kind kind, uint32
     m->event.kind = kind;
     m->event.nsid = nsid;
     m->event.epoch = kind == NVG_RELEASE ? mine->epoch : place->hold.epoch;
+    m->event.host = place->host;
     m->event.size_bytes = place->about.size_bytes;
     if (place->hold.phase != NVG_FREE)
         memcpy(m->event.member, place->hold.owner.member, sizeof(m->event.member));
@@ -188,7 +189,7 @@ void nvg_machine_calmed(struct nvg_machine *m, uint64_t id)
 
 void nvg_machine_taken(struct nvg_machine *m, uint32_t nsid, uint64_t epoch, uint64_t size_bytes)
 {
-    if (!nsid || nsid > NVG_NSID_MAX || m->mine[nsid].told != NVG_TOLD_TAKE ||
+    if (!nsid || nsid > NVG_PLACES_MAX || m->mine[nsid].told != NVG_TOLD_TAKE ||
         m->mine[nsid].epoch != epoch)
         return; /* RELEASE was told meanwhile */
     add_wish(m, NVG_OWN, nsid, epoch)->size_bytes = size_bytes;
@@ -196,7 +197,7 @@ void nvg_machine_taken(struct nvg_machine *m, uint32_t nsid, uint64_t epoch, uin
 
 void nvg_machine_released(struct nvg_machine *m, uint32_t nsid, uint64_t epoch)
 {
-    if (!nsid || nsid > NVG_NSID_MAX)
+    if (!nsid || nsid > NVG_PLACES_MAX)
         return;
     struct nvg_mine *mine = &m->mine[nsid];
     if (mine->epoch != epoch || mine->told == NVG_TOLD_NOTHING || mine->told == NVG_TOLD_STANDBY)
@@ -235,7 +236,7 @@ int nvg_machine_reserve(struct nvg_machine *m, uint32_t nsid, uint64_t epoch,
 
 static bool has_own(const struct nvg_machine *m)
 {
-    for (uint32_t i = 1; i <= NVG_NSID_MAX; i++) {
+    for (uint32_t i = 1; i <= NVG_PLACES_MAX; i++) {
         const enum nvg_told told = m->mine[i].told;
         const struct nvg_place *place = nvg_state_place(&m->replica.now, i);
         if (told == NVG_TOLD_TAKE || told == NVG_TOLD_SERVE || told == NVG_TOLD_RELEASE ||
@@ -253,7 +254,7 @@ void nvg_machine_leave(struct nvg_machine *m)
     m->leave_ns = m->now_ns;
     for (uint32_t i = 0; i < NVG_LINKS; i++)
         m->links[i].said_ns = 0; /* so that they hear of it at once */
-    for (uint32_t i = 1; i <= NVG_NSID_MAX; i++)
+    for (uint32_t i = 1; i <= NVG_PLACES_MAX; i++)
         if (m->mine[i].told == NVG_TOLD_TAKE || m->mine[i].told == NVG_TOLD_SERVE)
             tell_release(m, i);
 }

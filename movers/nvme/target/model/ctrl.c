@@ -59,6 +59,7 @@ struct nvt_ctrl *nvt_ctrl_create(struct nvt_subsystem *subsystem, struct nvt_que
     nvt_port_hold(ctrl->port);
     ctrl->instance = nvt_instance_new(subsystem, cntlid);
     ctrl->serial = ++target->ctrl_serial;
+    ctrl->home_state = NVME_ANA_STATE_INACCESSIBLE;
     ctrl->heard_ns = target->now_ns;
     memcpy(ctrl->host_address, queue->host_address, sizeof(ctrl->host_address));
     list_init(&ctrl->aers);
@@ -297,6 +298,8 @@ void nvt_ctrl_note_error(struct nvt_request *request)
 
 enum nvme_ana_state nvt_ctrl_ana_state(const struct nvt_ctrl *ctrl, uint32_t group)
 {
+    if (ctrl->subsystem->homes.came)
+        return (enum nvme_ana_state)ctrl->home_state;
     const uint8_t of_group = ctrl->subsystem->ana_states[group];
     return (enum nvme_ana_state)(of_group ? of_group : ctrl->port->ana_states[group]);
 }

@@ -43,6 +43,9 @@ struct nvt_ctrl {
     char host_address[NVT_ADDRESS_MAX];
     char host_nqn[NVF_NQN_MAX + 1];
     struct nvt_host_id host_id;
+    uint64_t host_hash;  /* of these two */
+    uint8_t home_state;  /* where all targets are active (home.h): enum nvme_ana_state */
+    uint64_t home_epoch; /* of the host's owner then */
     uint32_t cc, csts;
     uint32_t keep_alive_ms;
     uint64_t heard_ns;                           /* but by queues that it has: they know */

@@ -8,6 +8,7 @@
 #include "nvme/target/model/authenticate.h"
 #include "nvme/target/model/command.h"
 #include "nvme/target/model/ctrl.h"
+#include "nvme/target/model/home.h"
 #include "nvme/target/model/port.h"
 #include "nvme/target/model/queue.h"
 #include "nvme/target/model/request.h"
@@ -72,6 +73,7 @@ static uint16_t connect_admin(struct nvt_request *request, struct nvt_subsystem 
         return NVF_SPECIFIC(NVME_SC_CONNECT_CTRL_BUSY);
     memcpy(&ctrl->host_id, data->hostid, sizeof(ctrl->host_id));
     memcpy(ctrl->host_nqn, data->hostnqn, NVF_NQN_MAX);
+    ctrl->host_hash = nvt_host_hash(&ctrl->host_id, ctrl->host_nqn);
     const uint32_t kato_ms = le32toh(request->sqe.cdw12);
     const uint64_t rounded_ms =
         ((uint64_t)kato_ms + KEEP_ALIVE_STEP_MS - 1) / KEEP_ALIVE_STEP_MS * KEEP_ALIVE_STEP_MS;
@@ -83,6 +85,8 @@ static uint16_t connect_admin(struct nvt_request *request, struct nvt_subsystem 
     else
         mover_log(MOVER_LOG_INFO, "%s at %s connects to %s (controller %u)", ctrl->host_nqn,
                   ctrl->host_address, subsystem->nqn, ctrl->instance.cntlid);
+    if (!status && subsystem->homes.came)
+        subsystem->homes.came(ctrl, subsystem->homes.context);
     return status;
 }
 

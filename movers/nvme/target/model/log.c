@@ -148,7 +148,8 @@ static size_t put_group(const struct nvt_ctrl *ctrl, uint32_t group, bool with_n
         if (nvt_ctrl_sees(ctrl, ns) && ns->ana_group == group)
             memcpy(nsids + sizeof(entry) * count++, &entry, sizeof(entry));
     }
-    const uint64_t epoch = ctrl->subsystem->ana_epochs[group];
+    const uint64_t epoch =
+        ctrl->subsystem->homes.came ? ctrl->home_epoch : ctrl->subsystem->ana_epochs[group];
     const struct nvme_ana_group_desc descriptor = {
         .grpid = htole32(group),
         .nnsids = htole32(count),

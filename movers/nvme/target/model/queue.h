@@ -34,6 +34,7 @@ struct nvt_queue {
     struct nvt_ctrl *ctrl;              /* NULL before Connect, and when it is gone */
     struct nvt_instance instance;       /* of the controller, also when that is gone */
     uint64_t ctrl_serial;               /* and its serial */
+    uint64_t host_hash;                 /* and its host's */
     char local_address[64];             /* where the host has connected to */
     char host_address[NVT_ADDRESS_MAX]; /* and from where: of IPv6 the /64 */
     uint16_t qid, depth;                /* entries */

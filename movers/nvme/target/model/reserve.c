@@ -106,6 +106,14 @@ void nvt_preemptors_pass(struct nvt_namespace *ns, uint64_t entry)
 
 /* ---- the commands ---- */
 
+/* Where all targets of a group are active, none has them: hosts are told so (identify.c). */
+static uint16_t find_reserved(struct nvt_request *request)
+{
+    if (request->queue->ctrl->subsystem->homes.came)
+        return NVME_SC_INVALID_OPCODE | NVME_SC_DNR;
+    return nvt_request_namespace(request);
+}
+
 typedef uint16_t change_fn(struct nvt_reservation *r, const struct nvt_host_id *host,
                            uint32_t cdw10, const uint8_t *data,
                            struct nvt_reservation_effect *effect);
@@ -150,7 +158,7 @@ void nvt_resv_change(struct nvt_request *request)
 {
     const struct nvt_ctrl *ctrl = request->queue->ctrl;
     struct nvt_reservation_effect effect;
-    uint16_t status = nvt_request_namespace(request);
+    uint16_t status = find_reserved(request);
     if (!status && !has_host_id(ctrl))
         status = NVME_SC_CMD_SEQ_ERROR | NVME_SC_DNR;
     if (!status && request->ns->commits)
@@ -166,7 +174,7 @@ void nvt_resv_report(struct nvt_request *request)
 {
     uint8_t report[NVT_REPORT_BYTES];
     size_t len_bytes = 0;
-    uint16_t status = nvt_request_namespace(request);
+    uint16_t status = find_reserved(request);
     if (!status)
         status = nvt_reservation_report(&request->ns->reservation, le32toh(request->sqe.cdw11),
                                         report, &len_bytes);

@@ -9,6 +9,7 @@
 #include "common/base/list.h"
 #include "nvme/target/config/config.h"
 #include "nvme/target/model/auth.h"
+#include "nvme/target/model/home.h"
 #include "nvme/target/model/namespace.h"
 #include "nvme/target/model/reset.h"
 #include "nvme/wire/fabrics.h"
@@ -37,6 +38,7 @@ struct nvt_subsystem {
     bool is_grouped;
     uint8_t slot;                  /* of this target in the group */
     struct nvt_resets_port resets; /* all zeroes outside a group */
+    struct nvt_homes_port homes;   /* all zeroes but where all targets of a group are active */
     uint8_t last_ciu;
     uint32_t gone_at;
     struct nvt_instance gone[NVT_GONE_KEPT]; /* controllers that have ended, the last ones */

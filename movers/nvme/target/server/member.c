@@ -9,6 +9,7 @@
 
 #include "common/text/endpoint.h"
 #include "common/time/clock.h"
+#include "nvme/target/backend/backend.h"
 #include "nvme/target/backend/standby.h"
 #include "nvme/target/model/commit.h"
 #include "nvme/target/model/discovery.h"
@@ -53,7 +54,8 @@ static int look_at_media(struct nvr_member *member, const struct nvt_config_subs
         if (!holding->spec)
             return -ENOMEM;
         const int rc = nvt_backend_spec_parse(config->backend, holding->spec, error, error_bytes);
-        if (rc || nvt_fence_look(holding->spec, &medium, error, error_bytes))
+        if (rc || (member->is_all_active && nvt_fence_shares(holding->spec, error, error_bytes)) ||
+            nvt_fence_look(holding->spec, &medium, error, error_bytes))
             return rc ? rc : -EOPNOTSUPP;
         out[i] = (struct nvg_namespace){.nsid = config->nsid,
                                         .block_bytes = medium.block_bytes,
@@ -117,6 +119,7 @@ int nvr_member_join(struct nvr_member *member, struct nvr_serving *serving,
     member->server = serving->server;
     member->nqn = subsystem->nqn.text;
     member->name = settings->member;
+    member->is_all_active = settings->is_all_active;
     int rc = nvt_worker_open(&member->fencer);
     if (rc)
         return rc;
@@ -125,12 +128,23 @@ int nvr_member_join(struct nvr_member *member, struct nvr_serving *serving,
     return rc ? rc : take_identity_of_group(member, subsystem, error, error_bytes);
 }
 
-struct nvt_backend *nvr_member_standby(const struct nvr_member *member, uint32_t nsid)
+int nvr_member_open(const struct nvr_member *member, uint32_t nsid, struct nvt_backend **out,
+                    char *error, size_t error_bytes)
 {
     struct nvg_namespace ns;
+    snprintf(error, error_bytes, "no memory");
     if (!nvg_namespace_of(member->group, nsid, &ns))
-        return NULL;
-    return nvt_standby_open(ns.size_bytes, ns.block_bytes, false);
+        return -ENOMEM;
+    if (!member->is_all_active) {
+        *out = nvt_standby_open(ns.size_bytes, ns.block_bytes, false);
+        return *out ? 0 : -ENOMEM;
+    }
+    struct nvt_backend_spec spec = *member->holdings[nsid].spec;
+    spec.block_bytes = ns.block_bytes;
+    spec.shares_as = nvg_identity_of(member->group)->incarnation;
+    const int rc = nvt_fence_look_again(&spec, member->holdings[nsid].medium, error, error_bytes);
+    return rc ? rc
+              : nvt_backend_open(&spec, &member->server->threads[0].uring, out, error, error_bytes);
 }
 
 int nvr_member_add(struct nvr_member *member, struct nvt_namespace *ns)
@@ -139,6 +153,8 @@ int nvr_member_add(struct nvr_member *member, struct nvt_namespace *ns)
     member->subsystem = subsystem;
     subsystem->is_grouped = true;
     subsystem->slot = nvg_identity_of(member->group)->slot;
+    if (member->is_all_active)
+        return nvr_hosts_begin(member);
     nvt_subsystem_set_ana(subsystem, ns->nsid, NVME_ANA_STATE_INACCESSIBLE, 0);
     return nvr_holding_begin(&member->holdings[ns->nsid], ns);
 }
@@ -184,6 +200,8 @@ static void end_membership(struct nvr_member *member, const struct nvg_event *ev
     else
         nvr_member_say(member, false, "left           the group");
     member->is_failed = event->status != 0;
+    if (member->is_all_active)
+        nvr_hosts_end(member);
     for (uint32_t nsid = 1; nsid <= NVG_NAMESPACES_MAX; nsid++)
         if (member->subsystem->namespaces[nsid])
             nvt_subsystem_set_ana(member->subsystem, nsid, NVME_ANA_STATE_INACCESSIBLE,
@@ -193,6 +211,8 @@ static void end_membership(struct nvr_member *member, const struct nvg_event *ev
 
 static void handle_event_of_namespace(struct nvr_member *member, const struct nvg_event *event)
 {
+    if (member->is_all_active)
+        return nvr_hosts_take_event(member, event);
     struct nvr_holding *holding =
         event->nsid <= NVG_NAMESPACES_MAX ? &member->holdings[event->nsid] : NULL;
     const struct nvt_namespace *ns = holding ? member->subsystem->namespaces[event->nsid] : NULL;
@@ -246,7 +266,9 @@ static void fencer_ready(struct mover_watch *watch)
 static void member_tick(void *context)
 {
     struct nvr_member *member = context;
-    for (uint32_t nsid = 1; nsid <= NVG_NAMESPACES_MAX; nsid++)
+    if (member->is_all_active)
+        nvr_hosts_tick(member);
+    for (uint32_t nsid = 1; nsid <= NVG_NAMESPACES_MAX && !member->is_all_active; nsid++)
         if (member->subsystem->namespaces[nsid])
             nvr_holding_tick(&member->holdings[nsid]);
     nvr_member_look_at_resets(member);
@@ -284,6 +306,9 @@ int nvr_member_move(struct nvr_member *member, uint32_t nsid, const char *to, ch
         snprintf(said, said_bytes,
                  "the group has no member '%.31s' now; 'sidewire nvme target status' lists them",
                  to);
+        break;
+    case -EOPNOTSUPP:
+        snprintf(said, said_bytes, "all members serve namespace %u (--active all)", nsid);
         break;
     case -EALREADY:
         snprintf(said, said_bytes, "%.31s has namespace %u already", to, nsid);
@@ -324,4 +349,5 @@ void nvr_member_close(struct nvr_member *member)
     nvt_worker_close(&member->fencer);
     for (uint32_t nsid = 1; nsid <= NVG_NAMESPACES_MAX; nsid++)
         free(member->holdings[nsid].spec);
+    free(member->homes);
 }

@@ -39,6 +39,9 @@ struct nvr_member {
     struct nvg_event event;                              /* the last one: it is large */
     struct nvg_status status;                            /* as of the last time it was asked for */
     struct nvr_holding holdings[NVG_NAMESPACES_MAX + 1]; /* by nsid */
+    bool is_all_active; /* it has all namespaces open, and hosts are what members own */
+    uint64_t hosts_said_ns;
+    struct nvr_home *homes; /* [NVG_HOSTS_MAX], by number; NULL: one member is active */
     uint32_t asked_count;
     struct nvg_controller asked[NVR_ASKED_MAX]; /* that other members want ended */
     uint64_t calm_id, calm_serial; /* the group wants controllers up to that one ended; 0: not */
@@ -55,8 +58,10 @@ struct nvr_member {
 int nvr_member_join(struct nvr_member *member, struct nvr_serving *serving,
                     const struct nvg_settings *settings, struct nvt_config *config, char *error,
                     size_t error_bytes);
-/* The backend of a namespace that is about to be added: it stands by. NULL: no memory. */
-struct nvt_backend *nvr_member_standby(const struct nvr_member *member, uint32_t nsid);
+/* The backend of a namespace that is about to be added: it stands by, or is open where all members
+ * are active. Returns 0, or a negative errno and why in `error`. */
+int nvr_member_open(const struct nvr_member *member, uint32_t nsid, struct nvt_backend **out,
+                    char *error, size_t error_bytes);
 /* A namespace of the configuration has been added. Returns 0 or -ENOMEM. */
 int nvr_member_add(struct nvr_member *member, struct nvt_namespace *ns);
 /* From now on it does what the group says. Returns 0 or a negative errno. */
@@ -75,6 +80,17 @@ void nvr_member_end_resets(struct nvr_member *member);
 void nvr_member_take_reset(struct nvr_member *member, const struct nvg_event *event);
 /* Some controllers that were asked for may be quiet by now. */
 void nvr_member_look_at_resets(struct nvr_member *member);
+
+/* Where all members are active: the hosts that the group gives to this one. */
+int nvr_hosts_begin(struct nvr_member *member);
+void nvr_hosts_take_event(struct nvr_member *member, const struct nvg_event *event);
+void nvr_hosts_tick(struct nvr_member *member);
+/* Controllers or commands have gone. */
+void nvr_hosts_look(struct nvr_member *member);
+/* It serves nobody any more. */
+void nvr_hosts_end(struct nvr_member *member);
+/* What a host that the group has given a number is here. */
+const char *nvr_hosts_state_of(const struct nvr_member *member, const struct nvg_host *host);
 
 /* What becomes of it, for the operator. */
 void nvr_member_say(const struct nvr_member *member, bool is_bad, const char *format, ...)

@@ -21,6 +21,7 @@ static int ask_group_for_reset(struct nvt_subsystem *subsystem, const struct nvt
 static void look_again(void *context)
 {
     nvr_member_look_at_resets(context);
+    nvr_hosts_look(context);
 }
 
 void nvr_member_begin_resets(struct nvr_member *member)

@@ -35,28 +35,42 @@ static json_t *one_member(const struct nvg_member *member)
 static json_t *one_namespace(const struct nvr_member *member, const struct nvg_namespace_status *ns)
 {
     const uint32_t nsid = ns->about.nsid <= NVG_NAMESPACES_MAX ? ns->about.nsid : 0;
+    const enum nvr_holding_state here =
+        member->is_all_active ? NVR_SERVING : member->holdings[nsid].state;
     return json_pack("{s:i, s:s, s:o, s:I, s:o, s:s, s:i}", "nsid", (int)ns->about.nsid, "phase",
                      phase_name(ns->phase), "owner", mover_json_text(ns->member), "epoch",
                      (json_int_t)ns->epoch, "medium", mover_json_text(ns->about.medium), "here",
-                     nvr_holding_state_name(member->holdings[nsid].state), "is_owner",
-                     member->holdings[nsid].state == NVR_SERVING);
+                     nvr_holding_state_name(here), "is_owner", here == NVR_SERVING);
+}
+
+static json_t *one_host(const struct nvr_member *member, const struct nvg_host_status *host)
+{
+    char id[37];
+    nvt_uuid_format(host->about.id.bytes, id);
+    return json_pack("{s:o, s:s, s:s, s:o, s:I, s:s}", "hostnqn", mover_json_text(host->about.nqn),
+                     "hostid", id, "phase", phase_name(host->phase), "owner",
+                     mover_json_text(host->member), "epoch", (json_int_t)host->epoch, "here",
+                     nvr_hosts_state_of(member, &host->about));
 }
 
 json_t *nvr_member_status(struct nvr_member *member)
 {
     struct nvg_status *status = &member->status;
-    json_t *members = json_array(), *namespaces = json_array();
+    json_t *members = json_array(), *namespaces = json_array(), *hosts = json_array();
     nvg_status_of(member->group, status);
     uint32_t here = 0;
     for (uint32_t i = 0; i < status->member_count; i++) {
         here += status->members[i].is_here;
         json_array_append_new(members, one_member(&status->members[i]));
     }
+    for (uint32_t i = 0; i < status->host_count; i++)
+        json_array_append_new(hosts, one_host(member, &status->hosts[i]));
     for (uint32_t i = 0; i < status->namespace_count; i++)
         json_array_append_new(namespaces, one_namespace(member, &status->namespaces[i]));
-    return json_pack("{s:s, s:s, s:o, s:b, s:b, s:I, s:i, s:o, s:o}", "member", member->name,
-                     "role", role_name(status->role), "leader", mover_json_text(status->leader),
-                     "has_quorum", (int)status->has_quorum, "is_leader",
-                     (int)(status->role == NVG_LEADER), "changes", (json_int_t)status->changes,
-                     "members_here", (int)here, "members", members, "owners", namespaces);
+    return json_pack(
+        "{s:s, s:s, s:o, s:b, s:b, s:I, s:i, s:o, s:o, s:s, s:o}", "member", member->name, "role",
+        role_name(status->role), "leader", mover_json_text(status->leader), "has_quorum",
+        (int)status->has_quorum, "is_leader", (int)(status->role == NVG_LEADER), "changes",
+        (json_int_t)status->changes, "members_here", (int)here, "members", members, "owners",
+        namespaces, "active", status->is_all_active ? "all" : "one", "host_owners", hosts);
 }

@@ -129,11 +129,8 @@ static int probe_disk(const struct step *step, const struct nvt_backend_spec *sp
 static int open_backend(const struct step *step, const struct nvt_config_namespace *config,
                         struct nvt_backend **out, char *error, size_t error_bytes)
 {
-    if (step->serving->member) {
-        *out = nvr_member_standby(step->serving->member, config->nsid);
-        snprintf(error, error_bytes, "no memory");
-        return *out ? 0 : -ENOMEM;
-    }
+    if (step->serving->member)
+        return nvr_member_open(step->serving->member, config->nsid, out, error, error_bytes);
     struct nvt_backend_spec *spec = malloc(sizeof(*spec)); /* has a path in it */
     if (!spec) {
         snprintf(error, error_bytes, "no memory");

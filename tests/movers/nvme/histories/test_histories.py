@@ -1,10 +1,13 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause
 """What several hosts see of a block that members of a group serve is linearizable, whoever is
-killed, stopped or restarted. usage: test_histories.py SIDEWIRE HISTORY_HOST FIRST_SEED SEEDS
+killed, stopped or restarted. usage:
+test_histories.py SIDEWIRE HISTORY_HOST FIRST_SEED SEEDS [one|all]
 
 Each seed is a round: three hosts with a path to each of three members read, write and compare four
-blocks, and trouble of the seed comes. Where the fence is left out on purpose, the checker finds it.
+blocks, and trouble of the seed comes. With `all`, all members are active, each for some of the
+hosts: an owner is a member that has one. Where the fence is left out on purpose, the checker finds
+it.
 """
 import collections
 import os
@@ -62,7 +65,7 @@ class Host:
 
 
 class World:
-    def __init__(self, sidewire, program, folder, options, members=3):
+    def __init__(self, sidewire, program, folder, options, active, members=3):
         port = ports.claim(1 + 2 * members)
         self.folder, self.host_command = folder, [sidewire, 'run', '--', program]
         self.disk = os.path.join(folder, 'disk')
@@ -70,6 +73,7 @@ class World:
             file.truncate(64 << 20)
         self.group = Group([sidewire], folder, f'file:{self.disk},bs=4096{options}', port)
         self.group.timeout_s = TIMEOUT_S
+        self.group.options = ['--active', active]
         self.group.start_log()
         for i in range(members):
             name = 'abc'[i]
@@ -153,6 +157,18 @@ def owner_wakes_late(world, _):
     time.sleep(3 * DELAY_MS / 1000)
 
 
+def active_wakes_late(world, _):
+    """The same where all are active: all hosts have gone on at the other member."""
+    owner = world.owner()
+    heir = [one for one in world.group.members if one is not owner][0]
+    owner.signal(signal.SIGSTOP)
+    await_that(lambda: len(heir.hosts()) == HOSTS)
+    before = writes_of(heir)
+    await_that(lambda: writes_of(heir) > before + NEWER)
+    owner.signal(signal.SIGCONT)
+    time.sleep(3 * DELAY_MS / 1000)
+
+
 def owner_pauses(world, draw):
     """For about as long as the group waits for it."""
     owner = world.owner()
@@ -217,9 +233,9 @@ def tell_failure(world, seed, came, history, why):
     return say(False, f'seed {seed}: {", ".join(came)}', why, history and history.errors[:20])
 
 
-def linearizable(sidewire, program, seeds):
+def linearizable(sidewire, program, seeds, active):
     with tempfile.TemporaryDirectory() as folder:
-        world, requests, unknown = World(sidewire, program, folder, ''), 0, 0
+        world, requests, unknown = World(sidewire, program, folder, '', active), 0, 0
         counts, again = collections.Counter(), 0
         try:
             for done, seed in enumerate(seeds):
@@ -238,19 +254,21 @@ def linearizable(sidewire, program, seeds):
     what = ', '.join(f'{name} {count}' for name, count in sorted(counts.items()))
     return say(
         requests > 50 * len(seeds),
-        f'{len(seeds)} rounds are linearizable: {requests} requests, {again} writes sent '
-        f'again, {unknown} without a result; {what}',
+        f'{len(seeds)} rounds are linearizable, {active} active: {requests} requests, '
+        f'{again} writes sent again, {unknown} without a result; {what}',
     )
 
 
-def planted(sidewire, program):
+def planted(sidewire, program, active):
     """An owner that is not fenced goes on: a ghost comes, and the checker says so."""
     with tempfile.TemporaryDirectory() as folder:
-        world = World(sidewire, program, folder, f',delay={DELAY_MS}ms,unfenced', members=2)
+        options = f',delay={DELAY_MS}ms,unfenced'
+        world = World(sidewire, program, folder, options, active, members=2)
+        kind = owner_wakes_late if active == 'one' else active_wakes_late
         try:
             found = None
             for seed in range(PLANTED):
-                history, _ = world.round(seed, [owner_wakes_late])
+                history, _ = world.round(seed, [kind])
                 found = history and history.fault()
                 if found:
                     break
@@ -259,10 +277,10 @@ def planted(sidewire, program):
     return say(found and 'nothing explains' in found, 'a fence that is left out is found', found)
 
 
-def main(sidewire, program, first, count):
+def main(sidewire, program, first, count, active='one'):
     first, count = int(first), int(count)
-    good = linearizable(sidewire, program, range(first, first + count))
-    return planted(sidewire, program) and good
+    good = linearizable(sidewire, program, range(first, first + count), active)
+    return planted(sidewire, program, active) and good
 
 
 if __name__ == '__main__':

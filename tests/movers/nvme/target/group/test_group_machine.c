@@ -19,17 +19,20 @@ enum { PAIR = 2, SEEDS = 500, CHAOS_MS = 2000, UNFENCED_SEEDS = 40 };
 
 static struct world world;
 
-static int run_seeds(int names, uint64_t first, uint64_t count)
+static int run_seeds(int names, uint64_t first, uint64_t count, bool is_all_active)
 {
-    const struct world_options options = {
-        .fences = true, .quiesces = true, .chaos_ms = CHAOS_MS, .names = names};
+    const struct world_options options = {.is_all_active = is_all_active,
+                                          .fences = true,
+                                          .quiesces = true,
+                                          .chaos_ms = CHAOS_MS,
+                                          .names = names};
     uint64_t serves = 0, commits = 0, refusals = 0, leads = 0, fences = 0, checkpoints = 0;
     uint64_t asks = 0, quiets = 0;
     for (uint64_t seed = first; seed < first + count; seed++) {
         const char *fault = world_run(&world, seed, &options);
         if (fault) {
-            printf("seed %lu at %lu ms: %s\n", (unsigned long)seed, (unsigned long)world.now,
-                   fault);
+            printf("seed %lu%s at %lu ms: %s\n", (unsigned long)seed,
+                   is_all_active ? ", all active," : "", (unsigned long)world.now, fault);
             return 1;
         }
         serves += world.serves;
@@ -41,30 +44,36 @@ static int run_seeds(int names, uint64_t first, uint64_t count)
         asks += world.asks;
         quiets += world.quiets;
     }
-    printf("%lu seeds: %lu leads, %lu serves, %lu fences, %lu commits, %lu refusals, "
+    printf("%lu seeds%s: %lu leads, %lu serves, %lu fences, %lu commits, %lu refusals, "
            "%lu checkpoints, %lu resets, %lu quiet\n",
-           (unsigned long)count, (unsigned long)leads, (unsigned long)serves, (unsigned long)fences,
-           (unsigned long)commits, (unsigned long)refusals, (unsigned long)checkpoints,
-           (unsigned long)asks, (unsigned long)quiets);
-    const bool is_quiet = leads < 5 * count || serves < 5 * count || fences < count ||
-                          commits < 20 * count || refusals < count / 2 || checkpoints < count / 2 ||
-                          asks < 5 * count || quiets < 5 * count;
+           (unsigned long)count, is_all_active ? ", all active" : "", (unsigned long)leads,
+           (unsigned long)serves, (unsigned long)fences, (unsigned long)commits,
+           (unsigned long)refusals, (unsigned long)checkpoints, (unsigned long)asks,
+           (unsigned long)quiets);
+    const bool is_quiet = leads < 5 * count || serves < 5 * count ||
+                          fences < (is_all_active ? count / 2 : count) ||
+                          (!is_all_active && (commits < 20 * count || refusals < count / 2)) ||
+                          checkpoints < count / 2 || asks < 5 * count || quiets < 5 * count;
     if (is_quiet)
         printf("a world in which so little happens finds nothing\n");
     return is_quiet;
 }
 
 /* Without a fence, or a quiesce, there are ghosts, and the world finds them. */
-static int find_ghost(bool fences, bool quiesces)
+static int find_ghost(bool is_all_active, bool fences, bool quiesces)
 {
-    const struct world_options options = {
-        .fences = fences, .quiesces = quiesces, .chaos_ms = CHAOS_MS, .names = WORLD_NAMES};
+    const struct world_options options = {.is_all_active = is_all_active,
+                                          .fences = fences,
+                                          .quiesces = quiesces,
+                                          .chaos_ms = CHAOS_MS,
+                                          .names = WORLD_NAMES};
     for (uint64_t seed = 1; seed <= UNFENCED_SEEDS; seed++) {
         const char *fault = world_run(&world, seed, &options);
         if (fault && strstr(fault, "ghost"))
             return 0;
     }
-    printf("no ghost was found without a %s\n", fences ? "quiesce" : "fence");
+    printf("no ghost was found without a %s%s\n", fences ? "quiesce" : "fence",
+           is_all_active ? ", all active" : "");
     return 1;
 }
 
@@ -73,7 +82,10 @@ int main(int argc, char **argv)
     const uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
     const uint64_t count = argc > 2 ? strtoull(argv[2], NULL, 10) : SEEDS;
     if (argc > 3)
-        return run_seeds(atoi(argv[3]), first, count);
-    return run_seeds(WORLD_NAMES, first, count) || run_seeds(PAIR, first, count / 2) ||
-           find_ghost(false, true) || find_ghost(true, false);
+        return run_seeds(atoi(argv[3]), first, count, false);
+    return run_seeds(WORLD_NAMES, first, count, false) ||
+           run_seeds(PAIR, first, count / 2, false) ||
+           run_seeds(WORLD_NAMES, first, count / 5 + 1, true) || find_ghost(false, false, true) ||
+           find_ghost(false, true, false) || find_ghost(true, false, true) ||
+           find_ghost(true, true, false);
 }

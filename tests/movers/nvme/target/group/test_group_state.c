@@ -285,8 +285,18 @@ static void get__refuses_what_no_member_writes(void **state)
     bytes[1] = 99;
     assert_false(nvg_record_get(bytes, count, &got));
     bytes[1] = NVG_TAKING_IT;
-    bytes[2] = NVG_NSID_MAX + 1;
+    bytes[2] = NVG_PLACES_MAX + 1;
     assert_false(nvg_record_get(bytes, count, &got));
+    memset(&record, 0, sizeof(record));
+    record.kind = NVG_HOST;
+    record.nsid = NVG_NSID_MAX;
+    strcpy(record.host.nqn, "nqn.host");
+    assert_int_equal(nvg_record_put(&record, bytes), 0); /* the number of a namespace */
+    record.nsid = NVG_PLACES_MAX;
+    const size_t of_host = nvg_record_put(&record, bytes);
+    assert_true(nvg_record_get(bytes, of_host, &got));
+    memset(bytes + of_host - NVG_NQN_BYTES, 'a', NVG_NQN_BYTES);
+    assert_false(nvg_record_get(bytes, of_host, &got)); /* a name without an end */
 }
 
 static void message__is_the_same_there(void **state)
@@ -294,7 +304,7 @@ static void message__is_the_same_there(void **state)
     (void)state;
     static struct nvg_message message, got;
     uint8_t bytes[NVG_MESSAGE_MAX];
-    for (int kind = NVG_HELLO; kind <= NVG_MOVE; kind++) {
+    for (int kind = NVG_HELLO; kind <= NVG_HOST_HERE; kind++) {
         memset(&message, 0, sizeof(message));
         message.kind = (enum nvg_message_kind)kind;
         if (kind == NVG_HELLO)

@@ -130,6 +130,7 @@ static void start_process(struct world *w, int name)
     struct nvg_setup setup = {.nqn = "nqn.2014-08.org.nvmexpress:uuid:world",
                               .namespace_count = WORLD_PLACES,
                               .namespaces = w->namespaces,
+                              .is_all_active = w->options.is_all_active,
                               .timeout_ns = (uint64_t)WORLD_TIMEOUT_MS * NVG_MS};
     snprintf(setup.self.who.member, sizeof(setup.self.who.member), "m%d", name);
     snprintf(setup.self.group_address, sizeof(setup.self.group_address), "%d", address);

@@ -17,7 +17,7 @@
 enum {
     WORLD_NAMES = 4,
     WORLD_PROCESSES = 8, /* that live at a time */
-    WORLD_PLACES = 3,    /* namespaces */
+    WORLD_PLACES = 3,    /* namespaces, or hosts */
     WORLD_CONNECTIONS = 128,
     WORLD_TIMEOUT_MS = 300,
     WORLD_RECORDS = 1 << 14,
@@ -27,8 +27,9 @@ enum {
 };
 
 struct world_options {
-    bool quiesces; /* false: members say that a controller is quiet, and go on. That, too */
-    bool fences;   /* false: takers open the medium, and fence nobody. That has to be found */
+    bool is_all_active; /* members own hosts, which come and go; each has a medium of its own */
+    bool quiesces;      /* false: members say that a controller is quiet, and go on. That, too */
+    bool fences;        /* false: takers open the medium, and fence nobody. That has to be found */
     uint32_t chaos_ms;
     int names; /* of members; at most WORLD_NAMES */
 };
@@ -56,9 +57,11 @@ enum world_holding { HAS_NOTHING, HAS_TAKING, HAS_OPEN, HAS_SERVING, HAS_RELEASI
 struct world_place {
     enum world_holding holding;
     uint64_t epoch, due;
-    bool is_fenced; /* the medium takes none of its writes */
-    bool is_open;   /* the medium knows it */
-    bool is_asking; /* a change of the reservation is under way */
+    uint32_t number;       /* by which the group knows it */
+    uint64_t absent_until; /* of a host: it is not connected here */
+    bool is_fenced;        /* the medium takes none of its writes */
+    bool is_open;          /* the medium knows it */
+    bool is_asking;        /* a change of the reservation is under way */
     uint64_t asked;
     struct nvg_event take;
 };
@@ -147,6 +150,8 @@ void world_close_log(struct world *world, int process);
 void world_log_step(struct world *world, int process);
 
 /* world_target.c */
+/* Which of the world's hosts that is, from 1 on. */
+void world_name_host(uint32_t index, struct nvg_host *host);
 void world_tell(struct world *world, int process, const struct nvg_event *event);
 void world_target_step(struct world *world, int process);
 /* world_hosts.c */

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Hosts, which lose controllers at one member and ask others to end them. */
+#include <string.h>
+
 #include "world.h"
 
 static const struct nvt_instance *instance_of(const struct nvg_controller *of)
@@ -31,9 +33,12 @@ static void lose_controller(struct world *w, struct world_process *p)
     const uint64_t back = world_draw(w, w->controller_count < 8 ? w->controller_count : 8);
     const uint32_t number = (uint32_t)(w->controller_count - back);
     const struct world_controller *controller = &w->controllers[number];
-    const struct nvg_controller of = {
+    struct nvg_controller of = {
         .slot = controller->slot,
         .lost.instance = {.cntlid = (uint16_t)number, .ciu = 1, .cirn = number}};
+    struct nvg_host host;
+    world_name_host(1, &host);
+    memcpy(of.lost.host_nqn, host.nqn, sizeof(host.nqn));
     if (controller->has_slot && !nvg_machine_quiesce(p->machine, &of))
         w->asks++;
 }

@@ -5,16 +5,30 @@
 
 #include "world.h"
 
+void world_name_host(uint32_t index, struct nvg_host *host)
+{
+    memset(host, 0, sizeof(*host));
+    host->nqn[0] = (char)('0' + index);
+}
+
+static uint32_t index_of(const struct nvg_event *event)
+{
+    if (!nvg_is_of_host(event->nsid))
+        return event->nsid;
+    return (uint32_t)(event->host.nqn[0] - '0');
+}
+
 static void fence_all(struct world *w, const struct nvg_event *take)
 {
+    const uint32_t index = index_of(take);
     for (uint32_t f = 0; f < take->former_count; f++)
         for (int i = 0; i < WORLD_PROCESSES; i++) {
             struct world_process *p = &w->processes[i];
             if (!p->is_used ||
                 p->machine->setup.self.who.incarnation != take->formers[f].incarnation)
                 continue;
-            if (p->places[take->nsid].epoch < take->epoch)
-                p->places[take->nsid].is_fenced = true;
+            if (p->places[index].epoch < take->epoch)
+                p->places[index].is_fenced = true;
             w->fences++;
         }
 }
@@ -27,13 +41,14 @@ void world_write(struct world *w, int process)
             continue;
         if (place->epoch < w->media[nsid].served_epoch)
             world_fail(w, "a ghost: the medium took a write of an owner that was replaced");
-        world_note_write(w, process);
+        if (!w->options.is_all_active || nsid == 1) /* whose the controllers are */
+            world_note_write(w, process);
     }
 }
 
 static void take_serve(struct world *w, struct world_place *place, const struct nvg_event *event)
 {
-    struct world_medium *medium = &w->media[event->nsid];
+    struct world_medium *medium = &w->media[index_of(event)];
     const uint64_t value = event->reservation.generation;
     if (place->holding != HAS_OPEN || place->epoch != event->epoch)
         world_fail(w, "SERVE of what was not taken");
@@ -70,7 +85,9 @@ static void take_committed(struct world *w, struct world_place *place,
 void world_tell(struct world *w, int process, const struct nvg_event *event)
 {
     struct world_process *p = &w->processes[process];
-    struct world_place *place = &p->places[event->nsid];
+    const bool is_held = event->kind == NVG_TAKE || event->kind == NVG_SERVE ||
+                         event->kind == NVG_RELEASE || event->kind == NVG_COMMITTED;
+    struct world_place *place = &p->places[is_held ? index_of(event) : 0];
     switch (event->kind) {
     case NVG_TAKE:
         if (place->holding != HAS_NOTHING)
@@ -78,6 +95,7 @@ void world_tell(struct world *w, int process, const struct nvg_event *event)
         place->holding = HAS_TAKING;
         place->epoch = event->epoch;
         place->take = *event;
+        place->number = event->nsid;
         place->due = w->now + 1 + world_draw(w, 40);
         place->is_fenced = false;
         return;
@@ -115,11 +133,11 @@ static void end_take(struct world *w, struct world_process *p, uint32_t nsid)
         fence_all(w, &place->take);
     if (world_chance(w, 5)) {
         place->holding = HAS_NOTHING;
-        nvg_machine_released(p->machine, nsid, place->epoch);
+        nvg_machine_released(p->machine, place->number, place->epoch);
         return;
     }
     place->holding = HAS_OPEN;
-    nvg_machine_taken(p->machine, nsid, place->epoch, 1 << 20);
+    nvg_machine_taken(p->machine, place->number, place->epoch, 1 << 20);
 }
 
 static void ask_change(struct world *w, struct world_process *p, uint32_t nsid)
@@ -138,21 +156,39 @@ static void ask_change(struct world *w, struct world_process *p, uint32_t nsid)
     place->asked = value;
 }
 
+/* Hosts are connected to most members, and leave some. A member gives up whom has left. */
+static void step_host(struct world *w, struct world_process *p, uint32_t index)
+{
+    struct world_place *place = &p->places[index];
+    struct nvg_host host;
+    if (!w->is_quiet && w->now >= place->absent_until && world_chance(w, 1))
+        place->absent_until = w->now + 20 + world_draw(w, 200);
+    if (w->now >= place->absent_until) {
+        world_name_host(index, &host);
+        nvg_machine_host_is_here(p->machine, &host);
+    } else if (place->holding == HAS_SERVING) {
+        place->holding = HAS_NOTHING;
+        nvg_machine_released(p->machine, place->number, place->epoch);
+    }
+}
+
 void world_target_step(struct world *w, int process)
 {
     struct world_process *p = &w->processes[process];
     for (uint32_t nsid = 1; nsid <= WORLD_PLACES; nsid++) {
         struct world_place *place = &p->places[nsid];
+        if (w->options.is_all_active)
+            step_host(w, p, nsid);
         if (place->holding == HAS_TAKING && w->now >= place->due) {
             end_take(w, p, nsid);
         } else if (place->holding == HAS_RELEASING && w->now >= place->due) {
             place->holding = HAS_NOTHING;
-            nvg_machine_released(p->machine, nsid, place->epoch);
+            nvg_machine_released(p->machine, place->number, place->epoch);
         } else if (place->holding == HAS_SERVING && place->is_fenced) {
             place->holding = HAS_NOTHING; /* a write has found it out */
-            nvg_machine_released(p->machine, nsid, place->epoch);
-        } else if (place->holding == HAS_SERVING && !w->is_quiet && !place->is_asking &&
-                   world_chance(w, 20)) {
+            nvg_machine_released(p->machine, place->number, place->epoch);
+        } else if (place->holding == HAS_SERVING && !w->options.is_all_active && !w->is_quiet &&
+                   !place->is_asking && world_chance(w, 20)) {
             ask_change(w, p, nsid);
         }
     }

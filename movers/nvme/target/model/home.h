@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Where all targets of a group are active, the commands of each host are done by one of them at a
+ * time: its home. There its controllers find all namespaces optimized, elsewhere inaccessible. A
+ * host has another home when no controller of it is left at the old one, and the medium there has
+ * done the last command: a controller that lived on might have one that it has not looked at.
+ */
+#ifndef SW_MOVERS_NVME_MODEL_HOME_H
+#define SW_MOVERS_NVME_MODEL_HOME_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <nvme/types.h>
+
+#include "nvme/target/model/reservation.h"
+
+struct nvt_ctrl;
+struct nvt_subsystem;
+
+/* How a member of such a group hears of hosts. */
+struct nvt_homes_port {
+    void (*came)(struct nvt_ctrl *ctrl, void *context); /* NULL: this is none */
+    void *context;
+};
+
+/* Two hosts may have the same one. */
+uint64_t nvt_host_hash(const struct nvt_host_id *id, const char *nqn);
+/* What all controllers of that host find, and are told of. */
+void nvt_home_set(struct nvt_subsystem *subsystem, const struct nvt_host_id *id, const char *nqn,
+                  enum nvme_ana_state state, uint64_t epoch);
+/* Ends all controllers of that host at once. */
+void nvt_home_drop(struct nvt_subsystem *subsystem, const struct nvt_host_id *id, const char *nqn);
+bool nvt_home_has_ctrls(const struct nvt_subsystem *subsystem, const struct nvt_host_id *id,
+                        const char *nqn);
+/* The medium has yet to do commands of controllers that have ended. */
+bool nvt_home_has_commands(const struct nvt_subsystem *subsystem, const struct nvt_host_id *id,
+                           const char *nqn);
+
+#endif
