@@ -74,7 +74,8 @@ class Pair:
         other = self.write(self.second, OTHER, beside, theirs)
         late = self.write(self.first, MOVER, block, old)
         await_that(lambda: MOVER in self.first.hosts())
-        time.sleep(draw.uniform(0, STOPPED_MS / 4000))
+        # The host hears that it is served, and writes.
+        time.sleep(draw.uniform(0.15, 0.25) if trouble == 'stopped' else 0.7)
         if trouble == 'stopped':
             self.first.signal(signal.SIGSTOP)
         newer = self.write(self.second, MOVER, block, new)
