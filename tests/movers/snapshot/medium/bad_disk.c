@@ -22,7 +22,7 @@ __attribute__((visibility("default"))) int fdatasync(int fd)
 
 __attribute__((visibility("default"))) int fsync(int fd)
 {
-    char name[PATH_MAX], path[PATH_MAX];
+    char name[1024], path[PATH_MAX];
     const char *bad = getenv("BAD_DISK");
     const int code = (int)syscall(SYS_fsync, fd);
     snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
