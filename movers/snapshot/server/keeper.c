@@ -305,7 +305,9 @@ void *snap_keeper_run(void *context)
             continue;
         if (volume->is_to_end && list_is_empty(&volume->grants))
             break;
+        volume->is_at_rest = true;
         pthread_cond_wait(&volume->change, &volume->lock);
+        volume->is_at_rest = false;
     }
     pthread_mutex_unlock(&volume->lock);
     let_memory_go(volume);

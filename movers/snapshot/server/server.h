@@ -52,7 +52,7 @@ void snap_server_end(struct snap_server *server);
 
 /* Frees the volumes that are GONE, and their places. One that was left empty ends in time. */
 void snap_volumes_sweep(struct snap_server *server);
-/* Volumes that were left empty end now. True: some volume is about to go. */
+/* Volumes that were left empty end now. True: some volume is about to go, or may be. */
 bool snap_volumes_make_room(struct snap_server *server);
 struct snap_volume *snap_volumes_find(const struct snap_server *server, const char *name);
 /* Begins to make one for this guest. NULL: there is no room, and why. */

@@ -115,6 +115,16 @@ bool snap_volume_is_blank(const struct snap_volume *volume)
     return true;
 }
 
+enum snap_volume_content snap_volume_content_of(struct snap_volume *volume)
+{
+    enum snap_volume_content content = SNAP_VOLUME_BUSY;
+    pthread_mutex_lock(&volume->lock);
+    if (volume->is_at_rest && list_is_empty(&volume->grants))
+        content = snap_volume_is_blank(volume) ? SNAP_VOLUME_BLANK : SNAP_VOLUME_WRITTEN;
+    pthread_mutex_unlock(&volume->lock);
+    return content;
+}
+
 void snap_volume_end(struct snap_volume *volume, bool is_to_unlink)
 {
     pthread_mutex_lock(&volume->lock);

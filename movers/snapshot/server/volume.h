@@ -64,6 +64,7 @@ struct snap_volume {
     pthread_cond_t change;
     enum snap_volume_state state;
     bool is_to_unlink, is_to_end;
+    bool is_at_rest; /* the thread waits: nobody moves the memory while the lock is held */
     uint64_t bytes;
     uint8_t *base;
     int fd; /* -1: memory */
@@ -100,8 +101,12 @@ void snap_grant_end(struct snap_volume *volume, struct snap_grant *grant, bool m
 void snap_volume_doubt(struct snap_volume *volume);
 /* Returns the ticket: that many flushes are done once all of before is on disk. */
 uint64_t snap_volume_flush(struct snap_volume *volume);
-/* Nobody has written a superblock yet. */
+/* Nobody has written a superblock yet. For whoever has a right to it: the memory stays then. */
 bool snap_volume_is_blank(const struct snap_volume *volume);
+/* The same of a volume that is READY, for whoever has none. BUSY: its thread is at work, and may
+ * just replace the memory. */
+enum snap_volume_content { SNAP_VOLUME_BLANK, SNAP_VOLUME_WRITTEN, SNAP_VOLUME_BUSY };
+enum snap_volume_content snap_volume_content_of(struct snap_volume *volume);
 
 /* It has no users. The thread ends, and then it is GONE; the file stays unless it is to go. */
 void snap_volume_end(struct snap_volume *volume, bool is_to_unlink);

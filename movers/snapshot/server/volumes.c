@@ -22,20 +22,21 @@ enum { OTHERS_EIGHTHS = 7, PATH_BYTES = 4096 };
 /* A volume is kept so long for a writer whose connection was lost before its first superblock. */
 enum { EMPTY_MS = 30000 };
 
-/* Made for a client that has left, and no snapshot was ever in it. */
-static bool is_left_empty(struct snap_volume *volume)
+/* What a client has left that it was made for. BLANK: no snapshot was ever in it. */
+static enum snap_volume_content content_left_in(struct snap_volume *volume)
 {
     if (!volume->is_new || volume->was_written || volume->users || volume->client ||
         volume->is_to_end || snap_volume_look(volume).state != SNAP_VOLUME_READY)
-        return false;
-    volume->was_written = !snap_volume_is_blank(volume);
-    return !volume->was_written;
+        return SNAP_VOLUME_WRITTEN;
+    const enum snap_volume_content content = snap_volume_content_of(volume);
+    volume->was_written = content == SNAP_VOLUME_WRITTEN;
+    return content;
 }
 
 static void sweep_empty(struct snap_volume *volume)
 {
     const uint64_t now_ns = mover_now_ns();
-    if (!is_left_empty(volume))
+    if (content_left_in(volume) != SNAP_VOLUME_BLANK)
         volume->empty_ns = 0;
     else if (!volume->empty_ns)
         volume->empty_ns = now_ns;
@@ -62,9 +63,12 @@ bool snap_volumes_make_room(struct snap_server *server)
     bool is_any_ending = false;
     for (uint32_t i = 0; i < SNAP_VOLUMES_MAX; i++) {
         struct snap_volume *volume = server->volumes[i];
-        if (volume && is_left_empty(volume))
+        if (!volume)
+            continue;
+        const enum snap_volume_content content = content_left_in(volume);
+        if (content == SNAP_VOLUME_BLANK)
             snap_volume_end(volume, true);
-        is_any_ending |= volume && volume->is_to_end;
+        is_any_ending |= volume->is_to_end || content == SNAP_VOLUME_BUSY;
     }
     return is_any_ending;
 }
