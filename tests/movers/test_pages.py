@@ -56,7 +56,11 @@ PASTED = [
         ['Five minutes'],
         ['127[.]0[.]0[.]1', '127[.]0[.]0[.]2', 'target1', 'target2'],
     ),
-    ('shared-storage', ['All members active'], ['127[.]0[.]0[.]3:4420 .*used', 'target3 .*leads', 'at all members']),
+    (
+        'shared-storage',
+        ['All members active'],
+        ['127[.]0[.]0[.]3:4420 .*used', 'target3 .*leads', 'at all members'],
+    ),
     ('shared-storage', ['A tier in five minutes'], ['^ready', 'tier']),
     ('transfer', ['Caches that are split in another way'], ['^ +1 +3 ']),
     ('python', ['RDMA in Python'], ['the server wrote 100', 'its last four are 112 113 114 115']),
