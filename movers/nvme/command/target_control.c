@@ -226,6 +226,34 @@ static void print_member(const json_t *member)
     puts("");
 }
 
+/* The owner of a namespace, or of a host where all members are active. */
+static void print_owner(const json_t *one)
+{
+    printf("%s %s, epoch %lld; here: %s\n", target_control_text_of(one, "phase"),
+           *target_control_text_of(one, "owner") ? target_control_text_of(one, "owner") : "-",
+           target_control_number_of(one, "epoch"), target_control_text_of(one, "here"));
+}
+
+static void print_owners(const json_t *group)
+{
+    size_t i;
+    const json_t *one;
+    const bool is_all = !strcmp(target_control_text_of(group, "active"), "all");
+    json_array_foreach(json_object_get(group, "owners"), i, one)
+    {
+        printf("  namespace %-4lld ", target_control_number_of(one, "nsid"));
+        if (is_all)
+            puts("at all members");
+        else
+            print_owner(one);
+    }
+    json_array_foreach(json_object_get(group, "host_owners"), i, one)
+    {
+        printf("  host      %s ", target_control_text_of(one, "hostnqn"));
+        print_owner(one);
+    }
+}
+
 static void print_group(const json_t *group)
 {
     size_t i;
@@ -240,18 +268,7 @@ static void print_group(const json_t *group)
                ? ""
                : "; no quorum of its log: owners go on, changes are refused");
     json_array_foreach(json_object_get(group, "members"), i, one) print_member(one);
-    const bool is_all = !strcmp(target_control_text_of(group, "active"), "all");
-    json_array_foreach(json_object_get(group, "owners"), i, one) if (is_all)
-        printf("  namespace %-4lld at all members\n", target_control_number_of(one, "nsid"));
-    else printf("  namespace %-4lld %s %s, epoch %lld; here: %s\n",
-                target_control_number_of(one, "nsid"), target_control_text_of(one, "phase"),
-                *target_control_text_of(one, "owner") ? target_control_text_of(one, "owner") : "-",
-                target_control_number_of(one, "epoch"), target_control_text_of(one, "here"));
-    json_array_foreach(json_object_get(group, "host_owners"), i, one)
-        printf("  host      %s %s %s, epoch %lld; here: %s\n",
-               target_control_text_of(one, "hostnqn"), target_control_text_of(one, "phase"),
-               *target_control_text_of(one, "owner") ? target_control_text_of(one, "owner") : "-",
-               target_control_number_of(one, "epoch"), target_control_text_of(one, "here"));
+    print_owners(group);
 }
 
 static void target_control_print_status(const json_t *status)

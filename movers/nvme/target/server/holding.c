@@ -24,9 +24,7 @@ struct nvr_taking {
     bool is_given_up;            /* the group wants the namespace back once the fence has ended */
     struct nvt_backend_spec spec;
     char medium[NVT_MEDIUM_BYTES];
-    size_t former_count;
-    struct nvt_former formers[NVG_FORMERS_MAX];
-    char names[NVG_FORMERS_MAX][NVG_NAME_BYTES];
+    struct nvr_formers formers;
     int rc;
     char why[WHY_BYTES];
 };
@@ -265,7 +263,7 @@ static void finish_taking(struct nvr_holding *holding, struct nvr_taking *taking
 static void taking_work(struct nvt_job *job)
 {
     struct nvr_taking *taking = (struct nvr_taking *)job;
-    taking->rc = nvt_fence(&taking->spec, taking->formers, taking->former_count, FENCE_MS,
+    taking->rc = nvt_fence(&taking->spec, taking->formers.all, taking->formers.count, FENCE_MS,
                            taking->why, sizeof(taking->why));
     if (!taking->rc)
         taking->rc =
@@ -282,9 +280,26 @@ static void taking_done(struct nvt_job *job)
     free(taking);
 }
 
+void nvr_formers_take(struct nvr_formers *formers, const struct nvr_member *member,
+                      const struct nvg_event *event)
+{
+    const uint8_t *identity = nvg_identity_of(member->group)->identity;
+    formers->count = event->former_count;
+    for (uint32_t i = 0; i < event->former_count; i++) {
+        const struct nvg_former *from = &event->formers[i];
+        memcpy(formers->names[i], from->member, sizeof(formers->names[i]));
+        formers->all[i] =
+            (struct nvt_former){.name = formers->names[i],
+                                .pid = from->pid,
+                                .start_ticks = from->start_ticks,
+                                .key = nvt_device_key(identity, from->slot, from->epoch),
+                                .process = from->incarnation};
+        memcpy(formers->all[i].boot_id, from->boot_id, sizeof(from->boot_id));
+    }
+}
+
 static struct nvr_taking *plan_taking(struct nvr_holding *holding, const struct nvg_event *event)
 {
-    const uint8_t *identity = nvg_identity_of(holding->member->group)->identity;
     struct nvr_taking *taking = calloc(1, sizeof(*taking));
     if (!taking)
         return NULL;
@@ -294,17 +309,7 @@ static struct nvr_taking *plan_taking(struct nvr_holding *holding, const struct 
     taking->spec = *holding->spec;
     give_keys(holding, &taking->spec);
     memcpy(taking->medium, holding->medium, sizeof(taking->medium));
-    taking->former_count = event->former_count;
-    for (uint32_t i = 0; i < event->former_count; i++) {
-        const struct nvg_former *from = &event->formers[i];
-        memcpy(taking->names[i], from->member, sizeof(taking->names[i]));
-        taking->formers[i] =
-            (struct nvt_former){.name = taking->names[i],
-                                .pid = from->pid,
-                                .start_ticks = from->start_ticks,
-                                .key = nvt_device_key(identity, from->slot, from->epoch)};
-        memcpy(taking->formers[i].boot_id, from->boot_id, sizeof(from->boot_id));
-    }
+    nvr_formers_take(&taking->formers, holding->member, event);
     return taking;
 }
 

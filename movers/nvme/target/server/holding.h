@@ -43,6 +43,16 @@ struct nvr_holding {
     struct nvr_taking *taking; /* the last one; NULL: none is under way */
 };
 
+/* Those that had it before, as a fence wants them. A copy: the event that named them is gone by the
+ * time that a thread fences. */
+struct nvr_formers {
+    size_t count;
+    struct nvt_former all[NVG_FORMERS_MAX];
+    char names[NVG_FORMERS_MAX][NVG_NAME_BYTES];
+};
+void nvr_formers_take(struct nvr_formers *formers, const struct nvr_member *member,
+                      const struct nvg_event *event);
+
 /* What its state is called. */
 const char *nvr_holding_state_name(enum nvr_holding_state state);
 

@@ -24,11 +24,10 @@ struct nvr_fencing {
     struct nvr_home *home; /* NULL: nobody wants it any more */
     bool is_given_up;      /* the group wants the host back once the fence has ended */
     uint64_t own;
-    size_t spec_count, former_count;
+    size_t spec_count;
     const struct nvt_backend_spec *specs[NVG_NAMESPACES_MAX];
     const char *media[NVG_NAMESPACES_MAX]; /* what these were when this member began */
-    struct nvt_former formers[NVG_FORMERS_MAX];
-    char names[NVG_FORMERS_MAX][NVG_NAME_BYTES];
+    struct nvr_formers formers;
     int rc;
     char why[WHY_BYTES];
 };
@@ -163,8 +162,8 @@ static void fencing_work(struct nvt_job *job)
 {
     struct nvr_fencing *fencing = (struct nvr_fencing *)job;
     fencing->rc =
-        nvt_fence_shared(fencing->specs, fencing->spec_count, fencing->own, fencing->formers,
-                         fencing->former_count, FENCE_MS, fencing->why, sizeof(fencing->why));
+        nvt_fence_shared(fencing->specs, fencing->spec_count, fencing->own, fencing->formers.all,
+                         fencing->formers.count, FENCE_MS, fencing->why, sizeof(fencing->why));
     for (size_t i = 0; !fencing->rc && i < fencing->spec_count; i++) /* it was looked there */
         fencing->rc = nvt_fence_look_again(fencing->specs[i], fencing->media[i], fencing->why,
                                            sizeof(fencing->why));
@@ -206,17 +205,8 @@ static struct nvr_fencing *plan_fencing(struct nvr_home *home, const struct nvg_
         fencing->media[fencing->spec_count] = holding->medium;
         fencing->specs[fencing->spec_count++] = holding->spec;
     }
-    fencing->former_count = is_unfenced(member) ? 0 : event->former_count;
-    for (size_t i = 0; i < fencing->former_count; i++) {
-        const struct nvg_former *from = &event->formers[i];
-        struct nvt_former *to = &fencing->formers[i];
-        memcpy(fencing->names[i], from->member, sizeof(fencing->names[i]));
-        *to = (struct nvt_former){.name = fencing->names[i],
-                                  .pid = from->pid,
-                                  .start_ticks = from->start_ticks,
-                                  .process = from->incarnation};
-        memcpy(to->boot_id, from->boot_id, sizeof(to->boot_id));
-    }
+    if (!is_unfenced(member))
+        nvr_formers_take(&fencing->formers, member, event);
     return fencing;
 }
 
