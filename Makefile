@@ -47,7 +47,7 @@ check: setup-test ## tests with a kernel as the peer, under ASan + UBSan and TSa
 	@scripts/mpich-tests build-mpich-tests || echo "the tests of MPICH will be skipped"
 	@scripts/test --only kernel,asan,tsan,clang
 
-weekly: setup-test ## more seeds, for longer; torch of the next Debian, as root: two hours
+weekly: setup-test ## more seeds, for longer; torch of the next Debian, as root: 150 minutes
 	@scripts/setup weekly || true
 	@scripts/test --only weekly,weekly-asan,weekly-tsan; code=$$?; scripts/weekly && exit $$code
 

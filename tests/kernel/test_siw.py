@@ -3,9 +3,9 @@
 """Unmodified programs of librdmacm between our iWARP device and a stock kernel's siw, both ways.
 usage: test_siw.py SIDEWIRE KERNEL [--all] [SIDEWIRE_NVME]
 
-With CRCs and without, and with a siw that asks for them itself; tshark reads what passes. With
-KERNEL 6.1 there are more programs. Each program goes each way once on each kernel, and the more of
-them on 6.1; by the other ways to CRCs go those that tshark reads, and one of each operation on 6.1.
+With CRCs and without, and on 6.1 with a siw that asks for them itself; tshark reads what passes.
+With KERNEL 6.1 there are more programs. Each program goes each way once on each kernel. With CRCs
+that we ask for go those that tshark reads, with CRCs that siw asks for one of each operation.
 `--all` runs each program by each way. With SIDEWIRE_NVME, which `sidewire nvme` runs, NVMe over
 RDMA in both roles.
 """
@@ -324,10 +324,10 @@ def main(sidewire, kernel, *more):
         return 77
     goes_all, nvme = '--all' in more, [word for word in more if word != '--all']
     usual = PROGRAMS + FIO if kernel == '6.1' else FEW + FIO if goes_all else FEW
-    crc = FEW if kernel == '6.1' else FEW[:READ]
-    for module, has_nvme in (('siw', bool(nvme)), ('siw-crc', False)):
-        if goes_all:
-            crc = usual if module == 'siw' else FEW
+    guests = [('siw', bool(nvme), usual if goes_all else FEW[:READ])]
+    if goes_all or kernel == '6.1':
+        guests.append(('siw-crc', False, FEW))
+    for module, has_nvme, crc in guests:
         status = guest.with_guest(run, os.path.abspath(sidewire), module, usual, crc, has_nvme)
         if status:
             return status
