@@ -67,7 +67,9 @@ struct sw_pmem_log_geometry {
 };
 
 /* Makes a new log on all copies; a quorum is more than half of them. Waits until it is persistent
- * everywhere. The former content of the regions is lost; if that is a log, only with `replace`. */
+ * everywhere. The former content of the regions is lost; if that is a log, only with `replace`.
+ * One of the same geometry that was made in part, and that no writer has had, is completed: several
+ * callers may make a log at a time, and one may die amid it. */
 SW_PMEM_PUBLIC enum sw_pmem_log_status
 sw_pmem_log_create(const struct sw_pmem_log_options *options,
                    const struct sw_pmem_log_geometry *geometry, bool replace, uint64_t deadline_ns,

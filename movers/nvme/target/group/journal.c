@@ -22,6 +22,7 @@ enum {
     RING_MIN = 1 << 20,
     RING_MAX = 16 << 20,
     CONTROL_BYTES = 4096, /* before the ring */
+    TRIES = 3,            /* to make a log, before one is used that lacks copies */
     CHECKPOINT_PART = 4,  /* of the ring, that is used before it is trimmed */
 };
 
@@ -46,6 +47,12 @@ static void post_result(struct nvg_journal *j, uint64_t generation,
     pthread_mutex_unlock(&j->lock);
     if (write(j->event_fd, &one, sizeof(one)) < 0)
         assert(errno == EAGAIN);
+}
+
+static void journal_post_record(struct nvg_journal *j, const uint8_t *record, uint32_t bytes)
+{
+    j->has_records = true;
+    post_result(j, j->order.generation, NULL, record, bytes);
 }
 
 static void post_event(struct nvg_journal *j, enum nvg_journal_kind kind)
@@ -178,7 +185,7 @@ static void journal_read_log(struct nvg_journal *j)
     while (status == SW_PMEM_LOG_OK &&
            (status = sw_pmem_log_reader_next(reader, &mark, record, sizeof(record), &bytes,
                                              sw_pmem_deadline_ms(0))) == SW_PMEM_LOG_OK)
-        post_result(j, j->order.generation, NULL, record, bytes);
+        journal_post_record(j, record, bytes);
     sw_pmem_log_reader_close(reader);
     /* A log that is not there yet, or whose writer has died before it had settled, is read as
      * empty: the writer that opens it next will know. */
@@ -209,20 +216,17 @@ static uint64_t ring_bytes_for(struct nvg_journal *j, struct sw_pmem_error *erro
     return ring;
 }
 
-/* The first member makes the log, where no copy has one. */
-static bool journal_create(struct nvg_journal *j)
+/* The first member makes the log. Others that come meanwhile go on with what it has made: one that
+ * opened a log of two copies would keep it from making the third. */
+static bool journal_create(struct nvg_journal *j, struct sw_pmem_error *error)
 {
-    struct sw_pmem_error error = {0};
-    const struct sw_pmem_log_geometry geometry = {.ring_bytes = ring_bytes_for(j, &error),
+    const struct sw_pmem_log_geometry geometry = {.ring_bytes = ring_bytes_for(j, error),
                                                   .record_bytes = NVG_RECORD_MAX};
     const enum sw_pmem_log_status status =
         geometry.ring_bytes ? sw_pmem_log_create(&j->options, &geometry, false,
-                                                 sw_pmem_deadline_ms(CREATE_MS), &error)
+                                                 sw_pmem_deadline_ms(CREATE_MS), error)
                             : SW_PMEM_LOG_COPY;
-    if (status == SW_PMEM_LOG_OK || status == SW_PMEM_LOG_EXISTS)
-        return true; /* another member may have been faster */
-    post_failure(j, false, "the group's log cannot be made", &error);
-    return false;
+    return status == SW_PMEM_LOG_OK || status == SW_PMEM_LOG_EXISTS;
 }
 
 static enum sw_pmem_log_status read_all(struct nvg_journal *j)
@@ -233,7 +237,7 @@ static enum sw_pmem_log_status read_all(struct nvg_journal *j)
     sw_pmem_log_head(j->log, &j->end);
     while ((status = sw_pmem_log_read(j->log, &j->end, record, sizeof(record), &bytes,
                                       sw_pmem_deadline_ms(OPEN_MS))) == SW_PMEM_LOG_OK)
-        post_result(j, j->order.generation, NULL, record, bytes);
+        journal_post_record(j, record, bytes);
     return status == SW_PMEM_LOG_END ? SW_PMEM_LOG_OK : status;
 }
 
@@ -246,14 +250,20 @@ static void journal_close(struct nvg_journal *j)
 
 static void journal_open_log(struct nvg_journal *j)
 {
-    struct sw_pmem_error error = {0};
+    struct sw_pmem_error error = {0}, unmade = {0};
     journal_close(j);
+    const bool is_made = j->has_records || journal_create(j, &unmade);
+    if (!is_made && j->tries++ < TRIES) {
+        post_failure(j, false, "the group's log cannot be made", &unmade);
+        return;
+    }
+    j->tries = 0;
     enum sw_pmem_log_status status =
         sw_pmem_log_open(&j->options, sw_pmem_deadline_ms(OPEN_MS), &error, &j->log);
-    if (status == SW_PMEM_LOG_NO_LOG && journal_create(j))
-        status = sw_pmem_log_open(&j->options, sw_pmem_deadline_ms(OPEN_MS), &error, &j->log);
-    else if (status == SW_PMEM_LOG_NO_LOG)
+    if (status == SW_PMEM_LOG_NO_LOG && !is_made) {
+        post_failure(j, false, "the group's log cannot be made", &unmade);
         return;
+    }
     if (status == SW_PMEM_LOG_OK)
         status = read_all(j);
     if (status == SW_PMEM_LOG_OK) {

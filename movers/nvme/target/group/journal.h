@@ -49,7 +49,9 @@ struct nvg_journal {
     /* The thread's. */
     struct sw_pmem_log *log;
     uint64_t log_generation;
-    bool is_known; /* it has been read, or opened */
+    bool is_known;    /* it has been read, or opened */
+    bool has_records; /* so all its copies were made */
+    uint32_t tries;   /* to make it */
     bool has_quorum, has_begin;
     struct sw_pmem_log_mark end, begin; /* behind the newest append; before the newest BEGIN */
     struct nvg_order order;

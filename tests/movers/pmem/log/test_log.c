@@ -28,6 +28,50 @@ static void create__takes_care_of_what_is_there(void **state)
                      SW_PMEM_LOG_INVALID);
 }
 
+/* Its maker has died before it had made copies: which ones, and whether one was torn. */
+static void create__goes_on_where_another_has_stopped(void **state)
+{
+    const struct sw_pmem_log_geometry geometry = {RING_BYTES, RECORD_BYTES};
+    struct sw_pmem_error error;
+    uint8_t first[PML_CONTROL_BYTES];
+    (void)state;
+    for (unsigned lacking = 1; lacking < 1u << FAKE_REGIONS; lacking++) {
+        assert_int_equal(create_log(state), 0);
+        for (unsigned i = 0; i < FAKE_REGIONS; i++) {
+            if (lacking >> i & 1)
+                memset(fake_bytes(i), 0, i % 2 ? PML_LINE_BYTES : PML_CONTROL_BYTES);
+            else
+                memcpy(first, fake_bytes(i), PML_LINE_BYTES);
+        }
+        assert_int_equal(sw_pmem_log_create(&options, &geometry, false, soon(), &error),
+                         SW_PMEM_LOG_OK);
+        for (unsigned i = 0; i < FAKE_REGIONS && lacking != (1u << FAKE_REGIONS) - 1; i++)
+            assert_memory_equal(fake_bytes(i) + 16, first + 16, PML_ID_BYTES);
+        struct sw_pmem_log *log = open_log();
+        append(log, 0);
+        expect_records(log, 0, 1);
+        sw_pmem_log_close(log);
+    }
+}
+
+/* A copy that has lost what it had is not made anew: a writer would count on it. */
+static void create__leaves_a_log_that_was_used(void **state)
+{
+    const struct sw_pmem_log_geometry geometry = {RING_BYTES, RECORD_BYTES};
+    const uint8_t zeroes[PML_CONTROL_BYTES] = {0};
+    struct sw_pmem_error error;
+    (void)state;
+    for (unsigned lost = 0; lost < FAKE_REGIONS; lost++) {
+        assert_int_equal(create_log(state), 0);
+        struct sw_pmem_log *log = open_log();
+        sw_pmem_log_close(log);
+        memset(fake_bytes(lost), 0, PML_CONTROL_BYTES);
+        assert_int_equal(sw_pmem_log_create(&options, &geometry, false, soon(), &error),
+                         SW_PMEM_LOG_EXISTS);
+        assert_memory_equal(fake_bytes(lost), zeroes, PML_CONTROL_BYTES);
+    }
+}
+
 static void open__finds_no_log(void **state)
 {
     (void)state;
@@ -347,6 +391,8 @@ int main(void)
         cmocka_unit_test(log__one_bad_copy_fences_nobody),
         cmocka_unit_test_setup(open__names_the_copy_that_it_doubts, create_log),
         cmocka_unit_test_setup(create__takes_care_of_what_is_there, create_log),
+        cmocka_unit_test_setup(create__goes_on_where_another_has_stopped, create_log),
+        cmocka_unit_test_setup(create__leaves_a_log_that_was_used, create_log),
         cmocka_unit_test_setup(open__finds_no_log, create_log),
         cmocka_unit_test_setup(open__waits_for_a_quorum, create_log),
         cmocka_unit_test_setup(log__keeps_records, create_log),

@@ -5,6 +5,7 @@ are killed, stopped, leave and come twice, and the log loses its quorum for a wh
 
 usage: test_group.py SIDEWIRE MEMBER STRANGER [CASE...]
 """
+import contextlib
 import os
 import queue
 import signal
@@ -60,11 +61,24 @@ class Process:
             self.said.append(line)
             if all(part in line for part in parts):
                 return line
-        raise AssertionError(f'no {parts} in:\n' + '\n'.join(self.said[-20:]))
+        raise AssertionError(f'no {parts} in:\n{self.last_words()}')
+
+    def last_words(self):
+        """What it has said, and how it has ended if it has."""
+        if self.process.poll() is not None:
+            self.reader.join(timeout=PATIENCE_S)
+            while not self.lines.empty():
+                self.said.append(self.lines.get() or '')
+            self.said.append(f'(its status is {self.process.poll()})')
+        return '\n'.join(self.said[-40:])
 
     def order(self, line):
-        self.process.stdin.write(line + '\n')
-        self.process.stdin.flush()
+        try:
+            self.process.stdin.write(line + '\n')
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            self.process.wait(timeout=PATIENCE_S)
+            raise AssertionError(f'it has ended before "{line}":\n{self.last_words()}') from None
 
     def until_status(self, part):
         """Asks for the status until it has that."""
@@ -81,7 +95,8 @@ class Process:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait(timeout=20)
-        self.process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):  # of an order that it did not take
+            self.process.stdin.close()
         self.reader.join(timeout=20)
         self.process.stdout.close()
 
@@ -139,7 +154,7 @@ class Group(unittest.TestCase):
         two.wait_for('role=4 leader=two quorum=1')
         # It comes back with its slot, and the same identity of the group.
         again = self.member('one')
-        joined = again.wait_for('joined')
+        joined = again.wait_for('joined slot')
         self.assertIn('slot=0', joined)
         serial = [word for word in joined.split() if word.startswith('serial=')][0]
         self.assertTrue(any(serial in line for line in one.said + two.said))
@@ -178,7 +193,7 @@ class Group(unittest.TestCase):
         """Members that start together agree, and none of them is taken for dead."""
         members = [self.member(name) for name in ('one', 'two', 'three')]
         for member in members:
-            member.wait_for('joined')
+            member.wait_for('joined slot')
         for member in members:
             member.until_status('1=')
             for name in ('one', 'two', 'three'):
@@ -190,6 +205,21 @@ class Group(unittest.TestCase):
                 member.order('status')
             roles = [member.wait_for('status role=').split('role=')[1][0] for member in members]
         self.assertEqual(sorted(roles), ['2', '2', '4'])
+
+    def test_half_made(self):
+        """The first member has died when it had made one copy of the log. Others go on."""
+        words = [SIDEWIRE, *'pmem log create --ring 2M --record 2048'.split()]
+        words += [f'--copy=127.0.0.1:{PORT + i}' for i in range(COPIES)]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for number in range(1, COPIES):
+            self.copies[number].end()
+            with open(os.path.join(self.folder.name, f'copy{number}.img'), 'r+b') as file:
+                file.write(bytes(4096))
+            self.serve(number)
+        members = [self.member(name) for name in ('one', 'two')]
+        for member in members:
+            member.wait_for('joined slot')
 
     def test_stopped(self):
         """One that is silent is suspected, and fenced before it can go on."""
