@@ -41,7 +41,7 @@ class Host:
         words = [where, NQN, number, first_block, BLOCKS, DEPTH, GAP_US, seed]
         with open(self.path, 'wb') as out:
             self.process = subprocess.Popen(
-                [*world.host_command, *map(str, words)], stdout=out, stderr=subprocess.STDOUT
+                [*world.host_words(number), *map(str, words)], stdout=out, stderr=subprocess.STDOUT
             )
 
     def told(self):
@@ -80,6 +80,10 @@ class World:
             self.group.add(name, '127.0.0.1', port + 1 + 2 * i, port + 2 + 2 * i)
             self.group.members[-1].start().is_ready()
         self.hosts, self.rounds = [], 0
+
+    def host_words(self, _):
+        """How a host's program is begun."""
+        return self.host_command
 
     def owner(self):
         return await_that(self.group.owner)
@@ -233,13 +237,14 @@ def tell_failure(world, seed, came, history, why):
     return say(False, f'seed {seed}: {", ".join(came)}', why, history and history.errors[:20])
 
 
-def linearizable(sidewire, program, seeds, active):
+def linearizable(world_at, kinds, seeds, what):
+    """world_at: makes the world in a folder."""
     with tempfile.TemporaryDirectory() as folder:
-        world, requests, unknown = World(sidewire, program, folder, '', active), 0, 0
+        world, requests, unknown = world_at(folder), 0, 0
         counts, again = collections.Counter(), 0
         try:
             for done, seed in enumerate(seeds):
-                history, came = world.round(seed, ALL)
+                history, came = world.round(seed, kinds)
                 why = 'not all hosts have ended well' if not history else history.fault()
                 if why or history.errors:
                     return tell_failure(world, seed, came, history, why)
@@ -251,20 +256,18 @@ def linearizable(sidewire, program, seeds, active):
                     print(f'    {done + 1} rounds, {requests} requests', flush=True)
         finally:
             world.close()
-    what = ', '.join(f'{name} {count}' for name, count in sorted(counts.items()))
+    came = ', '.join(f'{name} {count}' for name, count in sorted(counts.items()))
     return say(
         requests > 50 * len(seeds),
-        f'{len(seeds)} rounds are linearizable, {active} active: {requests} requests, '
-        f'{again} writes sent again, {unknown} without a result; {what}',
+        f'{len(seeds)} rounds are linearizable, {what}: {requests} requests, '
+        f'{again} writes sent again, {unknown} without a result; {came}',
     )
 
 
-def planted(sidewire, program, active):
+def planted(world_at, kind):
     """An owner that is not fenced goes on: a ghost comes, and the checker says so."""
     with tempfile.TemporaryDirectory() as folder:
-        options = f',delay={DELAY_MS}ms,unfenced'
-        world = World(sidewire, program, folder, options, active, members=2)
-        kind = owner_wakes_late if active == 'one' else active_wakes_late
+        world = world_at(folder)
         try:
             found = None
             for seed in range(PLANTED):
@@ -279,8 +282,18 @@ def planted(sidewire, program, active):
 
 def main(sidewire, program, first, count, active='one'):
     first, count = int(first), int(count)
-    good = linearizable(sidewire, program, range(first, first + count), active)
-    return planted(sidewire, program, active) and good
+    good = linearizable(
+        lambda folder: World(sidewire, program, folder, '', active),
+        ALL,
+        range(first, first + count),
+        f'{active} active',
+    )
+    options = f',delay={DELAY_MS}ms,unfenced'
+    kind = owner_wakes_late if active == 'one' else active_wakes_late
+    return (
+        planted(lambda folder: World(sidewire, program, folder, options, active, members=2), kind)
+        and good
+    )
 
 
 if __name__ == '__main__':
