@@ -3,6 +3,8 @@
 
 #include <assert.h>
 
+#include "common/base/minmax.h"
+
 enum { BATCHES_OF_RING = 8 };
 
 #define MARK_NS 1000000000ull
@@ -116,6 +118,16 @@ uint32_t nvt_tier_destage_take(struct nvt_tier_destage *destage, const struct nv
             break;
     }
     return count;
+}
+
+/* Each write to FILE costs the thread of the hosts two or three of theirs, and the processor a
+ * switch to the system's worker that ends it. So FILE gets few at a time while the log has room. */
+uint32_t nvt_tier_destage_depth(uint64_t ring_bytes, uint64_t used_bytes, uint32_t runs_max)
+{
+    enum { GENTLE = 2, BRISK = 8 };
+    if (used_bytes < ring_bytes / 2)
+        return mover_min_u32(GENTLE, runs_max);
+    return used_bytes < ring_bytes / 4 * 3 ? mover_min_u32(BRISK, runs_max) : runs_max;
 }
 
 enum nvt_tier_step nvt_tier_destage_next(struct nvt_tier_destage *destage)

@@ -70,6 +70,8 @@ bool nvt_tier_destage_begin(struct nvt_tier_destage *destage, const struct nvt_t
  * more. The first of them may be too long, where it has no payload. */
 uint32_t nvt_tier_destage_take(struct nvt_tier_destage *destage, const struct nvt_tier_index *index,
                                uint64_t bytes_max, struct nvt_tier_extent pieces[NVT_TIER_PIECES]);
+/* How many writes to FILE may be under way, of `runs_max`, while hosts write, too. */
+uint32_t nvt_tier_destage_depth(uint64_t ring_bytes, uint64_t used_bytes, uint32_t runs_max);
 /* The step is done; returns the next one. */
 enum nvt_tier_step nvt_tier_destage_next(struct nvt_tier_destage *destage);
 

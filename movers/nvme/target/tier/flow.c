@@ -14,10 +14,12 @@
 /*
  * What destaging does while others wait for the lock, and the thread for its hosts. A host's write
  * of 4 KiB takes 3 us: a run costs three times that (to read its record, compare the sum, and give
- * it to the disk). So runs begin one by one, and the loop serves its hosts in between. Where writes
- * wait for room in the log there is nobody to be kept waiting, and all begin at once.
+ * it to the disk). So one run begins in a turn of the loop, which serves its hosts in between, and
+ * what has ended begins none. To drop an extent from the index takes 0.4 us, and 2 us of a large
+ * one: eight take as long as a run. Where writes wait for room in the log there is nobody to be
+ * kept waiting, and all begin at once.
  */
-enum { DROPS = 48, DROPS_AWAITED = 512 };
+enum { DROPS = 8, DROPS_AWAITED = 512 };
 
 static void go_next(struct nvt_tier *tier)
 {
@@ -36,12 +38,21 @@ static const char *why_of(const struct nvt_tier *tier, uint16_t status)
                                                            : "its disk refuses it";
 }
 
+/* Nobody would be served meanwhile. */
+static bool writes_are_awaited(const struct nvt_tier *tier)
+{
+    return tier->leaver || !list_is_empty(&tier->waiting);
+}
+
 static void run_end(struct nvt_tier_run *run)
 {
     struct nvt_tier *tier = run->tier;
     run->is_busy = false;
     tier->runs_busy--;
-    nvt_tier_flow(tier);
+    if (tier->destage.step == NVT_TIER_WRITING && !writes_are_awaited(tier))
+        tier->wants_runs = true;
+    else
+        nvt_tier_flow(tier);
 }
 
 static void run_written(struct nvt_io *lower, uint16_t status)
@@ -216,16 +227,21 @@ static void sync_file(struct nvt_tier *tier)
     nvt_tier_ask_file(tier, &tier->flush);
 }
 
-/* Nobody would be served meanwhile. */
-static bool writes_are_awaited(const struct nvt_tier *tier)
+static uint32_t runs_depth(const struct nvt_tier *tier)
 {
-    return tier->leaver || !list_is_empty(&tier->waiting);
+    return writes_are_awaited(tier) || tier->destage.is_hurried
+               ? NVT_TIER_RUNS
+               : nvt_tier_destage_depth(tier->super.ring_bytes, tier->end - tier->head,
+                                        NVT_TIER_RUNS);
 }
 
 static void write_runs(struct nvt_tier *tier)
 {
+    const uint32_t depth = runs_depth(tier);
     tier->wants_runs = false;
     for (uint32_t i = 0; i < NVT_TIER_RUNS && tier->phase == NVT_TIER_SERVING; i++) {
+        if (tier->runs_busy >= depth)
+            return;
         if (tier->runs[i].is_busy)
             continue;
         const uint32_t count =
@@ -327,8 +343,10 @@ void nvt_tier_flow(struct nvt_tier *tier)
         hand_log_over(tier);
     if (tier->leaver)
         end_detach(tier);
-    if (tier->phase != NVT_TIER_SERVING)
+    if (tier->phase != NVT_TIER_SERVING) {
+        tier->wants_runs = false; /* or the thread would look for ever */
         return;
+    }
     switch (tier->destage.step) {
     case NVT_TIER_IDLE:
         return flow_begin_batch(tier);

@@ -250,6 +250,7 @@ static int make_log(struct survey *survey)
         tier->copies[i].state = NVT_TIER_LIVE;
         tier->copies[i].is_new = false;
     }
+    tier->is_made = true;
     return 0;
 }
 

@@ -64,6 +64,9 @@ struct nvt_tier_medium_ops {
     bool (*start)(struct nvt_tier_medium *medium, struct nvt_tier_move *move);
     /* Looks for what has ended. NULL: there is no need. True: something goes on. */
     bool (*poll)(struct nvt_tier_medium *medium);
+    /* Takes the next pages of one that is new, for some hundred microseconds. False: it has all of
+     * them, or takes the rest when they are written. NULL: there is nothing to take. */
+    bool (*warm_up)(struct nvt_tier_medium *medium);
     /* Why it cannot be had. NULL: the errno of its moves says all. */
     void (*why)(struct nvt_tier_medium *medium, char *out, size_t size);
     /* It is another target's from now on: nothing is moved any more. NULL: that cannot be. */
@@ -225,6 +228,7 @@ struct nvt_tier {
     struct nvt_tier_super super;
     uint32_t copies_count, quorum;
     bool polls_media; /* some of them */
+    bool is_made;     /* the log was made by this start */
     struct nvt_tier_copy copies[NVT_TIER_COPIES_MAX];
 
     /* Positions: head <= acked <= end <= head + ring bytes. */

@@ -19,6 +19,8 @@
 
 enum { CHUNK_BYTES = 256 << 10, RECORDS = 1024 /* in one turn */ };
 
+#define WARM_UP_NS 1000000000ull /* hosts of a new log wait no longer for its pages */
+
 enum pass {
     PASS_FIND, /* the end of each copy */
     PASS_FIND_PROVE,
@@ -27,6 +29,7 @@ enum pass {
     PASS_BEYOND, /* whether there are records behind the end */
     PASS_CLAIM,  /* the slot says whose the log is */
     PASS_BEGIN,  /* and so does its next record */
+    PASS_WARM,   /* a new one gets its pages */
 };
 
 struct place {
@@ -38,7 +41,7 @@ struct nvt_tier_walk {
     uint32_t copy;
     struct place at, last[3]; /* `last`: places a stage apart, the oldest first */
     uint64_t head, limit;     /* records end there at the latest */
-    uint64_t begin_end;
+    uint64_t begin_end, warm_ns;
     bool is_reading, is_damaged, is_proved;
     int error;
     uint64_t chunk_at;
@@ -394,6 +397,23 @@ static void go_to_next_pass(struct nvt_tier *tier)
     take_log(tier);
 }
 
+/* True: there is more. Copies take turns. */
+static bool warm_media_up(struct nvt_tier *tier)
+{
+    struct nvt_tier_walk *walk = tier->walk;
+    bool any = false;
+    if (!walk->warm_ns)
+        walk->warm_ns = tier->now_ns;
+    if (!tier->is_made || tier->now_ns - walk->warm_ns > WARM_UP_NS)
+        return false;
+    for (uint32_t i = 0; i < tier->copies_count; i++) {
+        struct nvt_tier_medium *medium = tier->copies[i].medium;
+        if (medium && medium->ops->warm_up)
+            any = medium->ops->warm_up(medium) || any;
+    }
+    return any;
+}
+
 bool nvt_tier_walk_step(struct nvt_tier *tier)
 {
     struct nvt_tier_walk *walk = tier->walk;
@@ -417,7 +437,11 @@ bool nvt_tier_walk_step(struct nvt_tier *tier)
     case PASS_BEGIN:
         if (tier->acked < walk->begin_end)
             return false;
-        end_walk(tier);
+        walk->pass = PASS_WARM;
+        break;
+    case PASS_WARM:
+        if (!warm_media_up(tier))
+            end_walk(tier);
         return true;
     }
     if (is_over)

@@ -119,13 +119,20 @@ static bool world_start(struct nvt_tier_medium *base, struct nvt_tier_move *move
     return false;
 }
 
+static bool world_warm_up(struct nvt_tier_medium *base)
+{
+    struct world_medium *medium = (struct world_medium *)base;
+    medium->cold -= medium->cold > 0;
+    return medium->cold;
+}
+
 static void world_close(struct nvt_tier_medium *base)
 {
     free(base);
 }
 
 static const struct nvt_tier_medium_ops world_ops = {
-    .now = world_now, .start = world_start, .close = world_close};
+    .now = world_now, .start = world_start, .warm_up = world_warm_up, .close = world_close};
 
 static bool end_move(struct world_medium *medium)
 {
@@ -257,6 +264,7 @@ int world_open(struct world *world, uint32_t away, bool makes_anew)
                                                   .size_bytes = world->logs[i].bytes};
         medium->world = world;
         medium->store = &world->logs[i];
+        medium->cold = WORLD_COLD;
         world->media[i] = medium;
         media[i] = &medium->medium;
     }

@@ -38,7 +38,7 @@ void store_write(struct store *store, uint64_t at, const void *data, uint32_t by
 void store_flush(struct store *store);
 void store_cut(struct store *store, struct random *random);
 
-enum { WORLD_COPIES = 3, WORLD_PENDING = 512 };
+enum { WORLD_COPIES = 3, WORLD_PENDING = 512, WORLD_COLD = 5 };
 
 struct world_medium {
     struct nvt_tier_medium medium; /* must be first */
@@ -48,6 +48,7 @@ struct world_medium {
     uint32_t pending_count;
     int error;      /* what each move ends with, 0: none fails */
     bool is_paused; /* nothing ends */
+    uint32_t cold;  /* how often warm_up() has more; it may not be asked again then */
 };
 
 struct world {
