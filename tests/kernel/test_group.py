@@ -1,10 +1,11 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause
 """A stock kernel's NVMe host with native multipath, and two targets of a group that serve one file.
-usage: test_group.py SIDEWIRE
+usage: test_group.py SIDEWIRE [all]
 
 The host goes on writing verified data while the target that owns the file is killed, and while it
-is stopped. Targets that come again are paths again.
+is stopped. Targets that come again are paths again. Then the same with all targets active: the one
+that the host is served by is killed; with `all`, it is that alone, and has the other troubles, too.
 """
 import os
 import re
@@ -55,6 +56,14 @@ class Host(KernelHost):
             'ls -l /dev/nvme0n1; dmesg | tail -n 5'
         )
         return say(status == 0 and 'nvme0n1' in text, 'two paths to one namespace', text)
+
+    def leaves(self):
+        text, status = self.shell(
+            f'nvme disconnect -n {NQN}; for i in $(seq 300); do '
+            'ls /sys/class/nvme-subsystem/ 2>/dev/null | grep -q . || exit 0; sleep 0.1; done; '
+            'exit 1'
+        )
+        return say(status == 0, 'nvme disconnect', text)
 
     def discovers_all(self):
         text, status = self.shell(f'nvme discover -t rdma -a {guest.OWN} -s {PORT}')
@@ -156,11 +165,31 @@ def hand_over(group, owner):
     )
 
 
+def judge_all(host, group, is_long):
+    """All members are active: the host has one of them. Whether that member is killed, stopped, or
+    leaves, the host goes on at the other one."""
+    owner = host.connect_all() and await_that(group.owner)
+    good = (
+        say(owner, 'a member serves the host', *[member.said() for member in group.members])
+        and host.sees(owner)
+        and host.asks(owner)
+    )
+    if not good:
+        return False
+    heir = other(group, owner)
+    host.spawn_fio(MIB // 4 if is_long else MIB // 8, 500)
+    good = take_over(group, host, owner, signal.SIGKILL) and rejoin(host, owner, heir)
+    if good and is_long:
+        good = take_over(group, host, heir, signal.SIGSTOP) and rejoin(host, heir, owner)
+        owner, heir = heir, owner
+    good = good and host.fio_ends('all active: fio has verified all that it wrote')
+    return good and (not is_long or host.file_system(lambda: hand_over(group, heir)))
+
+
 def judge(host, group):
     owner = await_that(group.owner)
     good = (
         say(owner, 'the group has an owner', *[member.said() for member in group.members])
-        and host.prepare()
         and host.discovers_all()
         and host.connect_all()
         and host.sees(owner)
@@ -180,29 +209,49 @@ def judge(host, group):
     )
 
 
-def run(sidewire):
+def try_group(sidewire, folder, log_port, options, judge_it):
+    """Two members with a disk and a log of their own."""
+    os.mkdir(folder)
+    disk = os.path.join(folder, 'disk')
+    with open(disk, 'wb') as file:
+        file.truncate(MIB << 20)
+    group = Group(
+        [guest.PEER, 'host', sidewire], folder, f'file:{disk},bs=4096', log_port, NQN, TIMEOUT_S
+    )
+    group.options = options
+    try:
+        group.start_log()
+        for i, (name, address) in enumerate(ADDRESSES.items()):
+            group.add(name, address, PORT, log_port + 1 + i).start().is_ready()
+        good = judge_it(group)
+        if not good:
+            for member in group.members:
+                print(f'{member.name} says:\n{member.said()}')
+            print(guest.inside('dmesg | tail -n 40')[0])
+        return good
+    finally:
+        group.close()
+
+
+def run(sidewire, *kind):
+    host, is_long = Host(guest.OWN), 'all' in kind
+    subprocess.run(
+        [guest.PEER, *f'host ip addr add {ADDRESSES["b"]}/24 dev br0'.split()], check=True
+    )
     with tempfile.TemporaryDirectory() as folder:
-        disk = os.path.join(folder, 'disk')
-        with open(disk, 'wb') as file:
-            file.truncate(MIB << 20)
-        subprocess.run(
-            [guest.PEER, *f'host ip addr add {ADDRESSES["b"]}/24 dev br0'.split()], check=True
+        one, every = os.path.join(folder, 'one'), os.path.join(folder, 'all')
+        good = host.prepare()
+        if not is_long:
+            good = good and try_group(
+                sidewire, one, LOG_PORT, [], lambda it: judge(host, it) and host.leaves()
+            )
+        return good and try_group(
+            sidewire,
+            every,
+            LOG_PORT + 4,
+            '--active all'.split(),
+            lambda it: judge_all(host, it, is_long),
         )
-        group = Group(
-            [guest.PEER, 'host', sidewire], folder, f'file:{disk},bs=4096', LOG_PORT, NQN, TIMEOUT_S
-        )
-        try:
-            group.start_log()
-            for i, (name, address) in enumerate(ADDRESSES.items()):
-                group.add(name, address, PORT, LOG_PORT + 1 + i).start().is_ready()
-            good = judge(Host(guest.OWN), group)
-            if not good:
-                for member in group.members:
-                    print(f'{member.name} says:\n{member.said()}')
-                print(guest.inside('dmesg | tail -n 40')[0])
-            return good
-        finally:
-            group.close()
 
 
 if __name__ == '__main__':
