@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/command/old_option.h"
+#include "common/serve/log.h"
 #include "common/text/size.h"
 
 /* Keys of options without a letter: behind all characters. */
@@ -106,7 +107,9 @@ void mover_parse(const struct mover_usage *usage, int argc, char **argv, void *a
                               .children = usage->shared ? children : NULL};
     describe_options(parsing[0].options, parsing[0].rows);
     describe_options(parsing[1].options, parsing[1].rows);
+    mover_log_others_begin();
     argp_parse(&argp, argc, argv, 0, NULL, parsing);
+    mover_log_others_end();
 }
 
 void mover_take_text(struct argp_state *state, void *place, char *text)

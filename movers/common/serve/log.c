@@ -51,6 +51,42 @@ static bool goes_to_journal(void)
            !fstat(STDERR_FILENO, &about) && about.st_dev == device && about.st_ino == inode;
 }
 
+static FILE *before_others; /* NULL: nobody else's lines are changed */
+
+/* Gets whole lines: the stream holds them back until they are. */
+static ssize_t write_others(void *cookie, const char *bytes, size_t length)
+{
+    (void)cookie;
+    for (size_t at = 0; at < length;) {
+        const char *end = memchr(bytes + at, '\n', length - at);
+        const size_t line = end ? (size_t)(end - bytes) - at : length - at;
+        fprintf(before_others, "<%d>%.*s\n", levels[MOVER_LOG_ERROR].priority, (int)line,
+                bytes + at);
+        at += line + 1;
+    }
+    return (ssize_t)length;
+}
+
+void mover_log_others_begin(void)
+{
+    static const cookie_io_functions_t functions = {.write = write_others};
+    FILE *stream = goes_to_journal() ? fopencookie(NULL, "w", functions) : NULL;
+    if (!stream)
+        return;
+    setvbuf(stream, NULL, _IOLBF, LOG_TEXT_BYTES);
+    before_others = stderr;
+    stderr = stream;
+}
+
+void mover_log_others_end(void)
+{
+    if (!before_others)
+        return;
+    fclose(stderr);
+    stderr = before_others;
+    before_others = NULL;
+}
+
 static void write_time(char text[LOG_TIME_BYTES])
 {
     struct timespec now;

@@ -27,6 +27,11 @@ void mover_log_name(const char *name);
  * start. */
 void mover_log_open(enum mover_log_level level, bool is_timed);
 
+/* Until the end, what others write to stderr reaches the journal with the level of an error, line
+ * by line: argp and getopt say so what is wrong with a command line. Elsewhere nothing changes. */
+void mover_log_others_begin(void);
+void mover_log_others_end(void);
+
 /* A line. What strangers sent may be in it: control characters become '?'. */
 void mover_log(enum mover_log_level level, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

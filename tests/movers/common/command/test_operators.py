@@ -145,6 +145,26 @@ class Operators(unittest.TestCase):
         self.log.seek(0)
         self.assertRegex(self.log.read(), r'^<6>127\.0\.0\.1 connects \(info, process \d+\)\n')
 
+    def test_log__a_wrong_line_is_an_error_in_the_journal(self):
+        """Manager and journal have one socket; here it is a file."""
+        for mover, line in SERVERS.items():
+            with self.subTest(mover=mover), open(f'{self.folder}/wrong', 'w+') as file:
+                about = os.fstat(file.fileno())
+                done = subprocess.run(
+                    [SIDEWIRE, *line.split(), '--zork'],
+                    stdout=subprocess.DEVNULL,
+                    stderr=file,
+                    env={**self.env, 'JOURNAL_STREAM': f'{about.st_dev}:{about.st_ino}'},
+                    cwd=self.folder,
+                    timeout=LIMIT_S,
+                    check=False,
+                )
+                self.assertEqual(done.returncode, 2)
+                file.seek(0)
+                said = file.read()
+                self.assertRegex(said, "^<3>sidewire .*unrecognized option '--zork'")
+                self.assertEqual([x for x in said.splitlines() if not x.startswith('<3>')], [])
+
     def test_log__without_the_option(self):
         server = self.start('pmem')
         self.run_it(CLIENTS['pmem'])

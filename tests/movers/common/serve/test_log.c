@@ -80,6 +80,30 @@ static void log__of_the_journal(void **state)
     assert_string_equal(heard(), "<4>hello\nsidewire x: hello\nsidewire x: hello\n");
 }
 
+static void log__of_others_in_the_journal(void **state)
+{
+    char stream[64];
+    struct stat about;
+    (void)state;
+    hear();
+    fprintf(stderr, "before\n");
+    fstat(STDERR_FILENO, &about);
+    snprintf(stream, sizeof(stream), "%ju:%ju", (uintmax_t)about.st_dev, (uintmax_t)about.st_ino);
+    setenv("JOURNAL_STREAM", stream, 1);
+    mover_log_others_begin();
+    fprintf(stderr, "%s: ", "sidewire x"); /* a line in parts, as of argp */
+    fprintf(stderr, "wrong\nTry\n");
+    fprintf(stderr, "half");
+    mover_log_others_end();
+    fprintf(stderr, "after\n");
+    setenv("JOURNAL_STREAM", "1:1", 1);
+    mover_log_others_begin();
+    fprintf(stderr, "elsewhere\n");
+    mover_log_others_end();
+    assert_string_equal(heard(), "before\n<3>sidewire x: wrong\n<3>Try\n<3>half\nafter\n"
+                                 "elsewhere\n");
+}
+
 /* A stranger may choose a name that looks like another line, or moves the cursor. */
 static void log__texts_of_strangers(void **state)
 {
@@ -117,6 +141,7 @@ int main(void)
         cmocka_unit_test(log__levels),
         cmocka_unit_test(log__time),
         cmocka_unit_test(log__of_the_journal),
+        cmocka_unit_test(log__of_others_in_the_journal),
         cmocka_unit_test(log__texts_of_strangers),
         cmocka_unit_test(log__told_once_a_second),
     };
