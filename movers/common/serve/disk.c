@@ -3,6 +3,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
+#include <limits.h>
 #include <linux/fiemap.h>
 #include <linux/fs.h>
 #include <linux/magic.h>
@@ -143,6 +145,18 @@ static int forget_untaken(int fd)
         return rc;
     posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
     return write_kept_again(fd);
+}
+
+int mover_disk_sync_folder(const char *path)
+{
+    char folder[PATH_MAX];
+    snprintf(folder, sizeof(folder), "%s", path);
+    const int fd = open(dirname(folder), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    const int rc = fsync(fd) && errno != EINVAL && errno != EROFS ? -errno : 0;
+    close(fd);
+    return rc;
 }
 
 const char *mover_disk_why(int rc)

@@ -22,6 +22,9 @@ struct mover_disk {
  * that another process has mapped stay: they are written once more. Returns 0 or a negative errno.
  */
 int mover_disk_open(int file_fd, bool serves_cache, struct mover_disk *disk);
+/* The folder of a file: its name outlives a power cut as its bytes do. 0, also where its file
+ * system has nothing to sync, or a negative errno. */
+int mover_disk_sync_folder(const char *path);
 /* What that errno means. */
 const char *mover_disk_why(int rc);
 void mover_disk_close(struct mover_disk *disk);

@@ -3,7 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <libgen.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "common/base/minmax.h"
+#include "common/serve/disk.h"
 #include "snapshot/store/superblock.h"
 
 enum { PART_BYTES = 64 << 20 };
@@ -47,18 +48,58 @@ static const char *why_not_replaced(const char *path)
     return is_volume(path) ? "it is a volume of snapshots, and stays" : NULL;
 }
 
-int snap_output_open(struct snap_output *output, const char *path, uint64_t bytes)
+/* What a symbolic link leads to gets the bytes; the link stays. */
+static int output_find_place(const char *path, char **place)
 {
-    *output = (struct snap_output){.path = path, .bytes = bytes, .fd = -1};
+    struct stat st;
+    const bool is_link = !lstat(path, &st) && S_ISLNK(st.st_mode);
+    *place = is_link ? realpath(path, NULL) : strdup(path);
+    if (*place)
+        return MOVER_DONE;
+    return mover_fail("%s: %s%s", path, is_link ? "a symbolic link that leads nowhere: " : "",
+                      strerror(errno));
+}
+
+/* Beside it. A name that is as long as names may be leaves no room for more. */
+static int make_temporary(struct snap_output *output)
+{
+    static const char tail[] = ".XXXXXX";
+    const char *slash = strrchr(output->path, '/'), *name = slash ? slash + 1 : output->path;
+    const size_t most = (size_t)(name - output->path) + NAME_MAX + 1 - sizeof(tail);
+    if (asprintf(&output->temporary, "%.*s%s", (int)mover_min_u64(most, PATH_MAX), output->path,
+                 tail) < 0) {
+        output->temporary = NULL;
+        return -ENOMEM;
+    }
+    output->fd = mkostemp(output->temporary, O_CLOEXEC);
+    return output->fd < 0 ? -errno : 0;
+}
+
+static void free_paths(struct snap_output *output)
+{
+    free(output->path);
+    free(output->temporary);
+    output->path = output->temporary = NULL;
+}
+
+static int output_begin(struct snap_output *output, const char *path)
+{
+    if (output_find_place(path, &output->path))
+        return MOVER_FAILED;
     const char *why_not = why_not_replaced(path);
     if (why_not)
         return mover_fail("%s: %s", path, why_not);
-    if ((size_t)snprintf(output->temporary, sizeof(output->temporary), "%s.XXXXXX", path) >=
-        sizeof(output->temporary))
-        return mover_fail("%.200s...: the path is too long", path);
-    output->fd = mkostemp(output->temporary, O_CLOEXEC);
-    if (output->fd < 0)
-        return mover_fail("%s: %s", path, strerror(errno));
+    const int made = make_temporary(output);
+    return made ? mover_fail("%s: %s", path, strerror(-made)) : MOVER_DONE;
+}
+
+int snap_output_open(struct snap_output *output, const char *path, uint64_t bytes)
+{
+    *output = (struct snap_output){.bytes = bytes, .fd = -1};
+    if (output_begin(output, path)) {
+        free_paths(output);
+        return MOVER_FAILED;
+    }
     /* Blocks of the disk now: a full disk found later would be a SIGBUS. */
     int code = bytes ? posix_fallocate(output->fd, 0, (off_t)bytes) : 0;
     if (!code && bytes) {
@@ -74,34 +115,34 @@ int snap_output_open(struct snap_output *output, const char *path, uint64_t byte
     return snap_output_close(output, MOVER_FAILED);
 }
 
-/* The name outlives a power cut once its directory is synced. */
-static int output_sync_folder(const char *path)
+/* The file gets its name, and is on the disk with it. */
+static int give_name(const struct snap_output *output)
 {
-    char copy[4096];
-    snprintf(copy, sizeof(copy), "%s", path);
-    const int fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    const int code = fd < 0 || fsync(fd) ? -errno : 0;
-    if (fd >= 0)
-        close(fd);
-    return code;
+    const mode_t mask = umask(0);
+    umask(mask);
+    if (fchmod(output->fd, 0666 & ~mask) || fsync(output->fd) ||
+        rename(output->temporary, output->path))
+        return mover_fail("%s: %s", output->path, strerror(errno));
+    const int code = mover_disk_sync_folder(output->path);
+    return code ? mover_fail("%s: its folder could not be written to the disk: %s", output->path,
+                             strerror(-code))
+                : MOVER_DONE;
 }
 
 int snap_output_close(struct snap_output *output, int code)
 {
-    const mode_t mask = umask(0);
-    umask(mask);
     if (output->data)
         munmap(output->data, output->bytes);
     output->data = NULL;
     if (output->fd < 0)
         return code;
-    if (!code && (fchmod(output->fd, 0666 & ~mask) || fsync(output->fd) ||
-                  rename(output->temporary, output->path) || output_sync_folder(output->path)))
-        code = mover_fail("%s: %s", output->path, strerror(errno));
+    if (!code)
+        code = give_name(output);
     if (code)
         unlink(output->temporary);
     close(output->fd);
     output->fd = -1;
+    free_paths(output);
     return code;
 }
 

@@ -10,8 +10,7 @@
 #include "snapshot/command/command.h"
 
 struct snap_output {
-    const char *path;
-    char temporary[4096];
+    char *path, *temporary; /* its own */
     int fd;
     uint8_t *data; /* the file, mapped */
     uint64_t bytes;

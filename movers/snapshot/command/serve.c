@@ -15,6 +15,7 @@
 #include "snapshot/command/command.h"
 #include "snapshot/command/serve_status.h"
 #include "snapshot/server/server.h"
+#include "snapshot/store/superblock.h"
 
 struct serve {
     const char *listen, *port;
@@ -41,6 +42,9 @@ static void check_snapshot_serve(struct argp_state *state, void *arguments)
     const struct serve *serve = arguments;
     if (!serve->server.memory_bytes)
         argp_error(state, "how much memory volumes may have is missing (--memory BYTES)");
+    if (serve->server.memory_bytes < SNAP_VOLUME_BLOCKS_MIN * SNAP_BLOCK_BYTES)
+        argp_error(state, "no volume fits into %" PRIu64 " bytes: --memory is 64K at least",
+                   serve->server.memory_bytes);
 }
 
 #define SERVE(member) offsetof(struct serve, member)

@@ -84,33 +84,12 @@ static int take_lock_over(const char *path, const struct snap_medium_options *op
 
 /* ---- what is there ---- */
 
-static void lead_to_folder(const char *path, char folder[PATH_MAX])
-{
-    snprintf(folder, PATH_MAX, "%s", path);
-    const char *found = dirname(folder);
-    if (found != folder)
-        memmove(folder, found, strlen(found) + 1);
-}
-
-/* A new file is there after a power cut only if its folder is on the disk, too. */
-static int sync_folder(const char *path)
-{
-    char folder[PATH_MAX];
-    lead_to_folder(path, folder);
-    const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return -errno;
-    const int code = fsync(fd) && errno != EINVAL && errno != EROFS ? -errno : 0;
-    close(fd);
-    return code;
-}
-
 static int tell_no_room(const char *path, uint64_t needed, char *error, size_t error_bytes)
 {
     struct statvfs fs = {.f_bavail = 0};
     char folder[PATH_MAX];
-    lead_to_folder(path, folder);
-    statvfs(folder, &fs);
+    snprintf(folder, sizeof(folder), "%s", path);
+    statvfs(dirname(folder), &fs);
     snprintf(error, error_bytes,
              "%.150s: it needs %" PRIu64 " MiB, and its file system has %" PRIu64
              " MiB left: free some, or take a smaller volume",
@@ -192,7 +171,7 @@ static int fill_place(struct snap_file_place *place, const char *path, char *err
         return fail_file(error, error_bytes, code, path, strerror(-code));
     if (fsync(place->fd))
         return fail_file(error, error_bytes, -errno, path, strerror(errno));
-    const int folder_code = sync_folder(path);
+    const int folder_code = mover_disk_sync_folder(path);
     return folder_code ? fail_file(error, error_bytes, folder_code, path,
                                    "its folder could not be written to the disk")
                        : 0;

@@ -106,19 +106,6 @@ static int map_file(struct snap_volume *volume, char *error, size_t error_bytes)
     return 0;
 }
 
-/* The name outlives a power cut as the bytes do. */
-static int sync_folder_of(const char *path)
-{
-    char folder[4096];
-    snprintf(folder, sizeof(folder), "%s", path);
-    *strrchr(folder, '/') = 0;
-    const int fd = open(*folder ? folder : "/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    const int code = fd < 0 || (fsync(fd) && !mover_disk_is_refusal(errno)) ? -errno : 0;
-    if (fd >= 0)
-        close(fd);
-    return code;
-}
-
 static int make_in_file(struct snap_volume *volume, char *error, size_t error_bytes)
 {
     const struct mover_serving how = {0};
@@ -126,7 +113,7 @@ static int make_in_file(struct snap_volume *volume, char *error, size_t error_by
                                      error, error_bytes);
     if (volume->fd < 0)
         return volume->fd;
-    int code = volume->is_new ? sync_folder_of(volume->path) : 0;
+    int code = volume->is_new ? mover_disk_sync_folder(volume->path) : 0;
     return code ? code : map_file(volume, error, error_bytes);
 }
 
@@ -267,7 +254,7 @@ static void keeper_flush(struct snap_volume *volume)
     pthread_mutex_lock(&volume->lock);
     if (code || is_deleted) {
         volume->state = SNAP_VOLUME_FAILED;
-        volume->error = is_deleted ? -EIO : code;
+        volume->error = is_deleted ? -ENOENT : code;
         snprintf(volume->why, sizeof(volume->why), "%s%s",
                  is_deleted ? "its file was deleted" : "its disk has failed a write: ",
                  is_deleted ? "" : strerror(-code));

@@ -46,6 +46,12 @@ static enum snap_wire_status find_volume(struct snap_server *server, struct snap
     return *volume ? SNAP_WIRE_OK : SNAP_WIRE_NO_ROOM;
 }
 
+/* Nothing is left of it that anybody could lose: whoever wants it next makes it anew. */
+static bool is_lost_by_all(const struct snap_volume *volume)
+{
+    return volume->error == -ENOENT && volume->base && !volume->users;
+}
+
 /* One that has failed without having been anything yet makes room once that is told. */
 static enum snap_wire_status open_state(struct snap_volume *volume, struct snap_wire_answer *answer)
 {
@@ -60,6 +66,10 @@ static enum snap_wire_status open_state(struct snap_volume *volume, struct snap_
         return SNAP_WIRE_OK;
     case SNAP_VOLUME_FAILED:
         break;
+    }
+    if (is_lost_by_all(volume)) {
+        snap_volume_end(volume, false);
+        return SNAP_WIRE_WORKING;
     }
     const bool has_no_room = volume->error == -ENOSPC || volume->error == -ENOMEM;
     open_say(answer, SNAP_WIRE_FAILED, volume->why);

@@ -11,81 +11,14 @@ import os
 import struct
 import subprocess
 import sys
-import tempfile
 import threading
 import unittest
 
+from commands import Commands, tensors_of, write_tensors
 from sinks import FileSink, FolderSink, NvmeSink, PeerSink, PmemSink, StrictSink, ports
 
 SIDEWIRE, *CASES = sys.argv[1:]
 MIB = 1 << 20
-
-
-def tensors_of(path):
-    """({name: (dtype, shape, bytes)}, metadata) of a file of safetensors, by its specification."""
-    with open(path, 'rb') as file:
-        (length,) = struct.unpack('<Q', file.read(8))
-        header = json.loads(file.read(length))
-        data = file.read()
-    assert length % 8 == 0
-    metadata, ends = header.pop('__metadata__', {}), [0]
-    found = {}
-    for name, one in sorted(header.items(), key=lambda item: item[1]['data_offsets']):
-        begin, end = one['data_offsets']
-        assert begin == ends[-1], 'a hole, or bytes of two tensors'
-        ends.append(end)
-        found[name] = one['dtype'], one['shape'], data[begin:end]
-    assert ends[-1] == len(data)
-    return found, metadata
-
-
-def write_tensors(path, tensors):
-    header, at = {}, 0
-    for name, (dtype, shape, data) in tensors.items():
-        header[name] = {'dtype': dtype, 'shape': shape, 'data_offsets': [at, at + len(data)]}
-        at += len(data)
-    text = json.dumps(header).encode()
-    with open(path, 'wb') as file:
-        file.write(struct.pack('<Q', len(text)) + text)
-        for _, _, data in tensors.values():
-            file.write(data)
-
-
-class Commands(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory(dir='/var/tmp')
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
-
-    def at(self, name):
-        return os.path.join(self.folder, name)
-
-    def sink(self, kind, name='run'):
-        made = kind(SIDEWIRE, self.folder, name)
-        self.addCleanup(made.end)
-        return made
-
-    def run_command(self, command, sinks, *words, code=0):
-        """What it printed, or said on standard error where it should fail."""
-        named = [word for sink in sinks for word in ('--sink', getattr(sink, 'text', sink))]
-        done = subprocess.run(
-            [SIDEWIRE, 'snapshot', command, *named, *map(str, words)],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
-        return done.stderr if code else done.stdout
-
-    def json_of(self, command, sinks, *words):
-        return json.loads(self.run_command(command, sinks, *words, '-o', 'json'))
-
-    def make_file(self, name, size, seed=None):
-        data = seed * (size // len(seed)) if seed else os.urandom(size)
-        with open(self.at(name), 'wb') as file:
-            file.write(data)
-        return data
 
 
 class EachSink(Commands):
@@ -576,6 +509,27 @@ class Refusals(Commands):
         self.run_command('restore', [file], self.at('x'), '--step', 9, code=1)
         self.run_command('restore', [file], self.at('x'), '--rank', 1, code=1)
         self.assertFalse(os.path.exists(self.at('x')))
+
+    def test_restore__into_links_and_long_names(self):
+        file = self.sink(FileSink)
+        data = self.make_file('raw', 100)
+        self.run_command('save', [file], '--raw', 'bytes=' + self.at('raw'))
+
+        def restore(name, code=0):
+            return self.run_command('restore', [file], '--raw', 'bytes=' + self.at(name), code=code)
+
+        os.symlink('real', self.at('link'))
+        self.assertIn('leads nowhere', restore('link', code=1))
+        self.make_file('real', 1)
+        restore('link')
+        self.assertTrue(os.path.islink(self.at('link')))
+        longest = 'x' * 255
+        restore(longest)
+        for name in 'real', longest:
+            with open(self.at(name), 'rb') as back:
+                self.assertEqual(back.read(), data)
+        self.assertIn('too long', restore(longest + 'x', code=1))
+        self.assertEqual([name for name in os.listdir(self.folder) if name[0] == 'x'], [longest])
 
     def test_restore__takes_the_place_of_no_volume_or_device(self):
         file = self.sink(FileSink)

@@ -342,6 +342,11 @@ class Files(Base, Conformance):
         code, *_, why = medium.do('f')
         self.assertNotEqual(code, 0)
         self.assertIn('was deleted', why)
+        medium.close()
+        again = self.another(timeout_ms=30000)
+        self.assertTrue(again.is_new)
+        self.assert_fine(again.do('f'))
+        self.assertTrue(os.path.exists(os.path.join(self.folder, 'held', 'run.snap')))
 
     def test_folder__other_files_are_left_alone(self):
         held = os.path.join(self.folder, 'held')
