@@ -37,7 +37,10 @@ static void tell_user(const struct nvr_serving *serving, bool is_bad, const char
     va_start(args, format);
     vsnprintf(line, sizeof(line), format, args);
     va_end(args);
-    serving->say(serving->context, is_bad, line);
+    if (serving->held && !is_bad)
+        fprintf(serving->held, "%s\n", line);
+    else
+        serving->say(serving->context, is_bad, line);
 }
 
 /* ---- ports ---- */
@@ -333,14 +336,30 @@ void nvr_serving_close(struct nvr_serving *serving)
     serving->config = NULL;
 }
 
+/* A target that cannot begin says why, and nothing of what it might have served. */
+static void tell_held(struct nvr_serving *serving, char *text, bool is_good)
+{
+    char *rest = text;
+    for (const char *line; is_good && rest && (line = strsep(&rest, "\n")) && *line;)
+        serving->say(serving->context, false, line);
+    free(text);
+}
+
 int nvr_serving_apply(struct nvr_serving *serving, struct nvt_config *config)
 {
     struct step step = {.serving = serving, .config = config};
+    char *text = NULL;
+    size_t bytes;
+    serving->held = serving->server->is_running ? NULL : open_memstream(&text, &bytes);
     nvt_target_refresh(&serving->server->target, true);
     nvt_config_diff(serving->config, config, let_go, &step);
     nvt_config_diff(serving->config, config, make_change, &step);
     set_secrets(&step);
     nvt_config_free(serving->config);
     serving->config = config;
+    if (serving->held)
+        fclose(serving->held);
+    serving->held = NULL;
+    tell_held(serving, text, !step.failures);
     return step.failures;
 }

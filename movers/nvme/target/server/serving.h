@@ -6,6 +6,8 @@
 #ifndef SW_MOVERS_NVME_SERVING_H
 #define SW_MOVERS_NVME_SERVING_H
 
+#include <stdio.h>
+
 #include "nvme/target/config/config.h"
 #include "nvme/target/server/server.h"
 
@@ -18,6 +20,7 @@ struct nvr_serving {
     /* Tells the operator, a line at a time. */
     void (*say)(void *context, bool is_bad, const char *line);
     void *context;
+    FILE *held; /* lines for when all of it can be served; NULL: they are told at once */
 };
 
 /* Returns 0 or -ENOMEM: the server serves nothing yet. */

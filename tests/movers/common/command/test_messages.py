@@ -59,6 +59,8 @@ WRONG = [
         r"the secret of 'nqn\.x\.y:h' in nothing: No such file",
         'listening',
     ),
+    (f'nvme target -l {AT} -n ram:1M -n file:nothing', 1, 'namespace 2: nothing', 'subsystem'),
+    ('snapshot serve --memory 65535', 2, 'no volume fits into 65535 bytes', 'listen'),
     ('pmem serve /dev/nothing', 1, '/dev/nothing: there is no such device', '--size'),
     ('transfer serve -l 127.0.0.1 -c card /dev/nothing', 1, 'no such device', '--size'),
     ('pmem serve nothing', 1, 'nothing: there is no such file; --size creates it', 'device'),
