@@ -242,6 +242,11 @@ void Group::show_wait(const std::vector<int64_t> &awaited, int64_t waited_ms)
 
 /* ---- operations ---- */
 
+void Group::check_rank(int64_t rank, const char *what) const
+{
+    TORCH_CHECK(rank >= 0 && rank < getSize(), what, ": there is no rank ", rank);
+}
+
 Group::Prepared Group::prepare(c10d::OpType type, const char *title, const Tensors &inputs,
                                Outputs outputs, std::chrono::milliseconds timeout,
                                size_t operations)
@@ -298,7 +303,7 @@ static void check_message(const Tensors &tensors, const char *what)
 WorkPtr Group::send(Tensors &tensors, int peer, int tag)
 {
     check_message(tensors, "send");
-    TORCH_CHECK(peer >= 0 && peer < getSize(), "send: there is no rank ", peer);
+    check_rank(peer, "send");
     auto work = prepare(c10d::OpType::SEND, "sidewire:send", tensors, {}, c10d::kUnsetTimeout);
     const Flat flat = Flat::with(tensors);
     pge_operation &operation = work->operation();
@@ -330,7 +335,7 @@ WorkPtr Group::begin_recv(Tensors &tensors, pge_kind kind, c10d::OpType type, co
 
 WorkPtr Group::recv(Tensors &tensors, int peer, int tag)
 {
-    TORCH_CHECK(peer >= 0 && peer < getSize(), "recv: there is no rank ", peer);
+    check_rank(peer, "recv");
     return begin_recv(tensors, PGE_RECV, c10d::OpType::RECV, "sidewire:recv",
                       static_cast<uint32_t>(peer), tag);
 }

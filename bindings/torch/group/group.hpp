@@ -153,6 +153,8 @@ class Group : public Base
     {
         return static_cast<uint32_t>(getSize());
     }
+    /* Throws: no rank of the group. */
+    void check_rank(int64_t rank, const char *what) const;
     Prepared prepare(c10d::OpType type, const char *title, const Tensors &inputs, Outputs outputs,
                      std::chrono::milliseconds timeout, size_t operations = 1);
     WorkPtr begin(Prepared work);

@@ -29,6 +29,7 @@ WorkPtr Group::broadcast(Tensors &tensors, const c10d::BroadcastOptions &options
     TORCH_CHECK(options.rootTensor >= 0 &&
                     options.rootTensor < static_cast<int64_t>(tensors.size()),
                 "broadcast: there is no tensor ", options.rootTensor);
+    check_rank(options.rootRank, "broadcast");
     auto work =
         prepare(c10d::OpType::BROADCAST, "sidewire:broadcast", tensors, {tensors}, options.timeout);
     const at::Tensor said = tensors[options.rootTensor];
@@ -179,8 +180,7 @@ WorkPtr Group::gather(std::vector<Tensors> &outputs, Tensors &inputs,
     check_tensors(inputs, "gather");
     TORCH_CHECK(inputs.size() == 1, "gather: it wants one input");
     const bool is_root = options.rootRank == getRank();
-    TORCH_CHECK(options.rootRank >= 0 && options.rootRank < getSize(), "gather: there is no rank ",
-                options.rootRank);
+    check_rank(options.rootRank, "gather");
     TORCH_CHECK(!is_root || (outputs.size() == 1 && outputs[0].size() == size()),
                 "gather: the root wants an output for each rank");
     TORCH_CHECK(is_root || outputs.empty(), "gather: only the root has outputs");
@@ -202,8 +202,7 @@ WorkPtr Group::scatter(Tensors &outputs, std::vector<Tensors> &inputs,
     check_tensors(outputs, "scatter");
     TORCH_CHECK(outputs.size() == 1, "scatter: it wants one output");
     const bool is_root = options.rootRank == getRank();
-    TORCH_CHECK(options.rootRank >= 0 && options.rootRank < getSize(), "scatter: there is no rank ",
-                options.rootRank);
+    check_rank(options.rootRank, "scatter");
     TORCH_CHECK(!is_root || (inputs.size() == 1 && inputs[0].size() == size()),
                 "scatter: the root wants an input for each rank");
     TORCH_CHECK(is_root || inputs.empty(), "scatter: only the root has inputs");

@@ -81,6 +81,7 @@ WorkPtr Group::reduce(Tensors &tensors, const c10d::ReduceOptions &options)
     TORCH_CHECK(options.rootTensor >= 0 &&
                     options.rootTensor < static_cast<int64_t>(tensors.size()),
                 "reduce: there is no tensor ", options.rootTensor);
+    check_rank(options.rootRank, "reduce");
     auto work =
         prepare(c10d::OpType::REDUCE, "sidewire:reduce", tensors, {tensors}, options.timeout);
     if (is_bitwise(options.reduceOp, tensors[0].scalar_type())) {
