@@ -266,6 +266,23 @@ def pair_beside_a_squatter(port):
         child.wait()
 
 
+def pair__a_client_is_told_of_another_users_server():
+    """Its connection is refused as if nobody served."""
+    if os.geteuid() or not shutil.which('rping'):
+        raise Skip('another user is made by root, and rping is needed')
+    words = [CLI, 'run', '--', 'rping', '-C', '1', '-a', '127.0.0.1', '-p', str(ports.claim())]
+    with subprocess.Popen([*words, '-s'], stderr=subprocess.DEVNULL) as listener:
+        limit = time.monotonic() + harness.PATIENCE_S
+        try:
+            told = ''
+            while 'listened to by user 0' not in told:  # the server may not have begun
+                expect(time.monotonic() < limit, told)
+                told = run(*harness.as_nobody(*words, '-c')).stderr
+            expect(told.count('listened to by user') == 1, told)
+        finally:
+            listener.kill()
+
+
 def pair__in_a_network_namespace():
     if run('unshare', '--user', '--map-root-user', '--net', 'true').returncode:
         raise Skip('user or network namespaces are not allowed here')

@@ -215,7 +215,7 @@ static void lane_explain_refusal(struct xfe_lane *lane)
     if (!reason)
         return xfe_lane_try_next(
             lane, SW_XFER_PEER_GONE,
-            "nobody is there: its agent has ended. A new one makes a new card");
+            "nobody is there: its agent has ended, and a new one makes a new card");
     if (lane->peer->lanes_count > 1 && why[reason].status == SW_XFER_REFUSED)
         return xfe_peer_lane_lost(lane, SW_XFER_REFUSED, why[reason].text); /* others may do */
     xfe_peer_gone(lane->peer, why[reason].status, "%s refuses: %s", lane->where, why[reason].text);

@@ -7,7 +7,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fds.h"
+#include "base/log.h"
 #include "link/engine.h"
 #include "link/engine_pause.h"
 #include "rdmacm/lock.h"
@@ -17,6 +19,7 @@
 
 #define ACCEPTED_AT_ONCE 1024u
 #define CONNECTIONS_MAX 64u /* to services; the oldest goes */
+#define LOOK_AGAIN_NS (500 * SW_NS_PER_MS)
 
 static uint32_t connection_count;
 static int process_listener = -1;
@@ -83,6 +86,29 @@ static int local_service_send_request(uint64_t service_id, const struct in6_addr
     return sw_local_connection_send(connection, message);
 }
 
+/* The caller is told that nobody serves, since nobody of its user does. To list the sockets of a
+ * host takes up to a millisecond, so this looks twice a second at most. */
+static void tell_of_stranger(uint64_t service_id, const struct in6_addr *address)
+{
+    static uint64_t looked_ns, told_service;
+    const uint64_t now_ns = sw_clock_ns();
+    uint32_t uid;
+    if (service_id == told_service || (looked_ns && now_ns - looked_ns < LOOK_AGAIN_NS))
+        return;
+    looked_ns = now_ns;
+    for (enum sw_cm_port_key key = SW_CM_PORT_EXACT; key <= SW_CM_PORT_ANY; key++) {
+        char name[SW_NAME_BYTES];
+        sw_cm_port_service(service_id, address, key, name);
+        if (!sw_name_stranger(name, &uid))
+            continue;
+        told_service = service_id;
+        sw_warn("port %u of this host is listened to by user %u, whose processes this user (%u) "
+                "does not reach: run both as one user",
+                (unsigned int)(service_id & 0xffff), uid, (unsigned int)geteuid());
+        return;
+    }
+}
+
 int sw_local_ask(uint64_t service_id, const struct in6_addr *address, const struct sw_cm_path *path,
                  bool is_packet, const uint8_t mad[SW_MAD_BYTES])
 {
@@ -90,8 +116,11 @@ int sw_local_ask(uint64_t service_id, const struct in6_addr *address, const stru
     const struct sw_local_message message =
         sw_local_message_write(path, is_packet ? SW_LOCAL_PACKET : SW_LOCAL_MAD, mad);
     int rc = local_service_send_request(service_id, address, &message);
-    return rc == -ECONNRESET ? local_service_send_request(service_id, address, &message)
-                             : rc; /* just closed */
+    if (rc == -ECONNRESET) /* just closed */
+        rc = local_service_send_request(service_id, address, &message);
+    if (rc == -ECONNREFUSED && !is_packet)
+        tell_of_stranger(service_id, address);
+    return rc;
 }
 
 void sw_local_service_forget(const struct sw_local_connection *connection)
