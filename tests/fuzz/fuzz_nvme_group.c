@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * What a member of a group reads: records, messages, and messages to a member that leads, from
- * strangers and from others that have joined. The first byte says which. What was taken is the same
- * when it is put and taken again, and a member that leads goes on.
+ * strangers and from others that have joined, where one member has a namespace and where all are
+ * active; and a member that starts, with what it finds in the log and hears of a leader. The first
+ * byte says which. What was taken is the same when it is put and taken again, and a member that
+ * leads goes on.
  */
 #include "fuzz.h"
 
@@ -12,7 +14,7 @@
 
 #include "nvme/target/group/machine.h"
 
-enum { STEP_BYTES_MAX = 255 };
+enum { STEP_BYTES_MAX = 256, PAUSE_MS = 60 };
 
 static void demand(bool holds)
 {
@@ -89,7 +91,7 @@ static uint64_t no_draw(void *context)
     return 0; /* the group's identity, which strangers here know */
 }
 
-static void lead_group(uint64_t now_ns)
+static void start_member(bool is_all_active, uint64_t now_ns)
 {
     static const struct nvg_namespace ns = {
         .nsid = 1, .block_bytes = 512, .size_bytes = 1 << 20, .medium = "disk"};
@@ -106,6 +108,7 @@ static void lead_group(uint64_t now_ns)
     struct nvg_setup setup = {.nqn = "nqn.a",
                               .namespace_count = 1,
                               .namespaces = &ns,
+                              .is_all_active = is_all_active,
                               .timeout_ns = (uint64_t)1000 * NVG_MS};
     strcpy(setup.self.who.member, "a");
     setup.self.who.incarnation = 1;
@@ -114,20 +117,32 @@ static void lead_group(uint64_t now_ns)
     demand(leader);
     memset(leader, 0, sizeof(*leader));
     nvg_machine_start(leader, &setup, &port, now_ns);
+}
+
+static void lead_group(bool is_all_active, uint64_t now_ns)
+{
+    start_member(is_all_active, now_ns);
     nvg_machine_journal(leader, &(struct nvg_journal_event){.kind = NVG_JOURNAL_READ});
     nvg_machine_tick(leader, now_ns + NVG_MS);
     nvg_machine_journal(leader, &(struct nvg_journal_event){.kind = NVG_JOURNAL_OPENED});
     demand(leader->role == NVG_LEADER);
 }
 
+/* The longest message with a host's name has a byte more than 255. */
+static size_t step_bytes(uint8_t said, size_t left)
+{
+    const size_t bytes = said == UINT8_MAX ? STEP_BYTES_MAX : said;
+    return bytes < left ? bytes : left;
+}
+
 /* Steps of a byte that says what, one that says how long, and so many bytes. */
-static void talk_to_leader(const uint8_t *data, size_t size)
+static void talk_to_leader(const uint8_t *data, size_t size, bool is_all_active)
 {
     uint64_t now_ns = NVG_MS;
-    lead_group(now_ns);
+    lead_group(is_all_active, now_ns);
     for (size_t at = 0; at + 2 <= size && leader->role == NVG_LEADER;) {
         const uint32_t link = NVG_LINKS_IN + (data[at] >> 4);
-        const size_t left = size - at - 2, bytes = data[at + 1] < left ? data[at + 1] : left;
+        const size_t bytes = step_bytes(data[at + 1], size - at - 2);
         switch (data[at] & 3) {
         case 0:
             if (!leader->links[link].is_open)
@@ -149,6 +164,71 @@ static void talk_to_leader(const uint8_t *data, size_t size)
     }
 }
 
+/* ---- one that starts ---- */
+
+/* Its target has done what it was told of that place. */
+static void answer_order(uint32_t place, bool is_good)
+{
+    const struct nvg_mine *mine = &leader->mine[place];
+    if (mine->told == NVG_TOLD_TAKE && is_good)
+        nvg_machine_taken(leader, place, mine->epoch, 1 << 20);
+    else
+        nvg_machine_released(leader, place, mine->epoch);
+}
+
+static void step_start(uint8_t what, uint32_t link, const uint8_t *data, size_t bytes)
+{
+    const uint32_t caller = NVG_LINKS_IN + link;
+    switch (what) {
+    case 0:
+        nvg_machine_record(leader, data, bytes);
+        return;
+    case 1:
+        nvg_machine_journal(leader, &(struct nvg_journal_event){.kind = NVG_JOURNAL_READ});
+        return;
+    case 2:
+        if (leader->role == NVG_CANDIDATE)
+            nvg_machine_journal(leader, &(struct nvg_journal_event){.kind = NVG_JOURNAL_OPENED});
+        return;
+    case 3:
+        if (leader->links[link].is_open && !leader->links[link].is_up)
+            nvg_machine_link_up(leader, link);
+        if (leader->links[link].is_up)
+            nvg_machine_message(leader, link, data, bytes);
+        return;
+    case 4:
+        if (!leader->links[caller].is_open)
+            nvg_machine_link_in(leader, caller);
+        nvg_machine_message(leader, caller, data, bytes);
+        return;
+    case 5:
+        nvg_machine_link_lost(leader, bytes ? link : caller);
+        return;
+    case 6:
+        answer_order(link & 1 ? 1 : NVG_NSID_MAX + 1, link & 2);
+        return;
+    case 7:
+        if (leader->is_appending)
+            nvg_machine_journal(leader, &(struct nvg_journal_event){.kind = NVG_JOURNAL_DONE});
+        return;
+    }
+}
+
+/* Steps of a byte that says what, one that says how long, and so many bytes. */
+static void start_and_hear(const uint8_t *data, size_t size, bool is_all_active)
+{
+    uint64_t now_ns = NVG_MS;
+    start_member(is_all_active, now_ns);
+    for (size_t at = 0; at + 2 <= size && leader->role != NVG_STOPPED;) {
+        const size_t bytes = step_bytes(data[at + 1], size - at - 2);
+        if (data[at] & 8)
+            now_ns += (uint64_t)PAUSE_MS * NVG_MS;
+        step_start(data[at] & 7, data[at] >> 4, data + at + 2, bytes);
+        nvg_machine_tick(leader, now_ns);
+        at += 2 + bytes;
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (!size)
@@ -157,7 +237,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         check_record(data + 1, size - 1);
     else if (data[0] % 3 == 1)
         check_message(data + 1, size - 1);
+    else if (data[0] / 6 % 2 == 0)
+        talk_to_leader(data + 1, size - 1, data[0] / 3 % 2);
     else
-        talk_to_leader(data + 1, size - 1);
+        start_and_hear(data + 1, size - 1, data[0] / 3 % 2);
     return 0;
 }

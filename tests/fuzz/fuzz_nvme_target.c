@@ -15,6 +15,7 @@
 #include "nvme/target/backend/standby.h"
 #include "nvme/target/model/commit.h"
 #include "nvme/target/model/ctrl.h"
+#include "nvme/target/model/home.h"
 #include "nvme/target/model/memory.h"
 #include "nvme/target/model/namespace.h"
 #include "nvme/target/model/port.h"
@@ -329,12 +330,45 @@ static void step_reset(uint8_t what)
     }
 }
 
+static void host_came(struct nvt_ctrl *ctrl, void *context)
+{
+    (void)context;
+    ctrl->home_state = NVME_ANA_STATE_OPTIMIZED;
+    ctrl->home_epoch = 1;
+}
+
+/* All targets are active from now on: the host gets a home here, or loses it. */
+static void step_home(uint8_t what)
+{
+    static const struct nvt_host_id id = {{1}};
+    subsystem->homes.came = host_came;
+    switch (what / 4 % 4) {
+    case 0:
+    case 1:
+        nvt_home_set(subsystem, &id, "h", NVME_ANA_STATE_OPTIMIZED + take() % 4, take());
+        break;
+    case 2:
+        nvt_home_drop(subsystem, &id, "h");
+        break;
+    case 3:
+        subsystem->homes.came = NULL;
+        break;
+    }
+    const struct nvt_ctrl *ctrl = queues[0].ctrl;
+    if (!nvt_home_has_ctrls(subsystem, &id, "h") && !nvt_home_has_commands(subsystem, &id, "h"))
+        demand(!ctrl || strcmp(ctrl->host_nqn, "h") || memcmp(&ctrl->host_id, &id, sizeof(id)));
+}
+
 static void step_group(void)
 {
     const uint8_t what = take();
     struct nvt_namespace *ns = subsystem->namespaces[1 + what % 4];
     if (what & 0x40) {
         step_reset(what);
+        return;
+    }
+    if (what & 0x20) {
+        step_home(what);
         return;
     }
     if (!ns)
