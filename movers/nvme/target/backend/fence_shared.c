@@ -30,8 +30,8 @@ static int await_process(const struct nvt_backend_spec *spec, const struct nvt_f
     close(fd);
     if (has_it)
         snprintf(error, error_bytes,
-                 "%.150s: writes of member %.31s, which has ended, are still under way: its disk "
-                 "hangs",
+                 "%.150s: writes of member %.31s, which has ended or cannot be seen here, are "
+                 "still under way: its disk hangs, or it runs in another container",
                  spec->path, former->name);
     return has_it ? -ETIMEDOUT : 0;
 }

@@ -198,7 +198,7 @@ bool nvg_next(struct nvg_group *group, struct nvg_event *event);
 /* All formers are fenced and the medium is open. It has that size. */
 void nvg_taken(struct nvg_group *group, uint32_t nsid, uint64_t epoch, uint64_t size_bytes);
 /* It cannot be had: this member holds nothing of it. */
-void nvg_failed(struct nvg_group *group, uint32_t nsid, uint64_t epoch, const char *why);
+void nvg_failed(struct nvg_group *group, uint32_t nsid, uint64_t epoch);
 void nvg_released(struct nvg_group *group, uint32_t nsid, uint64_t epoch);
 /* The medium says that this owner was fenced: nothing of it is open any more. */
 void nvg_lost(struct nvg_group *group, uint32_t nsid, uint64_t epoch, const char *why);

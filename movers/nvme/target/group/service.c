@@ -201,9 +201,8 @@ void nvg_taken(struct nvg_group *group, uint32_t nsid, uint64_t epoch, uint64_t 
     leave_lock(group);
 }
 
-void nvg_failed(struct nvg_group *group, uint32_t nsid, uint64_t epoch, const char *why)
+void nvg_failed(struct nvg_group *group, uint32_t nsid, uint64_t epoch)
 {
-    mover_log(MOVER_LOG_ERROR, "namespace %u is not taken over: %s", nsid, why);
     nvg_machine_released(enter_group(group), nsid, epoch);
     leave_lock(group);
 }

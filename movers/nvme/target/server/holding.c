@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/time/clock.h"
 #include "nvme/target/backend/backend.h"
 #include "nvme/target/backend/device_key.h"
 #include "nvme/target/backend/standby.h"
@@ -15,7 +16,7 @@
 #include "nvme/target/server/member.h"
 #include "nvme/target/server/server.h"
 
-enum { WHY_BYTES = 512, FENCE_MS = 5000, OPEN_MS = 2000 /* in which hosts wait */ };
+enum { SAID_S = 60, FENCE_MS = 5000, OPEN_MS = 2000 /* in which hosts wait */ };
 
 /* The medium is fenced by a thread that may wait; what it uses is its own. */
 struct nvr_taking {
@@ -26,7 +27,7 @@ struct nvr_taking {
     char medium[NVT_MEDIUM_BYTES];
     struct nvr_formers formers;
     int rc;
-    char why[WHY_BYTES];
+    char why[NVR_WHY_BYTES];
 };
 
 const char *nvr_holding_state_name(enum nvr_holding_state state)
@@ -37,6 +38,17 @@ const char *nvr_holding_state_name(enum nvr_holding_state state)
                                         [NVR_SERVING] = "serving",
                                         [NVR_RESTING] = "resting"};
     return names[state];
+}
+
+bool nvr_trouble_is_new(struct nvr_trouble *trouble, const char *why)
+{
+    const uint64_t now_ns = mover_now_ns();
+    if (trouble->said_ns && now_ns - trouble->said_ns < SAID_S * NS_PER_S &&
+        !strcmp(trouble->why, why))
+        return false;
+    trouble->said_ns = now_ns;
+    snprintf(trouble->why, sizeof(trouble->why), "%s", why);
+    return true;
 }
 
 static struct nvt_namespace *namespace_at(const struct nvr_holding *holding)
@@ -174,8 +186,10 @@ static void fail_to_take(struct nvr_holding *holding, const char *why)
 {
     holding->state = NVR_STANDBY;
     set_ana(holding, NVME_ANA_STATE_INACCESSIBLE);
-    nvr_member_say(holding->member, true, "namespace %u: cannot be taken: %s", holding->nsid, why);
-    nvg_failed(holding->member->group, holding->nsid, holding->epoch, why);
+    if (nvr_trouble_is_new(&holding->trouble, why))
+        nvr_member_say(holding->member, true, "namespace %u: cannot be taken: %s", holding->nsid,
+                       why);
+    nvg_failed(holding->member->group, holding->nsid, holding->epoch);
 }
 
 /* By which the device that is the medium is reserved, if it is one. */
@@ -337,6 +351,7 @@ void nvr_holding_serve(struct nvr_holding *holding, const struct nvg_event *even
     ns->reservation = event->reservation;
     ns->reservation.persists = true;
     holding->state = NVR_SERVING;
+    holding->trouble.said_ns = 0;
     set_ana(holding, NVME_ANA_STATE_OPTIMIZED);
     nvr_member_say(holding->member, false, "namespace %-4u taken, epoch %llu", holding->nsid,
                    (unsigned long long)holding->epoch);

@@ -17,6 +17,8 @@
 #include "nvme/target/group/group.h"
 #include "nvme/target/model/worker.h"
 
+enum { NVR_WHY_BYTES = 512 };
+
 struct nvr_member;
 struct nvt_namespace;
 
@@ -27,6 +29,13 @@ enum nvr_holding_state {
     NVR_SERVING,
     NVR_RESTING, /* requests end, then the medium is closed */
 };
+
+/* Why something could not be taken. It is tried again each second, and said once a minute. */
+struct nvr_trouble {
+    uint64_t said_ns; /* 0: it is not so any more */
+    char why[NVR_WHY_BYTES];
+};
+bool nvr_trouble_is_new(struct nvr_trouble *trouble, const char *why);
 
 struct nvr_holding {
     struct nvr_member *member;
@@ -41,6 +50,7 @@ struct nvr_holding {
     bool is_recovering;
     struct nvt_poller recovery;
     struct nvr_taking *taking; /* the last one; NULL: none is under way */
+    struct nvr_trouble trouble;
 };
 
 /* Those that had it before, as a fence wants them. A copy: the event that named them is gone by the

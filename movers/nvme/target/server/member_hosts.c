@@ -16,7 +16,7 @@
 #include "nvme/target/server/member.h"
 #include "nvme/target/server/server.h"
 
-enum { WHY_BYTES = 512, FENCE_MS = 5000, SAY_AGAIN_MS = 300 };
+enum { FENCE_MS = 5000, SAY_AGAIN_MS = 300 };
 
 /* By a thread that may wait; the specs last as long as that. */
 struct nvr_fencing {
@@ -29,7 +29,7 @@ struct nvr_fencing {
     const char *media[NVG_NAMESPACES_MAX]; /* what these were when this member began */
     struct nvr_formers formers;
     int rc;
-    char why[WHY_BYTES];
+    char why[NVR_WHY_BYTES];
 };
 
 struct nvr_home {
@@ -39,6 +39,7 @@ struct nvr_home {
     uint64_t epoch;
     struct nvg_host host;
     struct nvr_fencing *fencing; /* NULL: none is under way */
+    struct nvr_trouble trouble;
 };
 
 static void home_set_ana(const struct nvr_home *home, enum nvme_ana_state state)
@@ -154,8 +155,9 @@ static void home_fails(struct nvr_home *home, const char *why)
 {
     home->state = NVR_STANDBY;
     home_set_ana(home, NVME_ANA_STATE_INACCESSIBLE);
-    nvr_member_say(home->member, true, "host %s: cannot be served: %s", home->host.nqn, why);
-    nvg_failed(home->member->group, home->number, home->epoch, why);
+    if (nvr_trouble_is_new(&home->trouble, why))
+        nvr_member_say(home->member, true, "host %s: cannot be served: %s", home->host.nqn, why);
+    nvg_failed(home->member->group, home->number, home->epoch);
 }
 
 static void fencing_work(struct nvt_job *job)
@@ -232,6 +234,7 @@ static void home_serve(struct nvr_home *home, uint64_t epoch)
     if (home->state != NVR_TAKEN || epoch != home->epoch)
         return;
     home->state = NVR_SERVING;
+    home->trouble.said_ns = 0;
     home_set_ana(home, NVME_ANA_STATE_OPTIMIZED);
     nvr_member_say(home->member, false, "host           %s is served here, epoch %llu",
                    home->host.nqn, (unsigned long long)home->epoch);

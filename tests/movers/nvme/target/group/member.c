@@ -72,8 +72,10 @@ static bool take_event(void)
                     event.controller.lost.instance.cirn % 2 ? NVT_QUIET : NVT_QUIET_UNKNOWN);
     if (event.kind == NVG_CALM_DOWN)
         nvg_calmed(group, event.id);
-    if (event.kind == NVG_TAKE && refuses)
-        nvg_failed(group, event.nsid, event.epoch, "as it was asked to");
+    if (event.kind == NVG_TAKE && refuses) {
+        printf("nsid=%u is not taken over: as it was asked to\n", event.nsid);
+        nvg_failed(group, event.nsid, event.epoch);
+    }
     if (event.kind == NVG_TAKE && !refuses) {
         fence_formers();
         nvg_taken(group, event.nsid, event.epoch, 1 << 20);
