@@ -69,7 +69,12 @@ ssize_t sw_fd_pass_receive_from(int socket, void *bytes, size_t len_max, int fds
     *from = (struct ucred){.uid = (uid_t)-1, .gid = (gid_t)-1};
     for (size_t i = 0; i < fds_max; i++)
         fds[i] = -1;
+    const struct msghdr asked = msg;
     ssize_t len = recvmsg(socket, &msg, flags | MSG_CMSG_CLOEXEC);
+    if (len == 0 && !msg.msg_controllen) { /* perhaps sent and closed after the look for messages */
+        msg = asked;
+        len = recvmsg(socket, &msg, flags | MSG_CMSG_CLOEXEC);
+    }
     if (len < 0)
         return -errno;
     for (struct cmsghdr *at = CMSG_FIRSTHDR(&msg); at; at = CMSG_NXTHDR(&msg, at)) {

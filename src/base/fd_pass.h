@@ -24,7 +24,11 @@ int sw_fd_pass_send_to(int socket, const struct sockaddr *to, socklen_t to_len, 
 /* Receives one message. The first `fds_max` descriptors that came with it go to fds[], close on
  * exec, and further ones are closed; what did not come is -1. `flags` are those of recvmsg().
  * Returns the length, `len_max` + 1 if the message was longer, or a negative errno. *count says how
- * many came: more than `fds_max` if some were closed. */
+ * many came: more than `fds_max` if some were closed.
+ *
+ * 0 is the end. Linux looks for messages first and for the end of a SEQPACKET peer then. A peer
+ * that sends and closes between the two seems to have ended without its last words, so after an end
+ * the socket is read again. */
 ssize_t sw_fd_pass_receive(int socket, void *bytes, size_t len_max, int fds[], size_t fds_max,
                            size_t *count, int flags);
 /* The same of a socket that has SO_PASSCRED. *from: the sender, as the kernel says; its uid is

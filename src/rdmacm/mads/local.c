@@ -123,6 +123,13 @@ static bool read_first_message(struct sw_local_connection *connection)
     return true;
 }
 
+/* Whether the peer has ended, and nothing of it is left to read. */
+static bool is_read_out(int fd)
+{
+    uint8_t byte;
+    return recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
 /* Returns whether there may be more. */
 static bool read_messages(struct sw_local_connection *connection)
 {
@@ -136,17 +143,18 @@ static bool read_messages(struct sw_local_connection *connection)
     int count = recvmmsg(connection->fd, headers, MESSAGES, MSG_DONTWAIT, NULL);
     if (count < 0)
         return errno == ECONNRESET || errno == EINTR; /* told once, then what still waits */
+    bool seems_over = false;                          /* last words may follow: base/fd_pass.h */
     for (int i = 0; i < count; i++) {
-        if (headers[i].msg_len == 0) { /* its end */
-            sw_local_connection_end(connection);
-            return false;
-        }
-        if (connection->is_strange)
+        if (headers[i].msg_len == 0)
+            seems_over = true;
+        else if (connection->is_strange)
             take_strange_message(&messages[i], headers[i].msg_len);
         else
             local_take_message(connection, &messages[i], headers[i].msg_len);
     }
-    return count == (int)MESSAGES;
+    if (seems_over && is_read_out(connection->fd))
+        sw_local_connection_end(connection);
+    return seems_over || count == (int)MESSAGES;
 }
 
 /* ---- the engine ---- */

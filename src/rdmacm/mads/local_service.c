@@ -77,13 +77,14 @@ static int local_service_send_request(uint64_t service_id, const struct in6_addr
     int rc = connection ? 0 : connect_to_service(service_id, address, &connection);
     if (rc)
         return rc;
-    if (message->kind == SW_LOCAL_MAD && !connection->is_strange) {
+    rc = sw_local_connection_send(connection, message);
+    if (!rc && message->kind == SW_LOCAL_MAD && !connection->is_strange) {
         struct sw_local_asked asked = {.local_comm_id =
                                            sw_be32_load(message->mad + SW_MAD_HEADER_BYTES)};
         memcpy(asked.peer_gid, message->local_gid, 16);
         sw_local_connection_note_asked(connection, &asked);
     }
-    return sw_local_connection_send(connection, message);
+    return rc;
 }
 
 /* The caller is told that nobody serves, since nobody of its user does. To list the sockets of a
