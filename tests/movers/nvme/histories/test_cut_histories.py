@@ -1,17 +1,19 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause
 """What several hosts see of a block is linearizable, whichever wire is cut. usage:
-test_cut_histories.py SIDEWIRE HISTORY_HOST FIRST_SEED SEEDS [one|all]
+test_cut_histories.py SIDEWIRE HISTORY_HOST FIRST_SEED SEEDS [one|all [file|tier]]
 
 Members, hosts and the server with the group's log are in network namespaces. Hosts reach members by
 one network; members reach each other and the log by another one. So a member may lose its hosts,
 the group, or both, and a host one member or all. An interface at a wire that is cut says so, or is
 gone, or nothing comes by it any more. Trouble of test_histories.py comes, too. Where the fence is
 left out on purpose, an owner that is cut off writes over newer data, and the checker finds it.
+A `tier` has its log at a pmem server, beside that of the group's log.
 """
 import os
 import random
 import signal
+import subprocess
 import sys
 import time
 
@@ -20,10 +22,10 @@ import test_histories as plain  # noqa: E402
 from group_members import Group, await_that  # noqa: E402
 from wires import Skip, Wires  # noqa: E402
 
-MEMBERS, PORT, LOG_PORT = 3, 4420, 4439
+MEMBERS, PORT, LOG_PORT, TIER_PORT = 3, 4420, 4439, 4441
 DATA, GROUP = '10.99.0', '10.98.0'  # networks
 CUT_S = 3  # the longest cut; keep-alive time and group timeout are one
-HOLDS_MS = 5000  # an owner that is not fenced: until the next one has newer data
+HOLDS_MS = 10000  # an owner that is not fenced: until the next one has newer data
 HEARS_S = 1  # a host hears where it is served, and sends what waits
 
 
@@ -31,10 +33,10 @@ class CutWorld(plain.World):
     """test_histories.World in namespaces. Wires of `data`: members, then hosts; of `group_net`:
     members, then the log."""
 
-    def __init__(self, sidewire, program, folder, active, options='', members=MEMBERS):
-        self.folder, self.hosts, self.rounds = folder, [], 0
+    def __init__(self, sidewire, program, folder, active, options='', members=MEMBERS, kind='file'):
+        self.folder, self.hosts, self.rounds, self.kind = folder, [], 0, kind
         self.data = Wires(members + plain.HOSTS, net=DATA)
-        self.group_net = None
+        self.group_net = self.tier_server = None
         try:
             spaces = self.data.names[:members]
             self.group_net = Wires(members + 1, net=GROUP, spaces=spaces)
@@ -50,7 +52,9 @@ class CutWorld(plain.World):
             file.truncate(64 << 20)
         log_space, log_address = self.group_net.names[members], self.group_net.addresses[members]
         command = self.group_net.inside(log_space) + [sidewire]
-        self.group = Group(command, self.folder, f'file:{self.disk},bs=4096{options}', LOG_PORT)
+        log = self.serve_tier_log(command, log_address) if self.kind == 'tier' else ''
+        space = f'{self.kind}:{self.disk}{log},bs=4096{options}'
+        self.group = Group(command, self.folder, space, LOG_PORT)
         self.group.timeout_s, self.group.log_address = plain.TIMEOUT_S, log_address
         self.group.options = ['--active', active]
         self.group.start_log()
@@ -58,6 +62,15 @@ class CutWorld(plain.World):
             member = self.group.add('abc'[i], self.data.addresses[i], PORT, LOG_PORT)
             member.command = self.data.inside(self.data.names[i]) + [sidewire]
             member.group_address = self.group_net.addresses[i]
+
+    def serve_tier_log(self, command, address):
+        """The option of a tier."""
+        path = os.path.join(self.folder, 'tier.log')
+        words = [*command, 'pmem', 'serve', path, '--size', str(plain.TIER_LOG_BYTES)]
+        words += ['--listen', f'{address}:{TIER_PORT}', '--control', f'{path}.control']
+        none = subprocess.DEVNULL
+        self.tier_server = subprocess.Popen(words, stdin=none, stdout=none, stderr=none)
+        return f',log={address}:{TIER_PORT}/tier.log,ram=1M'
 
     def start(self):
         """The first one is the owner, where there is one before hosts come."""
@@ -80,6 +93,9 @@ class CutWorld(plain.World):
 
     def close(self):
         super().close()
+        if self.tier_server:
+            self.tier_server.kill()
+            self.tier_server.wait()
         self.close_wires()
 
 
@@ -210,16 +226,19 @@ CUTS = [
 
 
 def cut_holder(world, draw):
-    """The owner, which is not fenced, holds writes while it is cut off; they come at last."""
-    owner = world.group.members[0]
-    time.sleep(HEARS_S)
-    cut = Cut(draw, (world.data, 0), (world.group_net, 0))
-    heir = world.group.members[1]
+    """The owner, which is not fenced, holds writes while it is cut off; they come at last. The
+    first member holds them: it is the owner again if it was not."""
+    owner, heir = world.group.members
     is_all = 'all' in world.group.options
+    if not is_all and not owner.serves():
+        owner.ask('move', '--namespace', '1', '--to', owner.name)
+    time.sleep(HEARS_S)
+    began = time.monotonic()
+    cut = Cut(draw, (world.data, 0), (world.group_net, 0))
     await_that(lambda: len(heir.hosts()) == plain.HOSTS if is_all else heir.serves())
     before = plain.writes_of(heir)
     await_that(lambda: plain.writes_of(heir) > before + plain.NEWER)
-    time.sleep(HOLDS_MS / 1000)
+    time.sleep(max(0, began + HOLDS_MS / 1000 - time.monotonic()) + HEARS_S)
     cut.mend()
     owner.kill()
 
@@ -230,14 +249,14 @@ def planted_world(sidewire, program, folder, active):
     return world.start()
 
 
-def main(sidewire, program, first, count, active='one'):
+def main(sidewire, program, first, count, active='one', kind='file'):
     first, count = int(first), int(count)
     try:
         good = plain.linearizable(
-            lambda folder: CutWorld(sidewire, program, folder, active).start(),
+            lambda folder: CutWorld(sidewire, program, folder, active, kind=kind).start(),
             CUTS + [plain.owner_killed, plain.owner_stopped, plain.host_stopped],
             range(first, first + count),
-            f'{active} active, wires cut',
+            f'{active} active, {kind}, wires cut',
         )
         return (
             plain.planted(

@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """What several hosts see of a block that members of a group serve is linearizable, whoever is
 killed, stopped or restarted. usage:
-test_histories.py SIDEWIRE HISTORY_HOST FIRST_SEED SEEDS [one|all]
+test_histories.py SIDEWIRE HISTORY_HOST FIRST_SEED SEEDS [one|all [file|tier]]
 
 Each seed is a round: three hosts with a path to each of three members read, write and compare four
 blocks, and trouble of the seed comes. With `all`, all members are active, each for some of the
 hosts: an owner is a member that has one. Where the fence is left out on purpose, the checker finds
-it.
+it. A `tier` has its log in a file, and memory for reads.
 """
 import collections
 import os
@@ -27,6 +27,7 @@ HOSTS, BLOCKS, BLOCK, DEPTH, GAP_US = 3, 4, 4096, 3, 4000
 TIMEOUT_S = 1  # of the group
 HOST_STOPS_S = 3  # its keep-alive time is one
 STARTS = 3  # of a member: a log that is busy may not answer it in time
+TIER_LOG_BYTES = 5 << 20
 DELAY_MS = 150  # of a disk that holds what it is to do
 NEWER = 2 * HOSTS * DEPTH  # writes, after which each block has newer data than a silent owner
 PLANTED = 5  # rounds in which the fault that was planted must show
@@ -65,13 +66,14 @@ class Host:
 
 
 class World:
-    def __init__(self, sidewire, program, folder, options, active, members=3):
+    def __init__(self, sidewire, program, folder, options, active, members=3, kind='file'):
         port = ports.claim(1 + 2 * members)
         self.folder, self.host_command = folder, [sidewire, 'run', '--', program]
         self.disk = os.path.join(folder, 'disk')
         with open(self.disk, 'wb') as file:
             file.truncate(64 << 20)
-        self.group = Group([sidewire], folder, f'file:{self.disk},bs=4096{options}', port)
+        log = self.make_log() if kind == 'tier' else ''
+        self.group = Group([sidewire], folder, f'{kind}:{self.disk}{log},bs=4096{options}', port)
         self.group.timeout_s = TIMEOUT_S
         self.group.options = ['--active', active]
         self.group.start_log()
@@ -80,6 +82,13 @@ class World:
             self.group.add(name, '127.0.0.1', port + 1 + 2 * i, port + 2 + 2 * i)
             self.group.members[-1].start().is_ready()
         self.hosts, self.rounds = [], 0
+
+    def make_log(self):
+        """The option of a tier."""
+        path = os.path.join(self.folder, 'tier.log')
+        with open(path, 'wb') as file:
+            os.posix_fallocate(file.fileno(), 0, TIER_LOG_BYTES)
+        return f',log={path},ram=1M'
 
     def host_words(self, _):
         """How a host's program is begun."""
@@ -280,18 +289,20 @@ def planted(world_at, kind):
     return say(found and 'nothing explains' in found, 'a fence that is left out is found', found)
 
 
-def main(sidewire, program, first, count, active='one'):
+def main(sidewire, program, first, count, active='one', kind='file'):
     first, count = int(first), int(count)
     good = linearizable(
-        lambda folder: World(sidewire, program, folder, '', active),
+        lambda folder: World(sidewire, program, folder, '', active, kind=kind),
         ALL,
         range(first, first + count),
-        f'{active} active',
+        f'{active} active, {kind}',
     )
     options = f',delay={DELAY_MS}ms,unfenced'
-    kind = owner_wakes_late if active == 'one' else active_wakes_late
+    trouble = owner_wakes_late if active == 'one' else active_wakes_late
     return (
-        planted(lambda folder: World(sidewire, program, folder, options, active, members=2), kind)
+        planted(
+            lambda folder: World(sidewire, program, folder, options, active, members=2), trouble
+        )
         and good
     )
 

@@ -60,15 +60,16 @@ class Host:
         socket, ready = os.path.join(self.folder, 'socket'), os.path.join(self.folder, 'pid')
         there = [f'traddr={one.address}:{one.port}' for one in self.group.members]
         own = f'5aed0000-0000-4000-8000-00000000000{self.number}'
-        self.spawn(
+        disk = self.spawn(
             *f'{self.sidewire} run -- nbdkit -f -U {socket} -P {ready} {self.plugin}'.split(),
             *f'nqn={NQN} reconnect-delay=1 hostid={own}'.split(),
             f'hostnqn=nqn.2014-08.org.nvmexpress:uuid:{own}',
             *there,
         )
-        await_that(lambda: os.path.exists(ready))
-        self.spawn('nbdfuse', self.file, '--unix', socket)
-        return await_that(lambda: os.path.exists(self.file))
+        await_that(lambda: os.path.exists(ready) or disk.poll() is not None)
+        file = self.spawn('nbdfuse', self.file, '--unix', socket)
+        await_that(lambda: os.path.exists(self.file) or file.poll() is not None)
+        return os.path.exists(self.file)
 
     def lock(self, *words):
         done = subprocess.run(
