@@ -14,6 +14,7 @@ import statistics
 
 import coll_rows
 import connections
+import gap_rows
 import gate
 import iwarp_rows
 import libraries
@@ -292,6 +293,7 @@ class Bench:
             *nvme_rows.experiments(self),
             *rbd_rows.experiments(self),
             *tier_rows.experiments(self),
+            *gap_rows.experiments(self),
             *coll_rows.experiments(self),
             *pmem_rows.experiments(self),
             *transfer_rows.experiments(self),
@@ -352,6 +354,7 @@ class Bench:
                 nvme_rows,
                 rbd_rows,
                 tier_rows,
+                gap_rows,
                 coll_rows,
                 pmem_rows,
                 transfer_rows,

@@ -58,18 +58,36 @@ def gap_once(bench, number, runtime_s):
             timeout_s=SILENT_S,
         )
         try:
-            group.start_log()
-            for name in 'ab':
-                group.add(name, HERE, procs.free_port(), procs.free_port()).start()
-            return longest_write(bench, group, number, runtime_s)
+            owner = begin(group, members_here())
+            return longest_write(bench, group, owner, number, runtime_s)
         finally:
             group.close()
 
 
-def longest_write(bench, group, number, runtime_s):
+def members_here():
+    """Their names, addresses and ports: of hosts, and of the group."""
+    return [(name, HERE, procs.free_port(), procs.free_port()) for name in 'ab']
+
+
+def begin(group, members):
+    """Starts the log and the members, and returns the owner of the namespace."""
+    group.start_log()
+    for member in members:
+        group.add(*member).start()
     owner = group_members.await_that(group.owner)
     if not owner or not all(member.is_ready() for member in group.members):
         raise procs.RunFailed('the group does not begin')
+    return owner
+
+
+def longest_of(text):
+    """What our host's bench prints. None: it has met no other member."""
+    found = json.loads(text)
+    moved = any(path['moved'] for path in found['paths'])
+    return found['rows'][0]['write']['max_us'] / 1e6 if moved else None
+
+
+def longest_write(bench, group, owner, number, runtime_s):
     words = [bench.sidewire.command[0], 'nvme', 'bench', '-n', group.nqn, '-o', 'json', '--sleep']
     words += ['--destroy-data', '--rw', 'randwrite', '--runtime', str(runtime_s), '--ramp_time=0.1']
     for member in group.members:
@@ -80,10 +98,7 @@ def longest_write(bench, group, number, runtime_s):
         out, said = host.communicate(timeout=100)
     if host.returncode:
         raise procs.RunFailed(said)
-    found = json.loads(out)
-    if not any(path['moved'] for path in found['paths']):
-        return None  # it had not begun yet, on a machine that is busy
-    return found['rows'][0]['write']['max_us'] / 1e6
+    return longest_of(out)  # None: it had not begun yet, on a machine that is busy
 
 
 def experiments(bench):

@@ -141,7 +141,8 @@ def one_write(rigs, place):
 
 def two_copies(rigs, place):
     """Target and its host on one host, which has a copy of the log; the other copy is on another
-    host, and both have to have it."""
+    host, and both have to have it. For information: how long a client of that copy's server takes
+    for a write with its flush, with nobody else on the two processors."""
     two = place.two
     rig = pmem_rows.Rig(rigs.bench, two)
 
@@ -164,7 +165,11 @@ def two_copies(rigs, place):
     return Experiment(
         'nvme_tier_hosts',
         'the same with a copy of the log on a second host',
-        {'tier': tier, 'parts': parts},
+        {
+            'tier': tier,
+            'parts': parts,
+            'copy': lambda: rig.direct(SHORT, 20000 // rig.bench.divide),
+        },
         place=place,
     )
 
