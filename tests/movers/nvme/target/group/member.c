@@ -130,7 +130,7 @@ static void join(int argc, char **argv)
                                     .timeout_ms = (uint32_t)atoi(argv[4]),
                                     .namespace_count = (uint32_t)atoi(argv[6]),
                                     .namespaces = namespaces,
-                                    .open_ms = 20000};
+                                    .open_ms = 50000};
     char error[512];
     for (uint32_t i = 0; i < settings.namespace_count; i++) {
         namespaces[i] =
