@@ -104,7 +104,9 @@ enum nvg_event_kind {
     NVG_MEMBERS,     /* members or their addresses have changed */
     NVG_COMMITTED,   /* what nvg_reserve() asked for under `id` is in the log (status 0), or never
                         will be: -EAGAIN no quorum, -EINVAL. -ESTALE: another one is the owner now,
-                        and the log may have it or not */
+                        and the log may have it or not. What nvg_change() asked for also holds at
+                        all members that serve a host, and was told as RESERVED before */
+    NVG_RESERVED,    /* of a group whose members are all active: `applied`; then nvg_applied() */
     NVG_QUIESCE,     /* a host has lost that `controller` of this member: end it, then
                         nvg_quieted(). It comes again until that is said */
     NVG_QUIETED,     /* what has become of the `controller` that nvg_quiesce() named: `quiet` */
@@ -125,6 +127,7 @@ struct nvg_event {
     uint32_t former_count;
     struct nvg_former formers[NVG_FORMERS_MAX];
     struct nvt_reservation reservation;
+    struct nvt_applied applied;
     struct nvg_controller controller;
     enum nvt_quiet quiet;
 };
@@ -208,6 +211,12 @@ void nvg_resized(struct nvg_group *group, uint32_t nsid, uint64_t epoch, uint64_
  * at a time for a namespace. 0, or a negative errno: nothing is under way. */
 int nvg_reserve(struct nvg_group *group, uint32_t nsid, uint64_t epoch,
                 const struct nvt_reservation *reservation, uint64_t id);
+
+/* The same where all members are active: a host's command. */
+int nvg_change(struct nvg_group *group, uint32_t nsid, const struct nvt_reservation_change *change,
+               uint64_t id);
+/* All changes up to that number hold here. */
+void nvg_applied(struct nvg_group *group, uint32_t nsid, uint64_t number);
 
 /* That host is connected here: to be said again each 300 ms as long as it is. A group whose members
  * are all active gives each host that it has heard of within a second to one of the members that

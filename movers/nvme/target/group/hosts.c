@@ -36,7 +36,7 @@ static const struct nvg_presence *presence_of(const struct nvg_machine *m, uint3
     return &m->presences[number - NVG_NSID_MAX - 1];
 }
 
-static bool is_host_anywhere(const struct nvg_machine *m, uint32_t number)
+bool nvg_hosts_is_anywhere(const struct nvg_machine *m, uint32_t number)
 {
     for (uint8_t slot = 0; slot < NVG_SLOTS; slot++)
         if (presence_of(m, number)->until_ns[slot] > m->now_ns)
@@ -51,8 +51,8 @@ static uint32_t free_host_number(const struct nvg_machine *m)
     uint32_t number = 0;
     for (uint32_t i = NVG_PLACES_MAX; i > NVG_NSID_MAX; i--) {
         const struct nvg_hold *hold = &now->places[i].hold;
-        if (!now->places[i].is_used ||
-            (!number && hold->phase == NVG_FREE && !hold->former_count && !is_host_anywhere(m, i)))
+        if (!now->places[i].is_used || (!number && hold->phase == NVG_FREE && !hold->former_count &&
+                                        !nvg_hosts_is_anywhere(m, i)))
             number = i;
     }
     return number;
@@ -70,7 +70,7 @@ void nvg_hosts_hear(struct nvg_machine *m, uint8_t slot, const struct nvg_host *
         return; /* it is said again */
     }
     struct nvg_presence *presence = &m->presences[number - NVG_NSID_MAX - 1];
-    if (!is_host_anywhere(m, number))
+    if (!nvg_hosts_is_anywhere(m, number))
         presence->since_ns = m->now_ns;
     presence->until_ns[slot] = m->now_ns + (uint64_t)HERE_MS * NVG_MS;
 }
@@ -83,7 +83,7 @@ void nvg_hosts_leave(struct nvg_machine *m, uint32_t number, uint8_t slot)
 
 bool nvg_hosts_may_own(const struct nvg_machine *m, uint32_t number, uint8_t slot)
 {
-    return presence_of(m, number)->until_ns[slot] > m->now_ns;
+    return presence_of(m, number)->until_ns[slot] > m->now_ns || nvg_settle_wants(m, number);
 }
 
 bool nvg_hosts_is_early(const struct nvg_machine *m, uint32_t number)

@@ -117,6 +117,7 @@ void nvg_lead_begin(struct nvg_machine *m, bool wants_checkpoint)
     m->lead_ns = m->now_ns;
     memset(m->moves, 0, sizeof(m->moves)); /* of an earlier lead */
     memset(m->presences, 0, sizeof(m->presences));
+    nvg_settle_begin(m);
     m->slot = (uint8_t)nvg_state_slot_for(now, m->setup.self.who.member);
     m->wants_checkpoint = wants_checkpoint;
     memset(&m->made, 0, sizeof(m->made));
@@ -171,6 +172,7 @@ static void welcome_link(struct nvg_machine *m, uint32_t link, uint8_t slot)
     nvg_send(m, link, &m->out);
     while (nvg_state_dump(&m->replica.now, &cursor, &m->made))
         push_record(m, link, record, nvg_record_put(&m->made, record));
+    nvg_settle_welcome(m, link);
 }
 
 static void halt_link(struct nvg_machine *m, uint32_t link, const char *text)
@@ -275,6 +277,8 @@ static bool may_propose(const struct nvg_machine *m, const struct nvg_record *re
     case NVG_LEAVE:
     case NVG_CALMED:
         return record->slot == slot && record->incarnation == incarnation;
+    case NVG_RESERVE:
+        return place && record->incarnation == incarnation;
     case NVG_NAMESPACE:
         return true;
     case NVG_GROUP:
@@ -482,6 +486,7 @@ void nvg_lead_tick(struct nvg_machine *m)
         return;
     }
     lead_pump(m);
+    nvg_settle_tick(m);
     if (m->is_appending || m->job_count || !nvg_lead_counts(m) || !m->has_quorum)
         return;
     nvg_move_tick(m);
@@ -505,6 +510,7 @@ void nvg_lead_done(struct nvg_machine *m, bool wants_checkpoint)
             m->now_ns + (uint64_t)REFUSED_MS * NVG_MS;
     if (done->kind == NVG_RELEASED_IT && has_left)
         nvg_hosts_leave(m, done->nsid, hold->owner.slot);
+    nvg_wish_note(m, done);
     nvg_replica_take(&m->replica, done);
     if (done->kind == NVG_CALM && !m->replica.is_filling)
         m->calm_appended[done->slot] = m->appended;

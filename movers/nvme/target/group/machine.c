@@ -207,6 +207,7 @@ static void take_push(struct nvg_machine *m, uint32_t link)
         m->port.hang_up(m->port.context, link);
         return;
     }
+    nvg_wish_note(m, &m->record);
     nvg_replica_take(&m->replica, &m->record);
     if (m->replica.is_filling)
         return;
@@ -237,6 +238,8 @@ static void hear_leader(struct nvg_machine *m, uint32_t link)
         m->has_quorum = m->in.has_quorum;
     else if (is_leader && (m->in.kind == NVG_ASK_QUIET || m->in.kind == NVG_TELL_QUIET))
         nvg_quiesce_hear_leader(m);
+    else if (is_leader && m->in.kind == NVG_SETTLED)
+        nvg_wish_settled(m, m->in.nsid, m->in.number);
     else if (is_leader && m->in.kind == NVG_MOVE)
         nvg_wish_give_up(m, m->in.nsid, m->in.epoch);
     else if (is_leader && m->in.kind == NVG_BYE)
@@ -277,6 +280,8 @@ static void machine_hear_caller(struct nvg_machine *m, uint32_t link)
         nvg_move_wish(m, m->in.nsid, m->in.slot, m->in.epoch);
     else if (m->in.kind == NVG_HOST_HERE)
         nvg_hosts_hear(m, l->slot, &m->in.host);
+    else if (m->in.kind == NVG_APPLIED)
+        nvg_settle_hear(m, l->slot, l->incarnation, m->in.nsid, m->in.number);
     else
         nvg_hang_up(m, link);
 }
@@ -306,10 +311,12 @@ void nvg_machine_record(struct nvg_machine *m, const uint8_t *record, size_t byt
     if (!m->is_replaying)
         memset(&m->replica, 0, sizeof(m->replica));
     m->is_replaying = true;
-    if (nvg_record_get(record, bytes, &m->record))
+    if (nvg_record_get(record, bytes, &m->record)) {
+        nvg_wish_note(m, &m->record);
         nvg_replica_take(&m->replica, &m->record);
-    else
+    } else {
         m->replica.changes++; /* of a later version, or of nobody: it changes nothing */
+    }
 }
 
 static void journal_has_failed(struct nvg_machine *m, const struct nvg_journal_event *event)

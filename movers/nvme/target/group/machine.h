@@ -80,6 +80,7 @@ struct nvg_wish {
     uint64_t epoch, size_bytes;
     uint64_t id, user; /* of a reservation: its number in the log, and the target's */
     bool was_sent;     /* to any leader: it may be in the log */
+    bool is_logged;    /* of RESERVE: it is, and is to hold at all members */
 };
 
 struct nvg_job {
@@ -100,10 +101,14 @@ enum nvg_told {
 
 struct nvg_mine {
     enum nvg_told told;
-    uint64_t epoch;                 /* of that */
-    uint64_t size_bytes;            /* that was told */
-    uint64_t owner;                 /* of STANDBY: the incarnation that was named */
-    struct nvt_reservation wanted;  /* of a wish of it */
+    uint64_t epoch;                       /* of that */
+    uint64_t size_bytes;                  /* that was told */
+    uint64_t owner;                       /* of STANDBY: the incarnation that was named */
+    struct nvt_reservation wanted;        /* of a wish of it */
+    struct nvt_reservation_change change; /* the same where all members are active */
+    /* Changes of its reservation that the target was told of, that hold here, and that hold
+     * wherever a host is served. */
+    uint64_t reserved, applied, settled;
     uint64_t refused_ns[NVG_SLOTS]; /* at the leader: until then that member is not asked again */
 };
 
@@ -137,6 +142,12 @@ struct nvg_move {
 struct nvg_presence {
     uint64_t since_ns; /* without a break */
     uint64_t until_ns[NVG_SLOTS];
+};
+
+/* At the leader: the changes of reservations that hold at a member (settle.c). */
+struct nvg_settling {
+    uint64_t incarnation;
+    uint64_t applied[NVG_NSID_MAX + 1];
 };
 
 struct nvg_peer {
@@ -190,6 +201,8 @@ struct nvg_machine {
     struct nvg_job jobs[NVG_JOBS];
     struct nvg_move moves[NVG_NSID_MAX + 1];
     struct nvg_presence presences[NVG_HOSTS_MAX];
+    struct nvg_settling settling[NVG_SLOTS];
+    uint64_t settled[NVG_NSID_MAX + 1]; /* that this leader has said */
     struct nvg_quiet quiets[NVG_QUIETS];
     struct nvg_quiesce quiesces[NVG_QUIETS];
     struct nvg_replica replica;
@@ -221,6 +234,9 @@ void nvg_machine_released(struct nvg_machine *m, uint32_t nsid, uint64_t epoch);
 void nvg_machine_resized(struct nvg_machine *m, uint32_t nsid, uint64_t epoch, uint64_t size_bytes);
 int nvg_machine_reserve(struct nvg_machine *m, uint32_t nsid, uint64_t epoch,
                         const struct nvt_reservation *reservation, uint64_t id);
+int nvg_machine_change(struct nvg_machine *m, uint32_t nsid,
+                       const struct nvt_reservation_change *change, uint64_t id);
+void nvg_machine_applied(struct nvg_machine *m, uint32_t nsid, uint64_t number);
 int nvg_machine_quiesce(struct nvg_machine *m, const struct nvg_controller *of);
 void nvg_machine_quieted(struct nvg_machine *m, const struct nvg_controller *of,
                          enum nvt_quiet quiet);
@@ -285,10 +301,23 @@ void nvg_quiesce_hear_leader(struct nvg_machine *m);         /* m->in, from the 
 void nvg_quiesce_link_lost(struct nvg_machine *m, uint32_t link);
 void nvg_quiesce_anew(struct nvg_machine *m);
 
+/* settle.c: where the changes of reservations hold. */
+void nvg_settle_begin(struct nvg_machine *m);                  /* it leads */
+void nvg_settle_welcome(struct nvg_machine *m, uint32_t link); /* it may have missed some */
+void nvg_settle_tick(struct nvg_machine *m);                   /* of a leader */
+void nvg_settle_hear(struct nvg_machine *m, uint8_t slot, uint64_t incarnation, uint32_t nsid,
+                     uint64_t number);
+/* There is another leader: what holds here. */
+void nvg_settle_anew(struct nvg_machine *m);
+/* A change waits for a process that owned that host, or may have, and the host is nowhere: any
+ * member may fence that process. */
+bool nvg_settle_wants(const struct nvg_machine *m, uint32_t number);
+
 /* hosts.c: at the leader of a group whose members are all active, which hosts are where. */
 void nvg_hosts_hear(struct nvg_machine *m, uint8_t slot, const struct nvg_host *host);
 void nvg_hosts_leave(struct nvg_machine *m, uint32_t number, uint8_t slot);
 /* Whether that member may have the host of that number, which is connected there. */
+bool nvg_hosts_is_anywhere(const struct nvg_machine *m, uint32_t number);
 bool nvg_hosts_may_own(const struct nvg_machine *m, uint32_t number, uint8_t slot);
 /* The host may be connected to more members in a moment: it is given to none yet. */
 bool nvg_hosts_is_early(const struct nvg_machine *m, uint32_t number);
@@ -307,6 +336,10 @@ void nvg_wish_refused(struct nvg_machine *m, uint64_t number, int status);
 /* The target is told to give it up, where it serves it in that epoch. */
 void nvg_wish_give_up(struct nvg_machine *m, uint32_t nsid, uint64_t epoch);
 void nvg_wish_look(struct nvg_machine *m, uint32_t nsid);
+/* That change holds wherever a host is served. */
+void nvg_wish_settled(struct nvg_machine *m, uint32_t nsid, uint64_t number);
+/* A record is about to be taken. */
+void nvg_wish_note(struct nvg_machine *m, const struct nvg_record *record);
 /* Whether this member is to end its controllers. */
 void nvg_wish_look_at_calm(struct nvg_machine *m);
 

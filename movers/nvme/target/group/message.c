@@ -68,12 +68,27 @@ static void code_tell_quiet(struct nvg_coder *coder, struct nvg_message *m)
         m->quiet != NVT_QUIET && m->quiet != NVT_QUIET_UNKNOWN && m->quiet != NVT_QUIET_REFUSED;
 }
 
+static void code_move(struct nvg_coder *coder, struct nvg_message *m)
+{
+    nvg_code_u32(coder, &m->nsid);
+    nvg_code_u8(coder, &m->slot);
+    nvg_code_u64(coder, &m->epoch);
+    coder->is_bad |= !m->nsid || m->nsid > NVG_NSID_MAX || m->slot >= NVG_SLOTS;
+}
+
+static void code_settled(struct nvg_coder *coder, struct nvg_message *m)
+{
+    nvg_code_u32(coder, &m->nsid);
+    nvg_code_u64(coder, &m->number);
+    coder->is_bad |= !m->nsid || m->nsid > NVG_NSID_MAX;
+}
+
 static void code_message(struct nvg_coder *coder, struct nvg_message *m)
 {
     uint8_t version = NVG_MESSAGE_VERSION, kind = (uint8_t)m->kind;
     nvg_code_u8(coder, &version);
     nvg_code_u8(coder, &kind);
-    coder->is_bad |= version != NVG_MESSAGE_VERSION || kind < NVG_HELLO || kind > NVG_HOST_HERE;
+    coder->is_bad |= version != NVG_MESSAGE_VERSION || kind < NVG_HELLO || kind > NVG_SETTLED;
     m->kind = coder->is_bad ? NVG_BYE : (enum nvg_message_kind)kind;
     switch (m->kind) {
     case NVG_HELLO:
@@ -110,13 +125,14 @@ static void code_message(struct nvg_coder *coder, struct nvg_message *m)
         nvg_code_u64(coder, &m->epoch);
         return;
     case NVG_MOVE:
-        nvg_code_u32(coder, &m->nsid);
-        nvg_code_u8(coder, &m->slot);
-        nvg_code_u64(coder, &m->epoch);
-        coder->is_bad |= !m->nsid || m->nsid > NVG_NSID_MAX || m->slot >= NVG_SLOTS;
+        code_move(coder, m);
         return;
     case NVG_HOST_HERE:
         nvg_code_host(coder, &m->host.id, m->host.nqn);
+        return;
+    case NVG_APPLIED:
+    case NVG_SETTLED:
+        code_settled(coder, m);
         return;
     case NVG_ASK_QUIET:
         code_ask_quiet(coder, m);

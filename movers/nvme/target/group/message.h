@@ -22,6 +22,8 @@ enum nvg_message_kind {
     NVG_TELL_QUIET, /* what has become of it: the same way back */
     NVG_MOVE,       /* a namespace is to go to a member: to the leader, and from it to the owner */
     NVG_HOST_HERE,  /* a host is connected to the member that says so: to the leader */
+    NVG_APPLIED,    /* a change of a reservation holds at the member that says so: to the leader */
+    NVG_SETTLED,    /* it holds wherever a host is served: from the leader */
 };
 
 struct nvg_message {
@@ -31,10 +33,10 @@ struct nvg_message {
     struct nvg_join join; /* of HELLO */
     uint8_t role;         /* of ANSWER: enum nvg_role */
     uint8_t slot;  /* of ANSWER: of who answers; of WELCOME: of who is welcome; of MOVE: to whom */
-    uint32_t nsid; /* of MOVE */
+    uint32_t nsid; /* of MOVE, APPLIED and SETTLED */
     uint8_t leads_slot;               /* of ANSWER: whom it follows, where it does */
     uint64_t leads_incarnation;       /* of ANSWER: and which process that is */
-    uint64_t number;                  /* of PROPOSE and REFUSE */
+    uint64_t number;                  /* of PROPOSE and REFUSE; of APPLIED and SETTLED the change */
     int status;                       /* of REFUSE */
     uint64_t epoch;                   /* of CALL: the caller's as the writer of the log */
     bool is_leaving;                  /* of PING: it takes no more namespaces */

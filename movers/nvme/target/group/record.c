@@ -174,6 +174,32 @@ static void code_reservation(struct nvg_coder *coder, struct nvt_reservation *r)
         nvg_code_bytes(coder, &r->registrants[i].host, sizeof(r->registrants[i].host));
         nvg_code_u64(coder, &r->registrants[i].key);
     }
+    /* Commands are carried out on what is read here. */
+    coder->is_bad |= r->rtype && r->rtype < NVME_RESERVATION_RTYPE_WEAR &&
+                     !nvt_reservation_is_registrant(r, &r->holder);
+}
+
+static void code_calm(struct nvg_coder *coder, struct nvg_record *r)
+{
+    nvg_code_u8(coder, &r->slot);
+    nvg_code_u64(coder, &r->incarnation);
+    nvg_code_u64(coder, &r->id);
+    coder->is_bad |= r->slot >= NVG_SLOTS || !r->id;
+}
+
+static void code_reserve(struct nvg_coder *coder, struct nvg_record *r)
+{
+    struct nvt_reservation_change *change = &r->change;
+    code_nsid(coder, &r->nsid);
+    nvg_code_u64(coder, &r->incarnation);
+    nvg_code_u64(coder, &r->id);
+    nvg_code_bytes(coder, &change->host, sizeof(change->host));
+    nvg_code_u8(coder, &change->opcode);
+    nvg_code_u32(coder, &change->cdw10);
+    nvg_code_bytes(coder, change->data, sizeof(change->data));
+    coder->is_bad |= change->opcode != nvme_cmd_resv_register &&
+                     change->opcode != nvme_cmd_resv_acquire &&
+                     change->opcode != nvme_cmd_resv_release;
 }
 
 static void code_record_body(struct nvg_coder *coder, struct nvg_record *r)
@@ -193,10 +219,7 @@ static void code_record_body(struct nvg_coder *coder, struct nvg_record *r)
         return;
     case NVG_CALM:
     case NVG_CALMED:
-        nvg_code_u8(coder, &r->slot);
-        nvg_code_u64(coder, &r->incarnation);
-        nvg_code_u64(coder, &r->id);
-        coder->is_bad |= r->slot >= NVG_SLOTS || !r->id;
+        code_calm(coder, r);
         return;
     case NVG_JOIN:
         nvg_code_join(coder, &r->join);
@@ -228,6 +251,9 @@ static void code_record_body(struct nvg_coder *coder, struct nvg_record *r)
         nvg_code_u64(coder, &r->id);
         code_reservation(coder, &r->reservation);
         return;
+    case NVG_RESERVE:
+        code_reserve(coder, r);
+        return;
     case NVG_HOLD:
         code_hold(coder, &r->hold);
         return;
@@ -243,7 +269,7 @@ static void code_record(struct nvg_coder *coder, struct nvg_record *record)
     uint8_t version = NVG_RECORD_VERSION, kind = (uint8_t)record->kind;
     nvg_code_u8(coder, &version);
     nvg_code_u8(coder, &kind);
-    coder->is_bad |= version != NVG_RECORD_VERSION || kind < NVG_GROUP || kind > NVG_HOST;
+    coder->is_bad |= version != NVG_RECORD_VERSION || kind < NVG_GROUP || kind > NVG_RESERVE;
     if (coder->is_bad)
         return;
     record->kind = (enum nvg_record_kind)kind;

@@ -32,6 +32,7 @@ enum nvg_record_kind {
     NVG_CALMED,      /* it has ended those that it had when it heard of that */
     NVG_GROUP_ALL,   /* the group is made, and all its members are active */
     NVG_HOST,        /* a host that has connected to a member of such a group */
+    NVG_RESERVE,     /* a host's command that changes a reservation in such a group */
 };
 
 /* A member of the group. */
@@ -58,9 +59,9 @@ struct nvg_record {
     enum nvg_record_kind kind;
     uint32_t nsid;
     uint64_t epoch;
-    uint8_t slot; /* of LEAD, LEAVE, CALM and CALMED; of END who leads */
-    uint64_t incarnation;
-    uint64_t id;                /* of RESERVATION: the owner's number of this change; of CALM */
+    uint8_t slot;               /* of LEAD, LEAVE, CALM and CALMED; of END who leads */
+    uint64_t incarnation;       /* of RESERVE of the member that has asked */
+    uint64_t id;                /* of RESERVATION and RESERVE: the change's number; of CALM */
     uint64_t size_bytes;        /* of OWN */
     struct nvg_former owner;    /* of TAKING_IT */
     uint8_t identity[16];       /* of GROUP and GROUP_ALL */
@@ -70,6 +71,7 @@ struct nvg_record {
     struct nvg_namespace about; /* of NAMESPACE */
     struct nvg_hold hold;       /* of HOLD */
     struct nvt_reservation reservation;
+    struct nvt_reservation_change change; /* of RESERVE */
 };
 
 /* The bytes; 0: it has values that no record may have. */

@@ -20,6 +20,7 @@
 #include "nvme/target/group/journal.h"
 #include "nvme/target/group/links.h"
 #include "nvme/target/group/process.h"
+#include "nvme/target/group/settings.h"
 
 enum { TICK_MS = 20, TIMEOUT_MS = 5000, OPEN_WAIT_MS = 30000, SAY_MS = 500, HINT_MS = 2000 };
 
@@ -234,6 +235,20 @@ int nvg_reserve(struct nvg_group *group, uint32_t nsid, uint64_t epoch,
     return code;
 }
 
+int nvg_change(struct nvg_group *group, uint32_t nsid, const struct nvt_reservation_change *change,
+               uint64_t id)
+{
+    const int code = nvg_machine_change(enter_group(group), nsid, change, id);
+    leave_lock(group);
+    return code;
+}
+
+void nvg_applied(struct nvg_group *group, uint32_t nsid, uint64_t number)
+{
+    nvg_machine_applied(enter_group(group), nsid, number);
+    leave_lock(group);
+}
+
 int nvg_quiesce(struct nvg_group *group, const struct nvg_controller *controller)
 {
     const int code = nvg_machine_quiesce(enter_group(group), controller);
@@ -371,25 +386,6 @@ void nvg_status_of(struct nvg_group *group, struct nvg_status *status)
 }
 
 /* ---- opening and closing ---- */
-
-static int check_settings(const struct nvg_settings *s, char *error, size_t error_bytes)
-{
-    const char *wrong = NULL;
-    if (!nvg_name_is_valid(s->member))
-        wrong = "a member's name has 1 to 31 letters, digits, \".\", \"_\" and \"-\"";
-    else if (s->copy_count < 1 || s->copy_count > NVG_COPIES_MAX)
-        wrong = "a group's log has 1 to 5 copies";
-    else if (s->namespace_count > NVG_NAMESPACES_MAX)
-        wrong = "a group has at most 128 namespaces";
-    else if (s->address_count > NVG_ADDRESSES_MAX)
-        wrong = "a member of a group has at most 8 addresses for hosts";
-    for (uint32_t i = 0; !wrong && i < s->namespace_count; i++)
-        if (!s->namespaces[i].nsid || s->namespaces[i].nsid > NVG_NSID_MAX)
-            wrong = "a group's namespaces have the numbers 1 to 128";
-    if (wrong)
-        snprintf(error, error_bytes, "%s", wrong);
-    return wrong ? -EINVAL : 0;
-}
 
 static void make_setup(struct nvg_group *group, const struct nvg_settings *s,
                        struct nvg_setup *setup)
@@ -541,7 +537,7 @@ int nvg_open(const struct nvg_settings *settings, struct nvg_group **out, char *
              size_t error_bytes)
 {
     pthread_condattr_t attr;
-    int code = check_settings(settings, error, error_bytes);
+    int code = nvg_settings_check(settings, error, error_bytes);
     if (code)
         return code;
     struct nvg_group *group = calloc(1, sizeof(*group));

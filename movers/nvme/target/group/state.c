@@ -216,6 +216,16 @@ static enum nvg_verdict check_reservation(const struct nvg_state *state,
     return verdict;
 }
 
+/* Its number is the one that its member knew to be next, so it fits once. */
+static enum nvg_verdict check_reserve(const struct nvg_state *state,
+                                      const struct nvg_record *record)
+{
+    const struct nvg_place *place = nvg_state_place(state, record->nsid);
+    if (!place || !state->is_all_active)
+        return NVG_WRONG;
+    return record->id == place->hold.reservation_id + 1 ? NVG_FITS : NVG_STALE;
+}
+
 static enum nvg_verdict check_filling(const struct nvg_state *state,
                                       const struct nvg_record *record)
 {
@@ -246,6 +256,7 @@ static enum nvg_verdict check_filling(const struct nvg_state *state,
     case NVG_OWN:
     case NVG_RELEASED_IT:
     case NVG_CALMED:
+    case NVG_RESERVE:
         return NVG_WRONG;
     }
     return NVG_WRONG;
@@ -285,6 +296,8 @@ static enum nvg_verdict check_now(const struct nvg_state *state, const struct nv
         return check_owner(state, record, true);
     case NVG_RESERVATION:
         return check_reservation(state, record);
+    case NVG_RESERVE:
+        return check_reserve(state, record);
     case NVG_GROUP:
     case NVG_GROUP_ALL:
     case NVG_BEGIN:
@@ -322,6 +335,13 @@ static void apply_namespace(struct nvg_state *state, const struct nvg_namespace 
     name_namespace(state, &place->about);
 }
 
+static void apply_host(struct nvg_place *place, const struct nvg_record *record)
+{
+    place->is_used = true;
+    place->about.nsid = place->hold.nsid = record->nsid;
+    place->host = record->host;
+}
+
 static void apply_take(struct nvg_hold *hold, const struct nvg_former *owner)
 {
     hold->former_count = formers_of_next(hold, hold->formers);
@@ -344,6 +364,17 @@ static void apply_release(struct nvg_hold *hold)
     if (hold->phase == NVG_OWNED)
         hold->former_count = 0;
     hold->phase = NVG_FREE;
+}
+
+/* A command that the reservation refuses by now changes nothing but the number. */
+static void apply_reserve(struct nvg_place *place, const struct nvg_record *record)
+{
+    struct nvt_reservation_effect effect;
+    place->reservation.persists = true;
+    (void)nvt_reservation_change(&place->reservation, &record->change, &effect);
+    place->hold.reservation_id = record->id;
+    place->reserved_by = record->incarnation;
+    place->change = record->change;
 }
 
 static void apply_to(struct nvg_state *state, const struct nvg_record *record)
@@ -372,9 +403,7 @@ static void apply_to(struct nvg_state *state, const struct nvg_record *record)
         apply_namespace(state, &record->about);
         return;
     case NVG_HOST:
-        place->is_used = true;
-        place->about.nsid = place->hold.nsid = record->nsid;
-        place->host = record->host;
+        apply_host(place, record);
         return;
     case NVG_TAKING_IT:
         apply_take(&place->hold, &record->owner);
@@ -388,6 +417,10 @@ static void apply_to(struct nvg_state *state, const struct nvg_record *record)
     case NVG_RESERVATION:
         place->reservation = record->reservation;
         place->hold.reservation_id = record->id;
+        place->reserved_by = state->is_all_active ? record->epoch : 0;
+        return;
+    case NVG_RESERVE:
+        apply_reserve(place, record);
         return;
     case NVG_HOLD:
         state->places[record->hold.nsid].hold = record->hold;
@@ -451,7 +484,7 @@ static bool dump_place(const struct nvg_place *place, uint32_t part, struct nvg_
     } else {
         record->kind = NVG_RESERVATION;
         record->nsid = place->about.nsid;
-        record->epoch = place->hold.epoch;
+        record->epoch = place->reserved_by ? place->reserved_by : place->hold.epoch;
         record->id = place->hold.reservation_id;
         record->reservation = place->reservation;
     }

@@ -23,6 +23,10 @@ struct nvg_place {
     struct nvg_host host;
     struct nvg_hold hold;
     struct nvt_reservation reservation;
+    /* Where all members are active: who asked for its last change, and what that was; opcode 0: a
+     * checkpoint does not tell. */
+    uint64_t reserved_by;
+    struct nvt_reservation_change change;
 };
 
 /* A member that is to end the controllers of its hosts, since one of them was said to be quiet. */

@@ -11,11 +11,16 @@
 
 enum { WISH_AGAIN_MS = 200 };
 
+static bool is_of_reservation(enum nvg_record_kind kind)
+{
+    return kind == NVG_RESERVATION || kind == NVG_RESERVE;
+}
+
 static void finish_wish(struct nvg_machine *m, struct nvg_wish *wish, int status)
 {
     const struct nvg_wish was = *wish;
     memset(wish, 0, sizeof(*wish));
-    if (was.kind != NVG_RESERVATION)
+    if (!is_of_reservation(was.kind))
         return;
     memset(&m->event, 0, sizeof(m->event));
     m->event.kind = NVG_COMMITTED;
@@ -54,6 +59,24 @@ static bool is_owner_at(const struct nvg_machine *m, uint32_t nsid, uint64_t epo
            nvg_state_is_owner(place, m->slot, m->setup.self.who.incarnation);
 }
 
+/* Another member's change came first, or the log has this one. */
+static void look_at_reserve(struct nvg_machine *m, struct nvg_wish *wish,
+                            const struct nvg_place *place)
+{
+    const uint64_t last = place->hold.reservation_id;
+    const bool is_own = place->reserved_by == m->setup.self.who.incarnation;
+    wish->is_logged |= last == wish->id && is_own;
+    if (wish->is_logged && m->mine[wish->nsid].settled >= wish->id) {
+        finish_wish(m, wish, 0);
+    } else if (!wish->is_logged && last > wish->id && wish->was_sent) {
+        finish_wish(m, wish, -ESTALE); /* a checkpoint does not tell */
+    } else if (!wish->is_logged && last >= wish->id) {
+        wish->id = last + 1;
+        wish->number = ++m->numbers;
+        wish->is_sent = wish->was_sent = false;
+    }
+}
+
 /* The log has it, or nobody can want it any more. */
 static void look_at_wish(struct nvg_machine *m, struct nvg_wish *wish)
 {
@@ -61,6 +84,10 @@ static void look_at_wish(struct nvg_machine *m, struct nvg_wish *wish)
     const bool is_owner = is_owner_at(m, wish->nsid, wish->epoch);
     if (!place)
         return; /* LEAVE */
+    if (wish->kind == NVG_RESERVE) {
+        look_at_reserve(m, wish, place);
+        return;
+    }
     if (wish->kind == NVG_RESERVATION && is_owner && place->hold.reservation_id >= wish->id)
         finish_wish(m, wish, 0);
     else if (!is_owner)
@@ -140,6 +167,45 @@ static void look_at_standby(struct nvg_machine *m, uint32_t nsid, const struct n
     wish_tell_of(m, NVG_STANDBY, nsid);
 }
 
+/* Each member carries out each change, in the order of the log. */
+static void tell_reserved(struct nvg_machine *m, uint32_t nsid)
+{
+    const struct nvg_place *place = &m->replica.now.places[nsid];
+    const struct nvg_wish *wish = find_wish(m, NVG_RESERVE, nsid);
+    const uint64_t number = place->hold.reservation_id;
+    struct nvt_applied *applied = &m->event.applied;
+    memset(&m->event, 0, sizeof(m->event));
+    m->event.kind = NVG_RESERVED;
+    m->event.nsid = nsid;
+    applied->number = number;
+    applied->is_next = number == m->mine[nsid].reserved + 1 && place->change.opcode;
+    applied->change = place->change;
+    applied->after = place->reservation;
+    if (wish && wish->is_logged && wish->id == number)
+        applied->id = wish->user;
+    m->mine[nsid].reserved = number;
+    m->port.tell(m->port.context, &m->event);
+}
+
+void nvg_wish_note(struct nvg_machine *m, const struct nvg_record *record)
+{
+    if (record->kind != NVG_RESERVE || record->incarnation != m->setup.self.who.incarnation ||
+        nvg_replica_allows(&m->replica, record) != NVG_FITS)
+        return;
+    struct nvg_wish *wish = find_wish(m, NVG_RESERVE, record->nsid);
+    if (wish && wish->id == record->id)
+        wish->is_logged = true;
+}
+
+void nvg_wish_settled(struct nvg_machine *m, uint32_t nsid, uint64_t number)
+{
+    struct nvg_wish *wish = find_wish(m, NVG_RESERVE, nsid);
+    if (number > m->mine[nsid].settled)
+        m->mine[nsid].settled = number;
+    if (wish && wish->is_logged && m->mine[nsid].settled >= wish->id)
+        finish_wish(m, wish, 0);
+}
+
 void nvg_wish_look(struct nvg_machine *m, uint32_t nsid)
 {
     const struct nvg_place *place = nvg_state_place(&m->replica.now, nsid);
@@ -149,6 +215,8 @@ void nvg_wish_look(struct nvg_machine *m, uint32_t nsid)
     for (uint32_t i = 0; i < NVG_WISHES; i++)
         if (m->wishes[i].is_used && m->wishes[i].nsid == nsid)
             look_at_wish(m, &m->wishes[i]);
+    if (m->replica.now.is_all_active && mine->reserved < place->hold.reservation_id)
+        tell_reserved(m, nsid);
     if (mine->size_bytes < place->about.size_bytes) {
         mine->size_bytes = place->about.size_bytes;
         wish_tell_of(m, NVG_RESIZED, nsid);
@@ -234,6 +302,23 @@ int nvg_machine_reserve(struct nvg_machine *m, uint32_t nsid, uint64_t epoch,
     return 0;
 }
 
+int nvg_machine_change(struct nvg_machine *m, uint32_t nsid,
+                       const struct nvt_reservation_change *change, uint64_t id)
+{
+    const struct nvg_place *place = nvg_state_place(&m->replica.now, nsid);
+    if (!place || nvg_is_of_host(nsid) || !m->replica.now.is_all_active)
+        return -EINVAL;
+    if (find_wish(m, NVG_RESERVE, nsid))
+        return -EBUSY;
+    if ((m->role != NVG_LEADER && m->role != NVG_FOLLOWER) || !m->has_quorum || !m->is_synced)
+        return -EAGAIN;
+    struct nvg_wish *wish = add_wish(m, NVG_RESERVE, nsid, 0);
+    wish->id = place->hold.reservation_id + 1;
+    wish->user = id;
+    m->mine[nsid].change = *change;
+    return 0;
+}
+
 static bool has_own(const struct nvg_machine *m)
 {
     for (uint32_t i = 1; i <= NVG_PLACES_MAX; i++) {
@@ -267,7 +352,8 @@ void nvg_wish_refused(struct nvg_machine *m, uint64_t number, int status)
         struct nvg_wish *wish = &m->wishes[i];
         if (!wish->is_used || wish->number != number)
             continue;
-        if (status == -EAGAIN && wish->kind != NVG_RESERVATION) {
+        const bool is_late = status == -ESTALE && wish->kind == NVG_RESERVE; /* it is seen there */
+        if (is_late || (status == -EAGAIN && !is_of_reservation(wish->kind))) {
             wish->is_sent = false;
             wish->retry_ns = m->now_ns + (uint64_t)WISH_AGAIN_MS * NVG_MS;
         } else {
@@ -290,6 +376,7 @@ static size_t wish_record(struct nvg_machine *m, const struct nvg_wish *wish,
     made->slot = m->slot;
     made->incarnation = m->setup.self.who.incarnation;
     made->reservation = m->mine[wish->nsid].wanted;
+    made->change = m->mine[wish->nsid].change;
     made->about = m->replica.now.places[wish->nsid].about;
     if (wish->kind == NVG_NAMESPACE)
         made->about.size_bytes = wish->size_bytes;
@@ -332,11 +419,11 @@ void nvg_wish_tick(struct nvg_machine *m)
     const bool has_leader = m->is_synced && (m->role == NVG_LEADER || m->role == NVG_FOLLOWER);
     for (uint32_t i = 0; i < NVG_WISHES; i++) {
         struct nvg_wish *wish = &m->wishes[i];
-        if (!wish->is_used || wish->is_sent || wish->retry_ns > m->now_ns)
+        if (!wish->is_used || wish->is_sent || wish->is_logged || wish->retry_ns > m->now_ns)
             continue;
         if (has_leader && m->has_joined)
             send_wish(m, wish);
-        else if (wish->kind == NVG_RESERVATION && !wish->was_sent && m->role == NVG_SEEKING &&
+        else if (is_of_reservation(wish->kind) && !wish->was_sent && m->role == NVG_SEEKING &&
                  m->now_ns - m->seek_ns >= m->setup.timeout_ns)
             finish_wish(m, wish, -EAGAIN);
     }
@@ -349,6 +436,7 @@ void nvg_wish_anew(struct nvg_machine *m)
     for (uint32_t i = 0; i < NVG_WISHES; i++)
         m->wishes[i].is_sent = false;
     nvg_quiesce_anew(m);
+    nvg_settle_anew(m);
     if (m->role != NVG_STOPPED)
         nvg_wish_tick(m);
 }

@@ -89,8 +89,6 @@ static void describe_io_ctrl(const struct nvt_ctrl *ctrl, struct nvme_id_ctrl *i
     id->nanagrpid = htole32(NVT_ANA_GROUPS_MAX);
     id->ioccsz = htole32((NVF_SQE_BYTES + in_capsule) / 16);
     id->psd[0].mp = htole16(2500);
-    if (ctrl->subsystem->homes.came)
-        id->oncs &= ~htole16(NVME_CTRL_ONCS_RESERVATIONS);
     if (ctrl->subsystem->is_grouped) { /* our host's rule for writes that may have been done */
         memcpy(id->vs, NVF_FENCED_WORD, FENCED_BYTES);
         id->vs[FENCED_BYTES] = ctrl->subsystem->slot;
@@ -134,8 +132,6 @@ static const struct nvt_namespace *namespace_of(const struct nvt_request *reques
 
 static uint8_t reservation_capabilities(const struct nvt_namespace *ns)
 {
-    if (ns->subsystem->homes.came)
-        return 0;
     return NVT_RESERVATION_CAPABILITIES | (ns->reservation.persists ? NVT_RESERVATION_PERSISTS : 0);
 }
 

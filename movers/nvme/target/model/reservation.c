@@ -265,6 +265,31 @@ uint16_t nvt_reservation_release(struct nvt_reservation *r, const struct nvt_hos
     return 0;
 }
 
+uint16_t nvt_reservation_change(struct nvt_reservation *r,
+                                const struct nvt_reservation_change *change,
+                                struct nvt_reservation_effect *effect)
+{
+    if (change->opcode == nvme_cmd_resv_register)
+        return nvt_reservation_register(r, &change->host, change->cdw10, change->data, effect);
+    if (change->opcode == nvme_cmd_resv_acquire)
+        return nvt_reservation_acquire(r, &change->host, change->cdw10, change->data, effect);
+    return nvt_reservation_release(r, &change->host, change->cdw10, change->data, effect);
+}
+
+void nvt_reservation_compare(const struct nvt_reservation *before,
+                             const struct nvt_reservation *after,
+                             struct nvt_reservation_effect *effect)
+{
+    *effect = (struct nvt_reservation_effect){0};
+    for (size_t i = 0; i < before->count; i++) {
+        const struct nvt_host_id *host = &before->registrants[i].host;
+        if (nvt_reservation_is_registrant(after, host))
+            continue;
+        effect->aborts[effect->abort_count++] = *host;
+        add_notice(effect, host, NVME_RESV_NOTIFY_RNLPT_REGISTRATION_PREEMPTED);
+    }
+}
+
 uint16_t nvt_reservation_report(const struct nvt_reservation *r, uint32_t cdw11,
                                 uint8_t out[NVT_REPORT_BYTES], size_t *len_bytes)
 {

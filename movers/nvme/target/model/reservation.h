@@ -52,6 +52,23 @@ struct nvt_notice {
     enum nvme_resv_notify_rnlpt type;
 };
 
+/* A command that changes one. */
+struct nvt_reservation_change {
+    struct nvt_host_id host;
+    uint8_t opcode;
+    uint32_t cdw10;
+    uint8_t data[NVT_REGISTER_BYTES];
+};
+
+/* A change that the group has committed, for a target that shares the namespace. */
+struct nvt_applied {
+    uint64_t number; /* of the change, in the order of the group */
+    uint64_t id;     /* as it was given to ask(); 0: of another target, or of an earlier time */
+    bool is_next;    /* this target has applied all before it; else `change` is not known */
+    struct nvt_reservation_change change;
+    struct nvt_reservation after;
+};
+
 /* What a command did beside its status. */
 struct nvt_reservation_effect {
     size_t notice_count, abort_count;
@@ -74,6 +91,15 @@ uint16_t nvt_reservation_acquire(struct nvt_reservation *r, const struct nvt_hos
 uint16_t nvt_reservation_release(struct nvt_reservation *r, const struct nvt_host_id *host,
                                  uint32_t cdw10, const uint8_t data[NVT_RELEASE_BYTES],
                                  struct nvt_reservation_effect *effect);
+/* Carries out Register, Acquire or Release, whichever it is. */
+uint16_t nvt_reservation_change(struct nvt_reservation *r,
+                                const struct nvt_reservation_change *change,
+                                struct nvt_reservation_effect *effect);
+/* What several changes did that nobody has seen one by one: hosts that are registered no more are
+ * taken for preempted, and their commands are to be ended. */
+void nvt_reservation_compare(const struct nvt_reservation *before,
+                             const struct nvt_reservation *after,
+                             struct nvt_reservation_effect *effect);
 /* Sets `*len_bytes`, of which the host gets as much as it asked for, and zeroes behind. Refused is
  * the structure that has no room for a host ID of 128 bits. */
 uint16_t nvt_reservation_report(const struct nvt_reservation *r, uint32_t cdw11,

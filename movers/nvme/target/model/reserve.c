@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "nvme/target/model/reserve.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "nvme/target/model/command.h"
@@ -74,7 +75,10 @@ static void preempt_step(struct nvt_request *preemptor)
         return;
     list_remove(&preemptor->wait);
     preemptor->ns->target->serial--;
-    nvt_request_finish(preemptor, 0);
+    if (preemptor->queue)
+        nvt_request_finish(preemptor, 0);
+    else
+        nvt_commits_are_calm(preemptor->ns->commits);
 }
 
 /* The command is done when all that came to the namespace before it are, also those of connections
@@ -106,18 +110,6 @@ void nvt_preemptors_pass(struct nvt_namespace *ns, uint64_t entry)
 
 /* ---- the commands ---- */
 
-/* Where all targets of a group are active, none has them: hosts are told so (identify.c). */
-static uint16_t find_reserved(struct nvt_request *request)
-{
-    if (request->queue->ctrl->subsystem->homes.came)
-        return NVME_SC_INVALID_OPCODE | NVME_SC_DNR;
-    return nvt_request_namespace(request);
-}
-
-typedef uint16_t change_fn(struct nvt_reservation *r, const struct nvt_host_id *host,
-                           uint32_t cdw10, const uint8_t *data,
-                           struct nvt_reservation_effect *effect);
-
 /* Hosts without a host ID cannot be told apart. */
 static bool has_host_id(const struct nvt_ctrl *ctrl)
 {
@@ -125,15 +117,23 @@ static bool has_host_id(const struct nvt_ctrl *ctrl)
     return !is_of_host(ctrl, &none);
 }
 
+static_assert((int)NVT_REGISTER_BYTES == (int)NVT_ACQUIRE_BYTES, "two keys");
+
+struct nvt_reservation_change nvt_resv_change_of(const struct nvt_request *request)
+{
+    struct nvt_reservation_change change = {.host = request->queue->ctrl->host_id,
+                                            .opcode = request->sqe.opcode,
+                                            .cdw10 = le32toh(request->sqe.cdw10)};
+    const bool has_one_key = change.opcode == nvme_cmd_resv_release;
+    memcpy(change.data, request->data, has_one_key ? NVT_RELEASE_BYTES : NVT_REGISTER_BYTES);
+    return change;
+}
+
 uint16_t nvt_resv_compute(const struct nvt_request *request, struct nvt_reservation *r,
                           struct nvt_reservation_effect *effect)
 {
-    const uint8_t opcode = request->sqe.opcode;
-    change_fn *change = opcode == nvme_cmd_resv_register  ? nvt_reservation_register
-                        : opcode == nvme_cmd_resv_acquire ? nvt_reservation_acquire
-                                                          : nvt_reservation_release;
-    return change(r, &request->queue->ctrl->host_id, le32toh(request->sqe.cdw10), request->data,
-                  effect);
+    const struct nvt_reservation_change change = nvt_resv_change_of(request);
+    return nvt_reservation_change(r, &change, effect);
 }
 
 void nvt_resv_conclude(struct nvt_request *request, const struct nvt_reservation_effect *effect)
@@ -146,19 +146,35 @@ void nvt_resv_conclude(struct nvt_request *request, const struct nvt_reservation
         nvt_request_finish(request, 0);
 }
 
-void nvt_resv_take_effect(struct nvt_namespace *ns, const struct nvt_reservation_effect *effect)
+void nvt_resv_take_effect(struct nvt_namespace *ns, const struct nvt_reservation_effect *effect,
+                          const struct nvt_request *preemptor)
 {
     for (size_t i = 0; i < effect->notice_count; i++)
         tell_host(ns, &effect->notices[i]);
     for (size_t i = 0; i < effect->abort_count; i++)
-        abort_host(ns, &effect->aborts[i], NULL);
+        abort_host(ns, &effect->aborts[i], preemptor);
+}
+
+void nvt_resv_await_calm(struct nvt_namespace *ns, struct nvt_request *barrier, uint32_t others)
+{
+    assert(!barrier->queue && nvt_namespace_sum(ns).users >= others);
+    if (barrier->steps_left) { /* who came before the earlier one came before this one, too */
+        list_remove(&barrier->wait);
+        ns->target->serial--;
+    }
+    barrier->ns = ns;
+    barrier->ns_entry = ns->preemptions++;
+    barrier->steps_left = 1 + (uint32_t)nvt_namespace_sum(ns).users - others;
+    ns->target->serial++;
+    list_append(&ns->preemptors, &barrier->wait);
+    preempt_step(barrier);
 }
 
 void nvt_resv_change(struct nvt_request *request)
 {
     const struct nvt_ctrl *ctrl = request->queue->ctrl;
     struct nvt_reservation_effect effect;
-    uint16_t status = find_reserved(request);
+    uint16_t status = nvt_request_namespace(request);
     if (!status && !has_host_id(ctrl))
         status = NVME_SC_CMD_SEQ_ERROR | NVME_SC_DNR;
     if (!status && request->ns->commits)
@@ -174,7 +190,7 @@ void nvt_resv_report(struct nvt_request *request)
 {
     uint8_t report[NVT_REPORT_BYTES];
     size_t len_bytes = 0;
-    uint16_t status = find_reserved(request);
+    uint16_t status = nvt_request_namespace(request);
     if (!status)
         status = nvt_reservation_report(&request->ns->reservation, le32toh(request->sqe.cdw11),
                                         report, &len_bytes);
@@ -182,8 +198,6 @@ void nvt_resv_report(struct nvt_request *request)
         nvt_request_put(request, report, len_bytes, 0);
     nvt_request_finish(request, status);
 }
-
-static_assert((int)NVT_REGISTER_BYTES == (int)NVT_ACQUIRE_BYTES, "two keys");
 
 uint16_t nvt_resv_measure(struct nvt_request *request, uint64_t *bytes)
 {

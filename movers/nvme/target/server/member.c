@@ -153,8 +153,10 @@ int nvr_member_add(struct nvr_member *member, struct nvt_namespace *ns)
     member->subsystem = subsystem;
     subsystem->is_grouped = true;
     subsystem->slot = nvg_identity_of(member->group)->slot;
-    if (member->is_all_active)
-        return nvr_hosts_begin(member);
+    if (member->is_all_active) {
+        const int rc = nvr_reservations_begin(&member->holdings[ns->nsid], ns);
+        return rc ? rc : nvr_hosts_begin(member);
+    }
     nvt_subsystem_set_ana(subsystem, ns->nsid, NVME_ANA_STATE_INACCESSIBLE, 0);
     return nvr_holding_begin(&member->holdings[ns->nsid], ns);
 }
@@ -211,6 +213,8 @@ static void end_membership(struct nvr_member *member, const struct nvg_event *ev
 
 static void handle_event_of_namespace(struct nvr_member *member, const struct nvg_event *event)
 {
+    if (member->is_all_active && (event->kind == NVG_RESERVED || event->kind == NVG_COMMITTED))
+        return nvr_reservations_take_event(member, event);
     if (member->is_all_active)
         return nvr_hosts_take_event(member, event);
     struct nvr_holding *holding =
@@ -232,6 +236,7 @@ static void handle_event_of_namespace(struct nvr_member *member, const struct nv
     case NVG_COMMITTED:
         return nvt_commits_done(ns->commits, event->id, event->status);
     case NVG_MEMBERS:
+    case NVG_RESERVED:
     case NVG_QUIESCE:
     case NVG_QUIETED:
     case NVG_CALM_DOWN:
@@ -268,9 +273,13 @@ static void member_tick(void *context)
     struct nvr_member *member = context;
     if (member->is_all_active)
         nvr_hosts_tick(member);
-    for (uint32_t nsid = 1; nsid <= NVG_NAMESPACES_MAX && !member->is_all_active; nsid++)
-        if (member->subsystem->namespaces[nsid])
+    for (uint32_t nsid = 1; nsid <= NVG_NAMESPACES_MAX; nsid++) {
+        const struct nvt_namespace *ns = member->subsystem->namespaces[nsid];
+        if (ns && member->is_all_active)
+            nvt_commits_tick(ns->commits, member->server->target.now_ns);
+        else if (ns)
             nvr_holding_tick(&member->holdings[nsid]);
+    }
     nvr_member_look_at_resets(member);
     if (member->leave_ns && mover_now_ns() >= member->leave_ns)
         nvr_server_stop(member->server);

@@ -92,6 +92,10 @@ void nvr_hosts_end(struct nvr_member *member);
 /* What a host that the group has given a number is here. */
 const char *nvr_hosts_state_of(const struct nvr_member *member, const struct nvg_host *host);
 
+/* The same: reservations of a namespace, which all members keep. */
+int nvr_reservations_begin(struct nvr_holding *holding, struct nvt_namespace *ns);
+void nvr_reservations_take_event(struct nvr_member *member, const struct nvg_event *event);
+
 /* What becomes of it, for the operator. */
 void nvr_member_say(const struct nvr_member *member, bool is_bad, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

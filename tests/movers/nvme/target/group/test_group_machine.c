@@ -3,7 +3,8 @@
  * Members of a group in a simulated world: they die, stop, are cut off, leave, come twice; the log
  * is lost for a while. No write of a replaced owner gets to a medium, and none of a controller that
  * was said to be quiet; no reservation that was said to be in the log is lost, and none that was
- * refused is there. When all is well again, there is one leader, each namespace is served by one
+ * refused is there; where all members are active, one that was answered holds wherever a host is
+ * served. When all is well again, there is one leader, each namespace is served by one
  * member, and each host has heard of its lost controllers.
  *
  * usage: test_group_machine [FIRST-SEED [SEEDS [MEMBERS]]]
@@ -23,6 +24,7 @@ static int run_seeds(int names, uint64_t first, uint64_t count, bool is_all_acti
 {
     const struct world_options options = {.is_all_active = is_all_active,
                                           .fences = true,
+                                          .awaits = true,
                                           .quiesces = true,
                                           .chaos_ms = CHAOS_MS,
                                           .names = names};
@@ -52,7 +54,7 @@ static int run_seeds(int names, uint64_t first, uint64_t count, bool is_all_acti
            (unsigned long)quiets);
     const bool is_quiet = leads < 5 * count || serves < 5 * count ||
                           fences < (is_all_active ? count / 2 : count) ||
-                          (!is_all_active && (commits < 20 * count || refusals < count / 2)) ||
+                          commits < (is_all_active ? 5 : 20) * count || refusals < count / 2 ||
                           checkpoints < count / 2 || asks < 5 * count || quiets < 5 * count;
     if (is_quiet)
         printf("a world in which so little happens finds nothing\n");
@@ -64,6 +66,7 @@ static int find_ghost(bool is_all_active, bool fences, bool quiesces)
 {
     const struct world_options options = {.is_all_active = is_all_active,
                                           .fences = fences,
+                                          .awaits = true,
                                           .quiesces = quiesces,
                                           .chaos_ms = CHAOS_MS,
                                           .names = WORLD_NAMES};
@@ -77,6 +80,23 @@ static int find_ghost(bool is_all_active, bool fences, bool quiesces)
     return 1;
 }
 
+/* Members that say too early that a change of a reservation holds. */
+static int find_early_answer(void)
+{
+    const struct world_options options = {.is_all_active = true,
+                                          .fences = true,
+                                          .quiesces = true,
+                                          .chaos_ms = CHAOS_MS,
+                                          .names = WORLD_NAMES};
+    for (uint64_t seed = 1; seed <= UNFENCED_SEEDS; seed++) {
+        const char *fault = world_run(&world, seed, &options);
+        if (fault && strstr(fault, "does not hold"))
+            return 0;
+    }
+    printf("no change of a reservation was answered too early\n");
+    return 1;
+}
+
 int main(int argc, char **argv)
 {
     const uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
@@ -87,5 +107,5 @@ int main(int argc, char **argv)
            run_seeds(PAIR, first, count / 2, false) ||
            run_seeds(WORLD_NAMES, first, count / 5 + 1, true) || find_ghost(false, false, true) ||
            find_ghost(false, true, false) || find_ghost(true, false, true) ||
-           find_ghost(true, true, false);
+           find_ghost(true, true, false) || find_early_answer();
 }

@@ -233,6 +233,37 @@ static void copy_by_dump(void)
     }
 }
 
+static enum nvg_verdict reserve(uint64_t incarnation, uint64_t number, uint8_t key)
+{
+    memset(&record, 0, sizeof(record));
+    record.nsid = 1;
+    record.incarnation = incarnation;
+    record.id = number;
+    record.change = (struct nvt_reservation_change){
+        .host.bytes[0] = key, .opcode = nvme_cmd_resv_register, .data[8] = key};
+    return take_kind(NVG_RESERVE);
+}
+
+/* Two members may know the same change as the last one: the first one's is the next. */
+static void reserve__fits_once(void **state)
+{
+    (void)state;
+    assert_int_equal(reserve(11, 1, 7), NVG_WRONG); /* one member is active */
+    replica.now.is_all_active = true;
+    assert_int_equal(reserve(11, 1, 7), NVG_FITS);
+    assert_int_equal(reserve(22, 1, 8), NVG_STALE);
+    assert_int_equal(reserve(22, 3, 8), NVG_STALE);
+    assert_int_equal(reserve(22, 2, 8), NVG_FITS);
+    assert_int_equal(tell_owner(NVG_RESERVATION, 1, 0, 9), NVG_STALE);
+    assert_int_equal(replica.now.places[1].reservation.count, 2);
+    assert_int_equal(replica.now.places[1].hold.reservation_id, 2);
+    memset(&other, 0, sizeof(other));
+    copy_by_dump();
+    assert_int_equal(other.now.places[1].reserved_by, 22);
+    assert_int_equal(other.now.places[1].hold.reservation_id, 2);
+    assert_int_equal(other.now.places[1].reservation.registrants[1].key, 8);
+}
+
 static void dump__makes_the_same_state(void **state)
 {
     (void)state;
@@ -364,6 +395,7 @@ int main(void)
         IN_GROUP(calm__nothing_is_owned_before_it),
         IN_GROUP(join__a_name_keeps_its_slot),
         IN_GROUP(differs__names_what_is_another),
+        IN_GROUP(reserve__fits_once),
         IN_GROUP(dump__makes_the_same_state),
         IN_GROUP(checkpoint__counts_as_a_whole_or_not_at_all),
         IN_GROUP(get__refuses_what_no_member_writes),

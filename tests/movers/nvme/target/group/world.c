@@ -300,6 +300,9 @@ static const char *look_at_group(const struct world *w)
             continue;
         if (p->machine->role != NVG_LEADER && p->machine->role != NVG_FOLLOWER)
             return "a member has found no leader";
+        for (uint32_t nsid = 1; nsid <= WORLD_PLACES; nsid++)
+            if (p->reserved[nsid].asked)
+                return "a change of a reservation is not answered";
         if (has_open_question(p->machine))
             return "a host does not hear that its lost controller is quiet";
         leaders += p->machine->role == NVG_LEADER;

@@ -28,6 +28,7 @@ enum {
 
 struct world_options {
     bool is_all_active; /* members own hosts, which come and go; each has a medium of its own */
+    bool awaits;        /* false: a change of a reservation is said to hold too early. That, too */
     bool quiesces;      /* false: members say that a controller is quiet, and go on. That, too */
     bool fences;        /* false: takers open the medium, and fence nobody. That has to be found */
     uint32_t chaos_ms;
@@ -63,7 +64,15 @@ struct world_place {
     bool is_open;          /* the medium knows it */
     bool is_asking;        /* a change of the reservation is under way */
     uint64_t asked;
+    uint64_t knew[WORLD_PLACES + 1]; /* changes of reservations, when it began to serve */
     struct nvg_event take;
+};
+
+/* Where all members are active: the reservation of a namespace, at a member. */
+struct world_reserved {
+    uint64_t told, held; /* changes: carried out; no earlier command is under way any more */
+    uint64_t due;        /* when that one holds */
+    uint64_t asked;      /* a change is under way; 0: none */
 };
 
 /* One that a host has, or had. Its number is 1 and more. */
@@ -90,6 +99,7 @@ struct world_process {
     size_t record_bytes;
     uint8_t record[NVG_RECORD_MAX];
     struct world_place places[WORLD_PLACES + 1];
+    struct world_reserved reserved[WORLD_PLACES + 1];
     uint32_t controller;  /* by which its writes come; 0: the world has had too many */
     uint64_t ends_at;     /* when that has ended; 0: it lives */
     uint64_t calm_id;     /* its controller is to end; 0: no */
@@ -99,9 +109,11 @@ struct world_process {
 };
 
 struct world_medium {
-    uint64_t served_epoch;      /* the latest owner */
-    uint64_t committed, drawn;  /* values of its reservation */
-    uint8_t fate[WORLD_VALUES]; /* 1: it was said that it never will be */
+    uint64_t served_epoch;     /* the latest owner */
+    uint64_t committed, drawn; /* values of its reservation */
+    uint64_t settled; /* the last change that a host was told of, where all members are active */
+    uint64_t numbers[WORLD_VALUES]; /* of such changes */
+    uint8_t fate[WORLD_VALUES];     /* 1: it was said that it never will be */
 };
 
 struct world {
@@ -154,6 +166,12 @@ void world_log_step(struct world *world, int process);
 void world_name_host(uint32_t index, struct nvg_host *host);
 void world_tell(struct world *world, int process, const struct nvg_event *event);
 void world_target_step(struct world *world, int process);
+/* world_reserve.c */
+void world_take_reserved(struct world *world, int process, const struct nvg_event *event);
+void world_take_answer(struct world *world, int process, const struct nvg_event *event);
+/* It serves that host from now on. */
+void world_note_serve(struct world *world, int process, struct world_place *place);
+void world_reserve_step(struct world *world, int process);
 /* world_hosts.c */
 void world_connect(struct world *world, int process);
 void world_take_reset(struct world *world, int process, const struct nvg_event *event);

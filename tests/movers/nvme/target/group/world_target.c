@@ -46,7 +46,8 @@ void world_write(struct world *w, int process)
     }
 }
 
-static void take_serve(struct world *w, struct world_place *place, const struct nvg_event *event)
+static void take_serve(struct world *w, int process, struct world_place *place,
+                       const struct nvg_event *event)
 {
     struct world_medium *medium = &w->media[index_of(event)];
     const uint64_t value = event->reservation.generation;
@@ -63,6 +64,7 @@ static void take_serve(struct world *w, struct world_place *place, const struct 
     if (value && medium->fate[value % WORLD_VALUES])
         world_fail(w, "a reservation was refused, and is there");
     medium->served_epoch = event->epoch;
+    world_note_serve(w, process, place);
 }
 
 static void take_committed(struct world *w, struct world_place *place,
@@ -86,7 +88,8 @@ void world_tell(struct world *w, int process, const struct nvg_event *event)
 {
     struct world_process *p = &w->processes[process];
     const bool is_held = event->kind == NVG_TAKE || event->kind == NVG_SERVE ||
-                         event->kind == NVG_RELEASE || event->kind == NVG_COMMITTED;
+                         event->kind == NVG_RELEASE ||
+                         (event->kind == NVG_COMMITTED && !w->options.is_all_active);
     struct world_place *place = &p->places[is_held ? index_of(event) : 0];
     switch (event->kind) {
     case NVG_TAKE:
@@ -100,7 +103,7 @@ void world_tell(struct world *w, int process, const struct nvg_event *event)
         place->is_fenced = false;
         return;
     case NVG_SERVE:
-        take_serve(w, place, event);
+        take_serve(w, process, place, event);
         return;
     case NVG_RELEASE:
         if (place->holding == HAS_NOTHING || place->holding == HAS_RELEASING)
@@ -109,7 +112,13 @@ void world_tell(struct world *w, int process, const struct nvg_event *event)
         place->due = w->now + 1 + world_draw(w, 20);
         return;
     case NVG_COMMITTED:
-        take_committed(w, place, event);
+        if (w->options.is_all_active)
+            world_take_answer(w, process, event);
+        else
+            take_committed(w, place, event);
+        return;
+    case NVG_RESERVED:
+        world_take_reserved(w, process, event);
         return;
     case NVG_STOP:
         p->is_over = true;
@@ -192,6 +201,7 @@ void world_target_step(struct world *w, int process)
             ask_change(w, p, nsid);
         }
     }
+    world_reserve_step(w, process);
     world_write(w, process);
     world_hosts_step(w, process);
 }

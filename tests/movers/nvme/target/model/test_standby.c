@@ -372,7 +372,135 @@ static void reservations__persist(void **state)
                      NVME_SC_INVALID_FIELD | NVME_SC_DNR);
 }
 
+/* ---- reservations of a namespace that all targets serve ---- */
+
+static struct nvt_reservation_change asked;
+static uint64_t held;
+
+static int ask(struct nvt_commits *commits, const struct nvt_reservation_change *change,
+               uint64_t id)
+{
+    assert_ptr_equal(commits->context, &proposals);
+    asked = *change;
+    proposals++;
+    proposed_id = id;
+    return propose_rc;
+}
+
+static void note_held(struct nvt_commits *commits, uint64_t number)
+{
+    assert_ptr_equal(commits->context, &proposals);
+    held = number;
+}
+
+static int begin_shared(void **state)
+{
+    begin_test(state);
+    held = 0;
+    return nvt_commits_share(first_namespace(), ask, note_held, &proposals);
+}
+
+/* `change` NULL: nobody knows it any more, and all that were registered are not. */
+static void apply_change(uint64_t number, uint64_t id, const struct nvt_reservation_change *change)
+{
+    struct nvt_applied applied = {.number = number, .id = id, .is_next = change};
+    struct nvt_reservation_effect effect;
+    if (change) {
+        applied.change = *change;
+        applied.after = first_namespace()->reservation;
+        (void)nvt_reservation_change(&applied.after, change, &effect);
+    }
+    nvt_commits_apply(first_namespace()->commits, &applied);
+}
+
+static void register__of_all_is_answered_when_it_holds_everywhere(void **state)
+{
+    (void)state;
+    struct nvt_commits *commits = first_namespace()->commits;
+    assert_int_equal(register_key(10, 0), WAITS);
+    assert_int_equal(asked.opcode, nvme_cmd_resv_register);
+    assert_int_equal(first_namespace()->reservation.count, 0);
+    apply_change(1, proposed_id, &asked);
+    assert_int_equal(first_namespace()->reservation.registrants[0].key, 10);
+    assert_int_equal(held, 1);
+    assert_int_equal(nvt_namespace_sum(first_namespace()).users, 1); /* it waits for others */
+    apply_change(1, 0, &asked);
+    nvt_commits_done(commits, proposed_id, 0);
+    assert_int_equal(le16toh(response.status) >> 1, 0);
+    assert_int_equal(nvt_namespace_sum(first_namespace()).users, 0);
+}
+
+static void register__of_all_meets_another_one(void **state)
+{
+    (void)state;
+    assert_int_equal(register_key(10, 0), WAITS);
+    struct nvt_reservation_change first = asked;
+    first.data[8] = 11; /* the host did that by another target */
+    apply_change(1, 0, &first);
+    apply_change(2, proposed_id, &asked);
+    assert_int_equal(first_namespace()->reservation.registrants[0].key, 11);
+    assert_int_equal(held, 2);
+    nvt_commits_done(first_namespace()->commits, proposed_id, 0);
+    assert_int_equal(le16toh(response.status) >> 1, CONFLICT);
+    assert_int_equal(register_key(12, 0), CONFLICT); /* nobody is asked */
+    assert_int_equal(proposals, 1);
+}
+
+/* Preempt and abort by the other target's host: what came before is over when it holds. */
+static void preempt__of_all_holds_behind_earlier_commands(void **state)
+{
+    (void)state;
+    struct nvt_reservation_change other = {
+        .host.bytes[0] = 0x77, .opcode = nvme_cmd_resv_register, .data[8] = 7};
+    assert_int_equal(register_key(10, 0), WAITS);
+    apply_change(1, proposed_id, &asked);
+    nvt_commits_done(first_namespace()->commits, proposed_id, 0);
+    apply_change(2, 0, &other);
+    assert_int_equal(held, 2);
+    holds = true;
+    assert_int_equal(move(nvme_cmd_write), WAITS);
+    struct nvt_request *writing = fetching;
+    holds = false;
+    assert_int_equal(register_key(11, 1 << 3 | 2), WAITS); /* comes later, and is not waited for */
+    other.opcode = nvme_cmd_resv_acquire;
+    other.cdw10 = NVME_RESERVATION_RTYPE_WE << 8 | NVME_RESERVATION_RACQA_PREEMPT_AND_ABORT;
+    other.data[0] = 7;
+    other.data[8] = 10;
+    apply_change(3, 0, &other);
+    assert_int_equal(held, 2);
+    assert_int_equal(target.serial, 1);
+    assert_int_equal(first_namespace()->reservation.count, 1);
+    nvt_request_fetched(writing, true);
+    assert_int_equal(le16toh(response.status) >> 1, NVME_SC_CMD_ABORTED_PREMEPT);
+    assert_int_equal(held, 3);
+    assert_int_equal(target.serial, 0);
+    nvt_commits_done(first_namespace()->commits, proposed_id, -EAGAIN);
+    assert_int_equal(le16toh(response.status) >> 1, NVME_SC_NS_NOT_READY);
+}
+
+/* Nobody tells what a target has missed: a host that is not registered any more was preempted. */
+static void changes__that_were_missed(void **state)
+{
+    (void)state;
+    assert_int_equal(register_key(10, 0), WAITS);
+    apply_change(1, proposed_id, &asked);
+    nvt_commits_done(first_namespace()->commits, proposed_id, 0);
+    holds = true;
+    assert_int_equal(move(nvme_cmd_write), WAITS);
+    struct nvt_request *writing = fetching;
+    holds = false;
+    apply_change(4, 0, NULL);
+    apply_change(6, 0, NULL);
+    assert_int_equal(first_namespace()->reservation.count, 0);
+    assert_int_equal(held, 1);
+    nvt_request_fetched(writing, true);
+    assert_int_equal(le16toh(response.status) >> 1, NVME_SC_CMD_ABORTED_PREMEPT);
+    assert_int_equal(held, 6);
+    assert_int_equal(target.serial, 0);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, begin_test, teardown)
+#define SHARED(name) cmocka_unit_test_setup_teardown(name, begin_shared, teardown)
 #define COMMITS(name) cmocka_unit_test_setup_teardown(name, begin_commits, teardown)
 
 int main(void)
@@ -392,6 +520,10 @@ int main(void)
         COMMITS(register__of_a_namespace_that_is_given_up),
         COMMITS(register__of_a_host_that_has_gone),
         COMMITS(reservations__persist),
+        SHARED(register__of_all_is_answered_when_it_holds_everywhere),
+        SHARED(register__of_all_meets_another_one),
+        SHARED(preempt__of_all_holds_behind_earlier_commands),
+        SHARED(changes__that_were_missed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
