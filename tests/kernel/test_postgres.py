@@ -172,16 +172,19 @@ class Base(KernelHost):
 
     def judged(self):
         """By PostgreSQL's own, and by e2fsck."""
-        text, status = self.shell(
-            self.as_postgres('pg_amcheck --install-missing --heapallindexed postgres')
-            + ' && '
-            + self.as_postgres('pg_ctl -D /mnt/pg -w -t 150 stop')
-            + ' && '
-            + self.as_postgres('pg_checksums --check -D /mnt/pg')
-            + ' && umount /mnt && e2fsck -fn $d'
-        )
+        text = ''
+        for line in (
+            self.as_postgres('pg_amcheck --install-missing --heapallindexed postgres'),
+            self.as_postgres('pg_ctl -D /mnt/pg -w -t 150 stop'),
+            self.as_postgres('pg_checksums --check -D /mnt/pg'),
+            'umount /mnt && e2fsck -fn $d',
+        ):  # each has three minutes
+            said, status = self.shell(line)
+            text += said
+            if status:
+                return say(False, line, text[-3000:])
         return say(
-            status == 0 and re.search(r'Bad checksums: +0', text),
+            re.search(r'Bad checksums: +0', text),
             'pg_amcheck, pg_checksums --check, e2fsck',
             text[-3000:],
         )
