@@ -57,9 +57,11 @@ static void show_status(void)
 /* False: it is over. */
 static bool take_event(void)
 {
-    static const char *const names[] = {"",        "STANDBY", "TAKE",      "SERVE",
-                                        "RELEASE", "RESIZED", "MEMBERS",   "COMMITTED",
-                                        "QUIESCE", "QUIETED", "CALM_DOWN", "STOP"};
+    static const char *const names[] = {
+        [NVG_STANDBY] = "STANDBY",     [NVG_TAKE] = "TAKE",           [NVG_SERVE] = "SERVE",
+        [NVG_RELEASE] = "RELEASE",     [NVG_RESIZED] = "RESIZED",     [NVG_MEMBERS] = "MEMBERS",
+        [NVG_COMMITTED] = "COMMITTED", [NVG_RESERVED] = "RESERVED",   [NVG_QUIESCE] = "QUIESCE",
+        [NVG_QUIETED] = "QUIETED",     [NVG_CALM_DOWN] = "CALM_DOWN", [NVG_STOP] = "STOP"};
     if (event.kind != NVG_MEMBERS)
         printf("%.3f %s nsid=%u epoch=%" PRIu64 " member=%s formers=%u id=%" PRIu64
                " status=%d key=%" PRIu64 " cirn=%" PRIu64 " quiet=%d %s\n",
