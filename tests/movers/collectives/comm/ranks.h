@@ -25,6 +25,7 @@ struct rank_result {
     char text[256];
     uint32_t gone;
     char log[256];
+    uint32_t naps; /* how often it has looked, and had nothing to do */
 };
 
 struct ranks_shared {

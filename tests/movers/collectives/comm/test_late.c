@@ -14,7 +14,7 @@
 #include "collectives/comm/comm.h"
 #include "common/time/clock.h"
 
-enum { READY, CALLED, MOVED, GO, TOLD, ENDED, LATE = 2, COUNT = 200000, ROUNDS = 8 };
+enum { READY, CALLED, MOVED, GO, TOLD, ENDED, LATE = 2, COUNT = 200000, ROUNDS = 8, NAPS = 100 };
 
 static const char *algorithm;
 static uint32_t ranks_more;
@@ -54,6 +54,7 @@ static void await_standstill(struct rank *rank, struct sw_coll_request *request)
         need(sw_coll_test(request, NULL) == SW_COLL_AGAIN);
         if (machine->step == step && machine->chunk == chunk) {
             nap_ms(1);
+            __atomic_fetch_add(&rank->result->naps, 1, __ATOMIC_SEQ_CST);
             continue;
         }
         step = machine->step, chunk = machine->chunk;
@@ -62,13 +63,25 @@ static void await_standstill(struct rank *rank, struct sw_coll_request *request)
     request->deadline_ns = mover_now_ns();
 }
 
+// Time alone does not tell: on a busy machine one may have no processor for a second.
+static void await_naps(const struct ranks *ranks)
+{
+    for (uint32_t i = 0; i < ranks->size; i++) {
+        const uint32_t *naps = &ranks->shared->results[i].naps;
+        const uint32_t until = __atomic_load_n(naps, __ATOMIC_SEQ_CST) + NAPS;
+        while (i != LATE && __atomic_load_n(naps, __ATOMIC_SEQ_CST) < until)
+            nap_ms(1);
+    }
+}
+
 static void let_deadline_pass(const struct ranks *ranks)
 {
     uint32_t moved = 0, before;
     flag_await(ranks->shared, READY, 1);
     do {
         before = moved;
-        nap_ms(500);
+        nap_ms(300);
+        await_naps(ranks);
         moved = __atomic_load_n(&ranks->shared->flags[MOVED], __ATOMIC_SEQ_CST);
     } while (moved != before || moved < ranks->size - 1);
     flag_raise(ranks->shared, GO);
