@@ -20,9 +20,14 @@ int snap_place_parse(const char *rest, const char *form, char *error, size_t err
         *slash = 0;
         place->name = slash + 1;
     }
-    if (slash && *place->name && mover_split_endpoint(place->text, &place->address, &place->port) &&
-        (!place->port || (mover_parse_port(place->port, &port) && port)))
+    if (!slash || !*place->name ||
+        !mover_split_endpoint(place->text, &place->address, &place->port)) {
+        snprintf(error, error_bytes, "\"%.100s\" does not name a sink: it is written %s", rest,
+                 form);
+        return -EINVAL;
+    }
+    if (!place->port || (mover_parse_port(place->port, &port) && port))
         return 0;
-    snprintf(error, error_bytes, "\"%.100s\" does not name a sink: it is written %s", rest, form);
+    snprintf(error, error_bytes, "\"%.100s\": a port is a number of 1 to 65535", rest);
     return -EINVAL;
 }

@@ -36,6 +36,11 @@ PORTS = [
     'pmem log append --copy 127.0.0.1:{port}',
     'transfer serve file -c card -l 127.0.0.1:{port}',
     'transfer serve file -c card -l 127.0.0.1 -s {port}',
+    'snapshot serve -m 1M -l 127.0.0.1:{port}',
+    'snapshot serve -m 1M -s {port}',
+    'snapshot ls --sink peer:127.0.0.1:{port}/v',
+    'snapshot remove -a 127.0.0.1 -s {port} v',
+    'coll perf --ranks 2 --rank 0 --meet 127.0.0.1:{port}',
 ]
 # Addresses that nobody has: no RDMA device mends that.
 NAMES = [

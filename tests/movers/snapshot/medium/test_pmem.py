@@ -176,7 +176,7 @@ class Served(Conformance):
     def test_place__is_looked_at(self):
         for place, code, word in (
             ('127.0.0.1', driven.EINVAL, 'pmem:ADDR'),
-            ('127.0.0.1:99999/run', driven.EINVAL, 'pmem:ADDR'),
+            ('127.0.0.1:99999/run', driven.EINVAL, 'a port is'),
             ('/run', driven.EINVAL, 'pmem:ADDR'),
             (f'127.0.0.1:{PORT}/other', driven.ENOENT, 'other'),
         ):
