@@ -33,7 +33,7 @@ static void stop__is_no_death(void **state)
     for (uint32_t i = 0; i < 3; i++) {
         nap_ms(3 * i);
         kill(ranks.pids[i], SIGSTOP);
-        nap_ms(stop_ms / 3);
+        nap_ms(stop_ms / 6); // in all less than the deadline: a sum may get no further between
         kill(ranks.pids[i], SIGCONT);
     }
     kill(ranks.pids[1], SIGSTOP);
