@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../../../preload/namespace.h"
 #include "collectives/core/page.h"
 #include "common/time/clock.h"
 
@@ -109,8 +110,20 @@ static void be_rank(struct ranks_shared *shared, uint32_t number, uint32_t size,
     exit(0);
 }
 
+/* Over packets all programs of a host share a port: packets that came to one of another test that
+ * is stopped wait as long as it is, and connections with them (docs/limits.md). */
+static void leave_others(void)
+{
+    static bool has_left;
+    const char *link = getenv("SIDEWIRE_LINK");
+    if (!has_left && link && strcmp(link, "roce") == 0)
+        (void)namespace_own_network();
+    has_left = true;
+}
+
 void ranks_start(struct ranks *ranks, uint32_t size, rank_main *run, rank_options *set)
 {
+    leave_others();
     ranks->size = size;
     ranks->shared = mmap(NULL, sizeof(*ranks->shared), PROT_READ | PROT_WRITE,
                          MAP_SHARED | MAP_ANONYMOUS, -1, 0);
