@@ -118,7 +118,7 @@ void nvt_commits_add(struct nvt_commits *commits, struct nvt_request *request)
 
 /* ---- of a namespace that all targets serve ---- */
 
-/* Those that wait here come after each change that is applied meanwhile. */
+/* Commands that wait here come after each change that is applied meanwhile. */
 static uint32_t put_behind(struct nvt_commits *commits)
 {
     uint32_t count = 0;
@@ -166,12 +166,9 @@ void nvt_commits_are_calm(struct nvt_commits *commits)
     commits->holds(commits, commits->number);
 }
 
-static void finish_shared(struct nvt_commits *commits, int rc)
+static void finish_shared(struct nvt_commits *commits, bool is_orphaned, int rc)
 {
     const uint16_t status = rc == -ESTALE ? UNKNOWN : rc ? LATER : commits->status;
-    const bool is_orphaned = commits->is_orphaned;
-    commits->id = 0;
-    commits->is_orphaned = false;
     if (!is_orphaned)
         nvt_request_finish(take_first(commits), status);
     propose_next(commits);
@@ -181,11 +178,11 @@ void nvt_commits_done(struct nvt_commits *commits, uint64_t id, int rc)
 {
     if (!id || id != commits->id)
         return;
-    if (commits->ask)
-        return finish_shared(commits, rc);
     const bool is_orphaned = commits->is_orphaned;
     commits->id = 0;
     commits->is_orphaned = false;
+    if (commits->ask)
+        return finish_shared(commits, is_orphaned, rc);
     struct nvt_request *request = is_orphaned ? NULL : take_first(commits);
     if (!rc)
         commits->ns->reservation = commits->proposed;

@@ -53,8 +53,8 @@ struct nvr_holding {
     struct nvr_trouble trouble;
 };
 
-/* Those that had it before, as a fence wants them. A copy: the event that named them is gone by the
- * time that a thread fences. */
+/* The processes that had it before, as a fence wants them. A copy: the event that named them is
+ * gone by the time that a thread fences. */
 struct nvr_formers {
     size_t count;
     struct nvt_former all[NVG_FORMERS_MAX];
