@@ -115,6 +115,7 @@ void nvg_lead_begin(struct nvg_machine *m, bool wants_checkpoint)
     m->role = NVG_LEADER;
     m->is_synced = m->has_quorum = true;
     m->lead_ns = m->now_ns;
+    m->shunned = 0;
     memset(m->moves, 0, sizeof(m->moves)); /* of an earlier lead */
     memset(m->presences, 0, sizeof(m->presences));
     nvg_settle_begin(m);

@@ -188,6 +188,7 @@ static void machine_take_welcome(struct nvg_machine *m, uint32_t link)
     m->slot = m->in.slot;
     m->is_synced = false;
     m->has_quorum = true;
+    m->shunned = 0;
     m->peers[link].gone = 0;
     for (uint32_t i = 0; i < NVG_LINKS_IN; i++)
         if (i != link)

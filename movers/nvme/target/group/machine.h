@@ -183,8 +183,10 @@ struct nvg_machine {
     uint64_t quorum_ns;   /* when a leader has lost the quorum */
     uint64_t named_ns;    /* when a follower has heard last of a namespace, or of all */
     uint32_t leader_link; /* of a follower; NVG_LINKS: none */
-    uint64_t shunned;     /* the incarnation that led and was silent */
-    bool is_replaying;    /* records of the log have come since it was to be read */
+    /* The incarnation that led and was silent: the search after that does not wait for its answer.
+     * It ends with that search: two members that shun each other fence each other in turn. */
+    uint64_t shunned;
+    bool is_replaying; /* records of the log have come since it was to be read */
     bool wants_checkpoint, is_dumping, is_appending;
     uint32_t dump; /* where the checkpoint under way is */
     uint32_t job_first, job_count;

@@ -7,7 +7,7 @@
  * served. When all is well again, there is one leader, each namespace is served by one
  * member, and each host has heard of its lost controllers.
  *
- * usage: test_group_machine [FIRST-SEED [SEEDS [MEMBERS]]]
+ * usage: test_group_machine [FIRST-SEED [SEEDS [MEMBERS [all]]]]
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 
 #include "world.h"
 
-enum { PAIR = 2, SEEDS = 500, CHAOS_MS = 2000, UNFENCED_SEEDS = 40 };
+enum { PAIR = 2, SEEDS = 500, CHAOS_MS = 2000, UNFENCED_SEEDS = 40, TURN_SEEDS = 20 };
 
 static struct world world;
 
@@ -97,15 +97,29 @@ static int find_early_answer(void)
     return 1;
 }
 
+/* No member shuns another one for longer than a search. */
+static int take_turns(void)
+{
+    for (uint64_t seed = 1; seed <= TURN_SEEDS; seed++) {
+        const char *fault = world_take_turns(&world, seed);
+        if (fault) {
+            printf("seed %lu of turns at %lu ms: %s\n", (unsigned long)seed,
+                   (unsigned long)world.now, fault);
+            return 1;
+        }
+    }
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     const uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
     const uint64_t count = argc > 2 ? strtoull(argv[2], NULL, 10) : SEEDS;
     if (argc > 3)
-        return run_seeds(atoi(argv[3]), first, count, false);
+        return run_seeds(atoi(argv[3]), first, count, argc > 4);
     return run_seeds(WORLD_NAMES, first, count, false) ||
            run_seeds(PAIR, first, count / 2, false) ||
            run_seeds(WORLD_NAMES, first, count / 5 + 1, true) || find_ghost(false, false, true) ||
            find_ghost(false, true, false) || find_ghost(true, false, true) ||
-           find_ghost(true, true, false) || find_early_answer();
+           find_ghost(true, true, false) || find_early_answer() || take_turns();
 }

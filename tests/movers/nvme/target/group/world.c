@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STEP_MS = 1, TICK_MS = 10, FAULT_MS = 40, HEAL_MS = 4000, QUIET_MS = 400 };
+enum { STEP_MS = 1, TICK_MS = 10, FAULT_MS = 40, HEAL_MS = 4000, QUIET_MS = 400, TURNS = 2 };
 
 /* xorshift64* */
 uint64_t world_draw(struct world *w, uint64_t below)
@@ -332,7 +332,7 @@ static void make_world(struct world *w, uint64_t seed, const struct world_option
         world_draw(w, 2);
 }
 
-const char *world_run(struct world *w, uint64_t seed, const struct world_options *options)
+static void begin_world(struct world *w, uint64_t seed, const struct world_options *options)
 {
     struct nvg_machine *machines[WORLD_PROCESSES];
     uint8_t(*records)[NVG_RECORD_MAX] = w->records;
@@ -349,6 +349,11 @@ const char *world_run(struct world *w, uint64_t seed, const struct world_options
     make_world(w, seed, options);
     for (int name = 0; name < options->names / 2 + 1; name++)
         start_process(w, name);
+}
+
+const char *world_run(struct world *w, uint64_t seed, const struct world_options *options)
+{
+    begin_world(w, seed, options);
     const uint64_t until = w->now + options->chaos_ms;
     for (uint64_t next = w->now + QUIET_MS; w->now < until && !w->fault;) {
         if (w->now >= next) {
@@ -367,4 +372,45 @@ const char *world_run(struct world *w, uint64_t seed, const struct world_options
             heal_world(w); /* one that had to go may have been the only one of its name */
     }
     return w->fault ? w->fault : why;
+}
+
+/* The only process that leads while all others follow; -1: there is none within that time. */
+static int await_leader(struct world *w, int other_than)
+{
+    for (const uint64_t end = w->now + HEAL_MS; w->now < end && !w->fault;) {
+        int leader = -1, followers = 0;
+        step_world(w);
+        for (int i = 0; i < WORLD_PROCESSES; i++) {
+            if (!w->processes[i].is_used)
+                continue;
+            if (i != other_than && nvg_lead_counts(w->processes[i].machine))
+                leader = i;
+            followers += w->processes[i].machine->role == NVG_FOLLOWER;
+        }
+        if (leader >= 0 && (other_than >= 0 || followers == w->options.names - 1))
+            return leader;
+    }
+    return -1;
+}
+
+const char *world_take_turns(struct world *w, uint64_t seed)
+{
+    const struct world_options options = {
+        .is_all_active = true, .is_hostless = true, .names = TURNS};
+    begin_world(w, seed, &options);
+    for (int turn = 0; turn < TURNS; turn++) {
+        const int leader = await_leader(w, -1);
+        if (leader < 0)
+            return "two members that were silent in turn find no leader";
+        w->processes[leader].is_stopped = true;
+        if (await_leader(w, leader) < 0)
+            return "nobody leads in place of a silent member";
+        go_on(w, leader);
+    }
+    if (await_leader(w, -1) < 0)
+        return "two members that were silent in turn have no leader for long";
+    const uint64_t leads = w->leads;
+    for (int i = 0; i < QUIET_MS; i++)
+        step_world(w);
+    return w->leads != leads ? "a leader of a quiet world is replaced" : w->fault;
 }

@@ -28,6 +28,7 @@ enum {
 
 struct world_options {
     bool is_all_active; /* members own hosts, which come and go; each has a medium of its own */
+    bool is_hostless;   /* no host is connected anywhere */
     bool awaits;        /* false: a change of a reservation is said to hold too early. That, too */
     bool quiesces;      /* false: members say that a controller is quiet, and go on. That, too */
     bool fences;        /* false: takers open the medium, and fence nobody. That has to be found */
@@ -139,6 +140,10 @@ struct world {
 
 /* Runs one history: what went wrong, or NULL. */
 const char *world_run(struct world *world, uint64_t seed, const struct world_options *options);
+
+/* Two members, each of which leads, is silent while the other one leads, and comes back. Nobody
+ * fences them: they own nothing. There is one leader then: what went wrong, or NULL. */
+const char *world_take_turns(struct world *world, uint64_t seed);
 
 /* ---- between the files of the world ---- */
 

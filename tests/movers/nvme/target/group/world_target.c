@@ -186,7 +186,7 @@ void world_target_step(struct world *w, int process)
     struct world_process *p = &w->processes[process];
     for (uint32_t nsid = 1; nsid <= WORLD_PLACES; nsid++) {
         struct world_place *place = &p->places[nsid];
-        if (w->options.is_all_active)
+        if (w->options.is_all_active && !w->options.is_hostless)
             step_host(w, p, nsid);
         if (place->holding == HAS_TAKING && w->now >= place->due) {
             end_take(w, p, nsid);
