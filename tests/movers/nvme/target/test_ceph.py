@@ -359,7 +359,7 @@ def race(test, name, first, second):
     code, text = finish(test.write('n', PORT + 1))
     found = [test.read(PORT + 1)]
     one.process.send_signal(signal.SIGCONT)
-    is_told = one.says('is lost', 8)
+    is_told = one.says('is lost', 30)
     found.append(test.read(PORT + 1))
     disk_error = test.status(one)[0]['disk_error']
     one.end()
@@ -406,7 +406,7 @@ def grouped(test):
         code, text = finish(test.write('n', heir.port))
         good &= say(not code and len(test.blocklist()) > len(before), 'and shuts that out', text)
         owner.signal(signal.SIGCONT)
-        await_that(lambda: 'is lost' in owner.said(), 10)
+        await_that(lambda: 'is lost' in owner.said())
         time.sleep(1)
         good &= say(test.read(heir.port) == 'n', 'what it held never lands', owner.said())
     finally:
