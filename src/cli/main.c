@@ -110,7 +110,10 @@ static int show_help(int argc, char **argv)
 {
     char option[] = "--help";
     char *help_argv[] = {(char *)"sidewire", option, NULL};
-    if (argc == 1) {
+    const bool is_option = argc == 2 && argv[1][0] == '-' && argv[1][1];
+    if (argc == 1 || is_option) {
+        if (is_option)
+            help_argv[1] = argv[1]; /* `sidewire help --version` is `sidewire --version` */
         argp_parse(&argp, 2, help_argv, ARGP_IN_ORDER, NULL, NULL); /* exits */
         return SW_STATUS_OK;
     }

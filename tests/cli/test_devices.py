@@ -92,7 +92,7 @@ def devices__under_run():
 
 
 def command__version():
-    for words in (['--version'], ['run', '--version'], ['doctor', '-V']):
+    for words in (['--version'], ['run', '--version'], ['doctor', '-V'], ['help', '--version']):
         done = run(CLI, *words)
         expect_status(done, 0)
         expect(re.fullmatch(r'sidewire \d+\.\d+\.\d+\n', done.stdout), done)
@@ -106,7 +106,7 @@ def command__help():
         expect_status(done, 0)
         expect(done.stdout.startswith('Usage: sidewire') and not done.stderr, done)
     expect('Examples:' in text and 'Examples:' in run(CLI, 'help', 'run').stdout)
-    expect(run(CLI, 'help').stdout == text)
+    expect(run(CLI, 'help').stdout == text == run(CLI, 'help', '--help').stdout)
     expect(run(CLI, 'run', '--help').stdout == run(CLI, 'help', 'run').stdout)
 
 
@@ -116,6 +116,8 @@ def command__wrong_use():
         ['zork'],
         ['help', 'zork'],
         ['help', 'run', 'doctor'],
+        ['help', '--zork'],
+        ['help', '-'],
         ['--zork'],
         ['doctor', 'x'],
         ['devices', '--zork'],

@@ -301,6 +301,9 @@ class Completion(unittest.TestCase):
             self.assertEqual(set(self.complete(*words, '')), there)
         self.assertIn('append', self.complete('pmem', 'log', ''))
         self.assertEqual(self.complete('nvme', 'target', 'st'), ['status', 'stop'])
+        self.assertEqual(self.complete('nvme', 'target', 'm'), ['move', 'metrics'])
+        self.assertEqual(set(self.complete('help', '')), set(self.complete('')))
+        self.assertEqual(self.complete('help', 'nvme', ''), [])
 
     def test_options__as_the_help_lists(self):
         for words in ('run',), ('pmem', 'serve'), ('nvme', 'target', 'status'), ('coll', 'perf'):
@@ -314,6 +317,20 @@ class Completion(unittest.TestCase):
     def test_values(self):
         self.assertEqual(self.complete('pmem', 'ls', '-o', ''), ['normal', 'json'])
         self.assertEqual(self.complete('pmem', 'serve', '--log', '=', 'i'), ['info'])
+
+    def test_values__of_run_are_those_that_it_takes(self):
+        links = ['auto', 'direct', 'roce', 'tcp', 'iwarp']
+        self.assertEqual(self.complete('run', '--link', ''), links)
+        self.assertEqual(self.complete('run', '--link', '='), links)
+        self.assertEqual(self.complete('run', '--link', '=', 'ro'), ['roce'])
+        self.assertEqual(self.complete('run', '--log', 'w'), ['warn'])
+        self.assertEqual(self.complete('run', '--sockets', '=', 'h'), ['hosts'])
+        self.assertEqual(self.complete('run', '--engine-cpus', ''), [])  # a list, too
+
+    def test_program__stands_behind_values_of_options(self):
+        for options in ('--link', 'roce'), ('--link', '=', 'roce'), ('--sockets', '=', 'auto'):
+            with self.subTest(options=options):
+                self.assertIn('printf', self.complete('run', *options, 'print'))
 
 
 unittest.main(argv=[sys.argv[0], *sys.argv[3:]], verbosity=2)
