@@ -29,7 +29,7 @@ STEADY = 5  # samples that are alike, a second apart
 # each peer and connects, which shorter runs have fewer of.
 WARM_VISITS, WARM_CONNECTS, WARM_MINUTES = 200, 4, 20
 # The memory that the allocator keeps differs by a little from run to run, and so do the descriptors
-# of a device: of flows of packets, and of memory that is adopted. Neither adds up with the hosts.
+# of a device: of flows of packets. Neither adds up with the hosts.
 SLACK_KIB, SLACK_SHARE, SLACK_DESCRIPTORS = 2048, 0.05, 8
 
 
