@@ -5,12 +5,21 @@
 #include <unistd.h>
 
 #include "common/command/remote.h"
+#include "common/text/endpoint.h"
 #include "pmem/command/command.h"
 
 #define REMOTE(member) offsetof(struct pm_remote, member)
 
+/* As `serve --listen` takes it, so that what starts a server also reaches it. */
+static void take_server(struct argp_state *state, void *place, char *text)
+{
+    struct pm_remote *remote = place;
+    if (!mover_split_endpoint(text, &remote->options.address, &remote->options.port))
+        argp_error(state, "\"%s\" is no address; write 192.0.2.1 or [2001:db8::1]:4430", text);
+}
+
 static const struct mover_option options[] = {
-    MOVER_OPTION_ADDRESS(REMOTE(options.address)),
+    {"address", 'a', "ADDR[:PORT]", 0, "Address of the server", 1, take_server, 0},
     MOVER_OPTION_PORT(REMOTE(options.port), "4430"),
     MOVER_OPTION_REGION(REMOTE(options.region), "the only one"),
     MOVER_OPTION_CONNECT_TIMEOUT(REMOTE(options.connect_timeout_ms), "5000"),

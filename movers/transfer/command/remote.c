@@ -104,7 +104,8 @@ static int remote_read_card(struct xf_remote *remote, struct mover_patience *pat
     if (fd > STDIN_FILENO)
         close(fd);
     if (got < 0)
-        return mover_fail("%s: %s", remote->card_path, strerror(why));
+        return mover_fail("%s: %s%s", remote->card_path, strerror(why),
+                          why == ENOENT ? "; 'sidewire transfer serve --card' writes it" : "");
     struct sw_xfer_card card;
     const enum sw_xfer_status status = sw_xfer_card_read(remote->card, remote->card_bytes, &card);
     return status ? mover_fail("%s: %s", remote->card_path, sw_xfer_status_text(status))

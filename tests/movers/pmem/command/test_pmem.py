@@ -177,6 +177,8 @@ class Pmem(unittest.TestCase):
             [(one['name'], one['bytes'], one['identity']) for one in regions],
             [('ledger', 8 * MIB, info['identity'])],
         )
+        at_port = here('ls', '-a', f'127.0.0.1:{PORT}', '-o', 'json')
+        self.assertEqual(json.loads(at_port.stdout)['regions'], regions)
         other = client('info', '--region', 'zork')
         self.assertEqual(other.returncode, 1)
         self.assertIn(b'has no region "zork"', other.stderr)
@@ -222,6 +224,16 @@ class Pmem(unittest.TestCase):
         done = client('info')
         self.assertEqual(done.returncode, 1)
         self.assertIn(b'several regions', done.stderr)
+
+    def test_address__wrong_ones_are_said(self):
+        for text, status, said in (
+            ('127.0.0.1:99999', 1, b'port 99999: a port is a number up to 65535\n'),
+            ('[::1', 2, b'"[::1" is no address; write '),
+        ):
+            with self.subTest(text=text):
+                done = here('ls', '-a', text)
+                self.assertEqual((done.returncode, done.stdout), (status, b''))
+                self.assertIn(said, done.stderr)
 
     def test_regions__wrong_ones_are_said(self):
         def refused(*words):
