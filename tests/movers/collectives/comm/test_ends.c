@@ -61,9 +61,12 @@ static void expect_same(const struct ranks *ranks, uint32_t but, enum sw_coll_st
     }
 }
 
-static void await_ready(const struct ranks *ranks, uint32_t count)
+static void await_others(const struct ranks *ranks, uint32_t but)
 {
-    flag_await(ranks->shared, READY, count);
+    for (uint32_t i = 0; i < ranks->size; i++)
+        while (!(but & 1u << i) &&
+               waitid(P_PID, (id_t)ranks->pids[i], &(siginfo_t){0}, WEXITED | WNOWAIT))
+            continue;
 }
 
 // ---- calls that differ ----
@@ -86,9 +89,7 @@ static void run__calls_that_differ(void **state)
         struct ranks ranks;
         memcpy(unlike_counts, counts[i], sizeof(unlike_counts));
         ranks_start(&ranks, 3, call_unlike, NULL);
-        for (uint32_t j = 0; j < 3; j++)
-            while (waitid(P_PID, (id_t)ranks.pids[j], &(siginfo_t){0}, WEXITED | WNOWAIT))
-                continue;
+        await_others(&ranks, 0);
         expect_same(&ranks, 0, SW_COLL_MISMATCH, "rank 2");
         ranks_end(&ranks, 0);
     }
@@ -120,19 +121,11 @@ static void wait_for_absent(struct rank *rank)
     keep_result(rank, sw_coll_run(rank->coll, &barrier, 0, &error), &error);
 }
 
-static void await_others(const struct ranks *ranks, uint32_t but)
-{
-    for (uint32_t i = 0; i < ranks->size; i++)
-        while (!(but & 1u << i) &&
-               waitid(P_PID, (id_t)ranks->pids[i], &(siginfo_t){0}, WEXITED | WNOWAIT))
-            continue;
-}
-
 static void kill_one(uint32_t size, rank_main *run)
 {
     struct ranks ranks;
     ranks_start(&ranks, size, run, NULL);
-    await_ready(&ranks, size);
+    flag_await(ranks.shared, READY, size);
     nap_ms(60);
     kill(ranks.pids[1], SIGKILL);
     await_others(&ranks, 1u << 1);
@@ -319,14 +312,20 @@ static void wait__costs_no_processor_time(void **state)
     ranks_run(3, wait_for_late_rank);
 }
 
-// Rank 2 comes when all is over, and is told the same.
+// Rank 2 comes when all is over, and is told the same. By TCP the words of the others may be on
+// their way then, behind the data of its sum: that ends well, and the next one is told.
 static void miss_deadline(struct rank *rank)
 {
     struct sw_coll_error error = {.text = ""};
+    const bool is_late = rank->rank == 2;
+    enum sw_coll_status status;
     need_ok(rank, sum_up(rank, 1, 0, &error), &error);
-    if (rank->rank == 2)
-        flag_await(rank->shared, READY, 2);
-    keep_result(rank, sum_up(rank, 2, 1500, &error), &error);
+    if (!is_late)
+        flag_raise(rank->shared, GO);
+    flag_await(rank->shared, is_late ? READY : GO, 2);
+    while (!(status = sum_up(rank, 2, is_late ? 0 : 1500, &error)) && is_late)
+        continue;
+    keep_result(rank, status, &error);
     flag_raise(rank->shared, READY);
 }
 
@@ -452,7 +451,7 @@ static void door__strangers_are_refused(void **state)
     struct ranks ranks;
     (void)state;
     ranks_start(&ranks, 2, be_called_by_strangers, NULL);
-    await_ready(&ranks, 2);
+    flag_await(ranks.shared, READY, 2);
     const pid_t pid = fork();
     assert_true(pid >= 0);
     for (uint32_t i = 0; !pid && i < 2; i++) {
