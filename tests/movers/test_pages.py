@@ -103,6 +103,7 @@ LEFT_OUT = {
     'ceph auth': 'the same',
     'sidewire nvme target --listen 192.0.2.2': 'the same',
     'sidewire nvme target move': 'tests/movers/nvme/target/test_group_host.py has it',
+    'sidewire nvme target clear': 'tests/movers/nvme/target/test_failed_disk.py has it',
     'python3 -m venv env': 'packages of pip; tests/bindings/python/test_wheel.py has it',
     'make demo': 'it installs packages, and builds all',
     'build/src/cli/sidewire run -- ib_write_bw': 'two terminals; tests/apps has it',

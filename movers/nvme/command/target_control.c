@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* `sidewire nvme target add|remove|status|metrics`: speaks to a target that serves
+/* `sidewire nvme target add|remove|status|metrics|...`: speaks to a target that serves
  * (server/control.h). */
 #include <limits.h>
 #include <stdio.h>
@@ -246,6 +246,11 @@ static void print_owners(const json_t *group)
             puts("at all members");
         else
             print_owner(one);
+        if (*target_control_text_of(one, "disk_error"))
+            printf(
+                "            its disk has failed a flush: %s. Check it, then 'sidewire nvme target "
+                "clear --namespace %lld'\n",
+                target_control_text_of(one, "disk_error"), target_control_number_of(one, "nsid"));
     }
     json_array_foreach(json_object_get(group, "host_owners"), i, one)
     {
@@ -294,11 +299,23 @@ static void target_control_print_status(const json_t *status)
 
 bool nv_is_target_control(const char *word)
 {
-    static const char *const words[] = {"add", "remove", "move", "status", "metrics", "stop"};
+    static const char *const words[] = {"add",    "remove",  "move", "clear",
+                                        "status", "metrics", "stop"};
     for (unsigned i = 0; i < sizeof(words) / sizeof(*words); i++)
         if (!strcmp(word, words[i]))
             return true;
     return false;
+}
+
+long nv_take_nsid(struct argp_state *state, const char *text)
+{
+    char *end = "";
+    if (!text)
+        argp_error(state, "say which namespace by --namespace");
+    const long number = strtol(text, &end, 10);
+    if (*end || number < 1 || number > UINT32_MAX)
+        argp_error(state, "--namespace is the number of one, not '%s'", text);
+    return number;
 }
 
 static int change_target(const struct mover_ask *ask, const char *word, int argc, char **argv)
@@ -341,5 +358,7 @@ int nv_target_control(int argc, char **argv)
         return mover_control_stop(&ask, argc, argv);
     if (!strcmp(word, "move"))
         return nv_target_move(&ask, argc, argv);
+    if (!strcmp(word, "clear"))
+        return nv_target_clear(&ask, argc, argv);
     return change_target(&ask, word, argc, argv);
 }

@@ -23,12 +23,9 @@ struct move_args {
 static void check_move(struct argp_state *state, void *arguments)
 {
     struct move_args *args = arguments;
-    char *end = "";
-    if (!args->nsid || !args->to)
+    if (!args->to)
         argp_error(state, "say which namespace by --namespace, and by --to the member");
-    args->number = strtol(args->nsid, &end, 10);
-    if (*end || args->number < 1 || args->number > UINT32_MAX)
-        argp_error(state, "--namespace is the number of one, not '%s'", args->nsid);
+    args->number = nv_take_nsid(state, args->nsid);
 }
 
 #define MOVE(member) offsetof(struct move_args, member)

@@ -59,7 +59,7 @@ static void tell_failed(const struct nvt_disk *disk)
               "the disk of namespace %" PRIu32
               " of %s has failed a write: %s. What hosts wrote may "
               "be lost, so each flush of it fails from now on: check the disk, then remove the "
-              "namespace and add it again",
+              "namespace and add it again; in a group, 'sidewire nvme target clear' does that",
               disk->nsid, disk->nqn, strerror(disk->error));
 }
 
@@ -73,6 +73,24 @@ static void look_at_disk(struct nvt_disk *disk, int flush_error)
         if (disk->error)
             tell_failed(disk);
     }
+    pthread_mutex_unlock(&disk->lock);
+}
+
+void nvt_disk_hear(struct nvt_disk *disk, int error)
+{
+    if (!disk)
+        return;
+    pthread_mutex_lock(&disk->lock);
+    const bool is_new = error && !disk->error;
+    if (!error) {
+        disk->watched.error = 0;
+        (void)mover_disk_look(&disk->watched); /* or the next flush would be told of it */
+        disk->watched.error = 0;
+    }
+    if (is_new || !error)
+        disk->error = error;
+    if (is_new)
+        tell_failed(disk);
     pthread_mutex_unlock(&disk->lock);
 }
 

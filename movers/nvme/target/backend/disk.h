@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The disk below a backend. Once it has failed a write that was to be flushed, what hosts wrote may
- * be lost: each later flush fails, of all hosts and threads, until the backend is opened again.
+ * be lost: each later flush fails, of all hosts and threads, until the backend is opened again. In
+ * a group of targets that holds for the next owner, too, until an operator says otherwise.
  */
 #ifndef SW_MOVERS_NVME_DISK_H
 #define SW_MOVERS_NVME_DISK_H
@@ -21,6 +22,10 @@ void nvt_disk_name(struct nvt_disk *disk, const char *nqn, uint32_t nsid);
 /* A flush (or a write that had to be durable) is over, with what the system said: 0 or more, or a
  * negative errno. Returns its NVMe status. */
 uint16_t nvt_disk_end_flush(struct nvt_disk *disk, enum nvt_io_kind kind, int result);
+/* What is known of it elsewhere: an errno that another target has met, which fails flushes from now
+ * on; 0: it was looked at and counts as sound, and what it has failed before is forgotten. `disk`
+ * may be NULL. */
+void nvt_disk_hear(struct nvt_disk *disk, int error);
 /* The first error, an errno; 0: none. */
 int nvt_disk_error(const struct nvt_disk *disk);
 

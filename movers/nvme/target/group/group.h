@@ -106,6 +106,7 @@ enum nvg_event_kind {
                         will be: -EAGAIN no quorum, -EINVAL. -ESTALE: another one is the owner now,
                         and the log may have it or not. What nvg_change() asked for also holds at
                         all members that serve a host, and was told as RESERVED before */
+    NVG_DISK_IS,     /* the group knows of the namespace's disk: `disk_error` */
     NVG_RESERVED,    /* of a group whose members are all active: `applied`; then nvg_applied() */
     NVG_QUIESCE,     /* a host has lost that `controller` of this member: end it, then
                         nvg_quieted(). It comes again until that is said */
@@ -122,6 +123,7 @@ struct nvg_event {
     uint64_t id;
     int status; /* of STOP 0: it has left as it was asked to */
     uint64_t size_bytes;
+    uint32_t disk_error; /* an errno: a flush has failed, of this owner or of one before */
     char member[NVG_NAME_BYTES];
     char text[NVG_TEXT_BYTES];
     uint32_t former_count;
@@ -161,6 +163,7 @@ struct nvg_namespace_status {
     enum nvg_phase phase;
     uint64_t epoch;
     uint8_t slot; /* of who takes or owns it */
+    uint32_t disk_error;
     char member[NVG_NAME_BYTES];
 };
 
@@ -207,6 +210,10 @@ void nvg_released(struct nvg_group *group, uint32_t nsid, uint64_t epoch);
 void nvg_lost(struct nvg_group *group, uint32_t nsid, uint64_t epoch, const char *why);
 /* The medium has grown. */
 void nvg_resized(struct nvg_group *group, uint32_t nsid, uint64_t epoch, uint64_t size_bytes);
+/* The disk of that namespace has failed a flush here, by that errno: all members hear of it, and
+ * each next owner. It may be said again and again. 0: an operator says that the disk is sound.
+ * Returns 0, or -ENOENT: there is no such namespace; -EAGAIN: no leader, or no quorum. */
+int nvg_disk(struct nvg_group *group, uint32_t nsid, uint32_t error);
 /* The owner's next state of the reservation, to be carried out when COMMITTED comes with `id`. One
  * at a time for a namespace. 0, or a negative errno: nothing is under way. */
 int nvg_reserve(struct nvg_group *group, uint32_t nsid, uint64_t epoch,

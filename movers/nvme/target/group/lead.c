@@ -280,6 +280,8 @@ static bool may_propose(const struct nvg_machine *m, const struct nvg_record *re
         return record->slot == slot && record->incarnation == incarnation;
     case NVG_RESERVE:
         return place && record->incarnation == incarnation;
+    case NVG_DISK:
+        return place && !nvg_is_of_host(record->nsid);
     case NVG_NAMESPACE:
         return true;
     case NVG_GROUP:

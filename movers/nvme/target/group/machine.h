@@ -81,6 +81,7 @@ struct nvg_wish {
     uint64_t id, user; /* of a reservation: its number in the log, and the target's */
     bool was_sent;     /* to any leader: it may be in the log */
     bool is_logged;    /* of RESERVE: it is, and is to hold at all members */
+    uint32_t error;    /* of DISK */
 };
 
 struct nvg_job {
@@ -109,6 +110,7 @@ struct nvg_mine {
     /* Changes of its reservation that the target was told of, that hold here, and that hold
      * wherever a host is served. */
     uint64_t reserved, applied, settled;
+    uint64_t disk;                  /* the last change of its disk that the target was told of */
     uint64_t refused_ns[NVG_SLOTS]; /* at the leader: until then that member is not asked again */
 };
 
@@ -238,6 +240,8 @@ int nvg_machine_reserve(struct nvg_machine *m, uint32_t nsid, uint64_t epoch,
                         const struct nvt_reservation *reservation, uint64_t id);
 int nvg_machine_change(struct nvg_machine *m, uint32_t nsid,
                        const struct nvt_reservation_change *change, uint64_t id);
+/* An errno: that member's disk of it has failed; 0: an operator says that it is sound. */
+int nvg_machine_disk(struct nvg_machine *m, uint32_t nsid, uint32_t error);
 void nvg_machine_applied(struct nvg_machine *m, uint32_t nsid, uint64_t number);
 int nvg_machine_quiesce(struct nvg_machine *m, const struct nvg_controller *of);
 void nvg_machine_quieted(struct nvg_machine *m, const struct nvg_controller *of,

@@ -202,6 +202,22 @@ static void code_reserve(struct nvg_coder *coder, struct nvg_record *r)
                      change->opcode != nvme_cmd_resv_release;
 }
 
+static void code_owned(struct nvg_coder *coder, struct nvg_record *r)
+{
+    code_place(coder, &r->nsid);
+    nvg_code_u64(coder, &r->epoch);
+    if (r->kind == NVG_OWN)
+        nvg_code_u64(coder, &r->size_bytes);
+}
+
+static void code_disk(struct nvg_coder *coder, struct nvg_record *r)
+{
+    code_nsid(coder, &r->nsid);
+    nvg_code_u64(coder, &r->id);
+    nvg_code_u32(coder, &r->error);
+    coder->is_bad |= !r->id || r->error >= NVG_ERRNO_END;
+}
+
 static void code_record_body(struct nvg_coder *coder, struct nvg_record *r)
 {
     switch (r->kind) {
@@ -237,13 +253,8 @@ static void code_record_body(struct nvg_coder *coder, struct nvg_record *r)
         code_former(coder, &r->owner);
         return;
     case NVG_OWN:
-        code_place(coder, &r->nsid);
-        nvg_code_u64(coder, &r->epoch);
-        nvg_code_u64(coder, &r->size_bytes);
-        return;
     case NVG_RELEASED_IT:
-        code_place(coder, &r->nsid);
-        nvg_code_u64(coder, &r->epoch);
+        code_owned(coder, r);
         return;
     case NVG_RESERVATION:
         code_nsid(coder, &r->nsid);
@@ -253,6 +264,9 @@ static void code_record_body(struct nvg_coder *coder, struct nvg_record *r)
         return;
     case NVG_RESERVE:
         code_reserve(coder, r);
+        return;
+    case NVG_DISK:
+        code_disk(coder, r);
         return;
     case NVG_HOLD:
         code_hold(coder, &r->hold);
@@ -269,7 +283,7 @@ static void code_record(struct nvg_coder *coder, struct nvg_record *record)
     uint8_t version = NVG_RECORD_VERSION, kind = (uint8_t)record->kind;
     nvg_code_u8(coder, &version);
     nvg_code_u8(coder, &kind);
-    coder->is_bad |= version != NVG_RECORD_VERSION || kind < NVG_GROUP || kind > NVG_RESERVE;
+    coder->is_bad |= version != NVG_RECORD_VERSION || kind < NVG_GROUP || kind > NVG_DISK;
     if (coder->is_bad)
         return;
     record->kind = (enum nvg_record_kind)kind;

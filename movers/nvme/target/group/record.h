@@ -12,7 +12,7 @@
 
 #include "nvme/target/group/group.h"
 
-enum { NVG_RECORD_MAX = 2048, NVG_RECORD_VERSION = 1 };
+enum { NVG_RECORD_MAX = 2048, NVG_RECORD_VERSION = 1, NVG_ERRNO_END = 4096 };
 
 enum nvg_record_kind {
     NVG_GROUP = 1,   /* the group is made */
@@ -33,6 +33,7 @@ enum nvg_record_kind {
     NVG_GROUP_ALL,   /* the group is made, and all its members are active */
     NVG_HOST,        /* a host that has connected to a member of such a group */
     NVG_RESERVE,     /* a host's command that changes a reservation in such a group */
+    NVG_DISK,        /* the disk of a namespace has failed a flush, or counts as sound again */
 };
 
 /* A member of the group. */
@@ -61,7 +62,8 @@ struct nvg_record {
     uint64_t epoch;
     uint8_t slot;               /* of LEAD, LEAVE, CALM and CALMED; of END who leads */
     uint64_t incarnation;       /* of RESERVE of the member that has asked */
-    uint64_t id;                /* of RESERVATION and RESERVE: the change's number; of CALM */
+    uint64_t id;                /* of RESERVATION, RESERVE and DISK: the change's number; of CALM */
+    uint32_t error;             /* of DISK: an errno; 0: sound */
     uint64_t size_bytes;        /* of OWN */
     struct nvg_former owner;    /* of TAKING_IT */
     uint8_t identity[16];       /* of GROUP and GROUP_ALL */

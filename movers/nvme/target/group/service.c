@@ -202,29 +202,34 @@ void nvg_taken(struct nvg_group *group, uint32_t nsid, uint64_t epoch, uint64_t 
     leave_lock(group);
 }
 
-void nvg_failed(struct nvg_group *group, uint32_t nsid, uint64_t epoch)
-{
-    nvg_machine_released(enter_group(group), nsid, epoch);
-    leave_lock(group);
-}
-
 void nvg_released(struct nvg_group *group, uint32_t nsid, uint64_t epoch)
 {
     nvg_machine_released(enter_group(group), nsid, epoch);
     leave_lock(group);
 }
 
+void nvg_failed(struct nvg_group *group, uint32_t nsid, uint64_t epoch)
+{
+    nvg_released(group, nsid, epoch);
+}
+
 void nvg_lost(struct nvg_group *group, uint32_t nsid, uint64_t epoch, const char *why)
 {
     mover_log(MOVER_LOG_ERROR, "namespace %u is lost: %s", nsid, why);
-    nvg_machine_released(enter_group(group), nsid, epoch);
-    leave_lock(group);
+    nvg_released(group, nsid, epoch);
 }
 
 void nvg_resized(struct nvg_group *group, uint32_t nsid, uint64_t epoch, uint64_t size_bytes)
 {
     nvg_machine_resized(enter_group(group), nsid, epoch, size_bytes);
     leave_lock(group);
+}
+
+int nvg_disk(struct nvg_group *group, uint32_t nsid, uint32_t error)
+{
+    const int code = nvg_machine_disk(enter_group(group), nsid, error);
+    leave_lock(group);
+    return code;
 }
 
 int nvg_reserve(struct nvg_group *group, uint32_t nsid, uint64_t epoch,
@@ -347,6 +352,7 @@ static void show_namespaces(const struct nvg_state *now, struct nvg_status *stat
         out->phase = place->hold.phase;
         out->epoch = place->hold.epoch;
         out->slot = place->hold.owner.slot;
+        out->disk_error = place->disk.error;
         if (place->hold.phase != NVG_FREE)
             memcpy(out->member, place->hold.owner.member, sizeof(out->member));
     }

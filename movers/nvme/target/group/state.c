@@ -226,6 +226,15 @@ static enum nvg_verdict check_reserve(const struct nvg_state *state,
     return record->id == place->hold.reservation_id + 1 ? NVG_FITS : NVG_STALE;
 }
 
+/* It fits once, as a reservation does. */
+static enum nvg_verdict check_disk(const struct nvg_state *state, const struct nvg_record *record)
+{
+    const struct nvg_place *place = nvg_state_place(state, record->nsid);
+    if (!place)
+        return NVG_WRONG;
+    return record->id == place->disk.number + 1 ? NVG_FITS : NVG_STALE;
+}
+
 static enum nvg_verdict check_filling(const struct nvg_state *state,
                                       const struct nvg_record *record)
 {
@@ -239,6 +248,7 @@ static enum nvg_verdict check_filling(const struct nvg_state *state,
     case NVG_HOLD:
         return nvg_state_place(state, record->hold.nsid) ? NVG_FITS : NVG_WRONG;
     case NVG_RESERVATION:
+    case NVG_DISK:
         return nvg_state_place(state, record->nsid) ? NVG_FITS : NVG_WRONG;
     case NVG_GROUP:
     case NVG_GROUP_ALL:
@@ -298,6 +308,8 @@ static enum nvg_verdict check_now(const struct nvg_state *state, const struct nv
         return check_reservation(state, record);
     case NVG_RESERVE:
         return check_reserve(state, record);
+    case NVG_DISK:
+        return check_disk(state, record);
     case NVG_GROUP:
     case NVG_GROUP_ALL:
     case NVG_BEGIN:
@@ -377,6 +389,13 @@ static void apply_reserve(struct nvg_place *place, const struct nvg_record *reco
     place->change = record->change;
 }
 
+static void apply_calm(struct nvg_calm *calm, const struct nvg_record *record)
+{
+    calm->id = record->kind == NVG_CALM ? record->id : 0;
+    if (record->kind == NVG_CALM)
+        calm->incarnation = record->incarnation;
+}
+
 static void apply_to(struct nvg_state *state, const struct nvg_record *record)
 {
     struct nvg_place *place = &state->places[record->nsid];
@@ -422,15 +441,15 @@ static void apply_to(struct nvg_state *state, const struct nvg_record *record)
     case NVG_RESERVE:
         apply_reserve(place, record);
         return;
+    case NVG_DISK:
+        place->disk = (struct nvg_disk){.number = record->id, .error = record->error};
+        return;
     case NVG_HOLD:
         state->places[record->hold.nsid].hold = record->hold;
         return;
     case NVG_CALM:
-        state->calms[record->slot] =
-            (struct nvg_calm){.incarnation = record->incarnation, .id = record->id};
-        return;
     case NVG_CALMED:
-        state->calms[record->slot].id = 0;
+        apply_calm(&state->calms[record->slot], record);
         return;
     case NVG_BEGIN:
     case NVG_ABANDON:
@@ -461,7 +480,7 @@ enum {
     DUMP_MEMBERS = 2,
     DUMP_CALMS = DUMP_MEMBERS + NVG_SLOTS,
     DUMP_PLACES = DUMP_CALMS + NVG_SLOTS,
-    DUMP_OF_PLACE = 3,
+    DUMP_OF_PLACE = 4,
     DUMP_END = DUMP_PLACES + DUMP_OF_PLACE * (NVG_PLACES_MAX + 1)
 };
 
@@ -469,7 +488,9 @@ static bool dump_place(const struct nvg_place *place, uint32_t part, struct nvg_
 {
     if (!place->is_used)
         return false;
-    if (part == 2 && nvg_is_of_host(place->about.nsid))
+    if (part >= 2 && nvg_is_of_host(place->about.nsid))
+        return false;
+    if (part == 3 && !place->disk.number)
         return false;
     if (part == 0 && nvg_is_of_host(place->about.nsid)) {
         record->kind = NVG_HOST;
@@ -481,6 +502,11 @@ static bool dump_place(const struct nvg_place *place, uint32_t part, struct nvg_
     } else if (part == 1) {
         record->kind = NVG_HOLD;
         record->hold = place->hold;
+    } else if (part == 3) {
+        record->kind = NVG_DISK;
+        record->nsid = place->about.nsid;
+        record->id = place->disk.number;
+        record->error = place->disk.error;
     } else {
         record->kind = NVG_RESERVATION;
         record->nsid = place->about.nsid;

@@ -16,6 +16,12 @@ enum nvg_verdict {
     NVG_WRONG, /* no member proposes that */
 };
 
+/* What is known of the disk below a namespace, whoever has it. */
+struct nvg_disk {
+    uint64_t number; /* of the last change; 0: there was none */
+    uint32_t error;  /* an errno: what hosts wrote may be lost. 0: it counts as sound */
+};
+
 /* A namespace: what it is, who has it, who has reserved it. Or a host, and who has that. */
 struct nvg_place {
     bool is_used;
@@ -23,6 +29,7 @@ struct nvg_place {
     struct nvg_host host;
     struct nvg_hold hold;
     struct nvt_reservation reservation;
+    struct nvg_disk disk;
     /* Where all members are active: who asked for its last change, and what that was; opcode 0: a
      * checkpoint does not tell. */
     uint64_t reserved_by;

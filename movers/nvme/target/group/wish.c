@@ -88,6 +88,12 @@ static void look_at_wish(struct nvg_machine *m, struct nvg_wish *wish)
         look_at_reserve(m, wish, place);
         return;
     }
+    if (wish->kind == NVG_DISK) {
+        if (place->disk.number >= wish->id)
+            finish_wish(m, wish,
+                        0); /* it, or another one: the target asks again if that is not so */
+        return;
+    }
     if (wish->kind == NVG_RESERVATION && is_owner && place->hold.reservation_id >= wish->id)
         finish_wish(m, wish, 0);
     else if (!is_owner)
@@ -109,6 +115,7 @@ static void wish_tell_of(struct nvg_machine *m, enum nvg_event_kind kind, uint32
     m->event.epoch = kind == NVG_RELEASE ? mine->epoch : place->hold.epoch;
     m->event.host = place->host;
     m->event.size_bytes = place->about.size_bytes;
+    m->event.disk_error = place->disk.error;
     if (place->hold.phase != NVG_FREE)
         memcpy(m->event.member, place->hold.owner.member, sizeof(m->event.member));
     m->event.former_count = kind == NVG_TAKE ? place->hold.former_count : 0;
@@ -221,6 +228,10 @@ void nvg_wish_look(struct nvg_machine *m, uint32_t nsid)
         mine->size_bytes = place->about.size_bytes;
         wish_tell_of(m, NVG_RESIZED, nsid);
     }
+    if (mine->disk < place->disk.number) {
+        mine->disk = place->disk.number;
+        wish_tell_of(m, NVG_DISK_IS, nsid);
+    }
     const bool has = mine->told == NVG_TOLD_TAKE || mine->told == NVG_TOLD_SERVE;
     if (has && !is_owner_at(m, nsid, mine->epoch))
         tell_release(m, nsid);
@@ -319,6 +330,24 @@ int nvg_machine_change(struct nvg_machine *m, uint32_t nsid,
     return 0;
 }
 
+int nvg_machine_disk(struct nvg_machine *m, uint32_t nsid, uint32_t error)
+{
+    const struct nvg_place *place = nvg_state_place(&m->replica.now, nsid);
+    if (!place || nvg_is_of_host(nsid))
+        return -ENOENT;
+    if (!error && ((m->role != NVG_LEADER && m->role != NVG_FOLLOWER) || !m->has_quorum))
+        return -EAGAIN;
+    struct nvg_wish *wish = find_wish(m, NVG_DISK, nsid);
+    if (!place->disk.error == !error && !wish)
+        return 0; /* it is known */
+    if (wish && wish->error)
+        return error ? 0 : -EAGAIN; /* a failure is on its way to the log */
+    wish = add_wish(m, NVG_DISK, nsid, 0);
+    wish->id = place->disk.number + 1;
+    wish->error = error;
+    return 0;
+}
+
 static bool has_own(const struct nvg_machine *m)
 {
     for (uint32_t i = 1; i <= NVG_PLACES_MAX; i++) {
@@ -373,6 +402,7 @@ static size_t wish_record(struct nvg_machine *m, const struct nvg_wish *wish,
     made->epoch = wish->epoch;
     made->id = wish->id;
     made->size_bytes = wish->size_bytes;
+    made->error = wish->error;
     made->slot = m->slot;
     made->incarnation = m->setup.self.who.incarnation;
     made->reservation = m->mine[wish->nsid].wanted;

@@ -235,6 +235,23 @@ static bool carry_out_move(struct mover_order *order)
     return is_fine;
 }
 
+static bool carry_out_clear(struct mover_order *order)
+{
+    char said[256] = "say which by --namespace";
+    const struct nvr_control *control = order->context;
+    struct nvr_member *member = control->serving->member;
+    const json_int_t nsid = json_integer_value(json_object_get(order->request, "nsid"));
+    if (!member) {
+        mover_order_say(order, "this target is in no group: remove the namespace, and add it "
+                               "again, which forgets what its disk has failed");
+        return false;
+    }
+    const bool is_fine = nsid > 0 && nsid <= UINT32_MAX &&
+                         !nvr_member_clear(member, (uint32_t)nsid, said, sizeof(said));
+    mover_order_say(order, said);
+    return is_fine;
+}
+
 static json_t *control_status(void *context)
 {
     const struct nvr_control *control = context;
@@ -249,8 +266,11 @@ static void control_stop(void *context)
 
 int nvr_control_open(struct nvr_control *control, const char *path, char *error, size_t error_bytes)
 {
-    static const struct mover_control_command commands[] = {
-        {"add", carry_out_add}, {"remove", carry_out_remove}, {"move", carry_out_move}, {0}};
+    static const struct mover_control_command commands[] = {{"add", carry_out_add},
+                                                            {"remove", carry_out_remove},
+                                                            {"move", carry_out_move},
+                                                            {"clear", carry_out_clear},
+                                                            {0}};
     const struct mover_control_setup setup = {.mover = "nvme",
                                               .path = path,
                                               .context = control,

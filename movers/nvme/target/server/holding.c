@@ -9,6 +9,7 @@
 #include "common/time/clock.h"
 #include "nvme/target/backend/backend.h"
 #include "nvme/target/backend/device_key.h"
+#include "nvme/target/backend/disk.h"
 #include "nvme/target/backend/standby.h"
 #include "nvme/target/model/commit.h"
 #include "nvme/target/model/namespace.h"
@@ -267,6 +268,7 @@ static void finish_taking(struct nvr_holding *holding, struct nvr_taking *taking
         return fail_to_take(holding, taking->why);
     nvt_namespace_wake(namespace_at(holding), backend);
     holding->state = NVR_TAKEN;
+    nvr_holding_hear_of_disk(holding, holding->disk_error);
     holding->told_bytes = backend->size_bytes;
     if (nvt_backend_is_ready(backend))
         tell_group_taken(holding);
@@ -376,6 +378,28 @@ void nvr_holding_resize(struct nvr_holding *holding, uint64_t size_bytes)
         nvt_namespace_wake(ns, standby);
 }
 
+/* What a tier's file has failed is in its log still, and the next owner does it again. */
+static struct nvt_disk *holding_disk(const struct nvr_holding *holding)
+{
+    return holding->spec->kind == NVT_BACKEND_TIER ? NULL : namespace_at(holding)->backend->watched;
+}
+
+void nvr_holding_hear_of_disk(struct nvr_holding *holding, uint32_t error)
+{
+    const bool is_news = error != holding->disk_error;
+    holding->disk_error = error;
+    if (error || is_news)
+        nvt_disk_hear(holding_disk(holding), (int)error);
+}
+
+void nvr_holding_look_at_disk(struct nvr_holding *holding)
+{
+    const struct nvt_disk *disk = holding_disk(holding);
+    const int error = disk ? nvt_disk_error(disk) : 0;
+    if (error && !holding->disk_error)
+        (void)nvg_disk(holding->member->group, holding->nsid, (uint32_t)error);
+}
+
 void nvr_holding_tick(struct nvr_holding *holding)
 {
     const struct nvt_namespace *ns = namespace_at(holding);
@@ -384,6 +408,7 @@ void nvr_holding_tick(struct nvr_holding *holding)
         return;
     if (nvt_backend_lost(ns->backend))
         return begin_rest(holding, true);
+    nvr_holding_look_at_disk(holding);
     const uint64_t size_bytes = ns->blocks << ns->block_shift;
     if (size_bytes == holding->told_bytes)
         return;

@@ -44,6 +44,7 @@ struct nvr_holding {
     bool is_lost;        /* RESTING: the medium refuses us */
     uint64_t epoch;      /* of the owner, as was heard last */
     uint64_t told_bytes; /* the size that the group knows */
+    uint32_t disk_error; /* that the group knows of: an errno; 0: none */
     struct nvt_backend_spec *spec;
     char medium[NVT_MEDIUM_BYTES]; /* what the path led to when this member began */
     /* TAKEN: a tier reads what its log has, and the group is told when that is known. */
@@ -73,6 +74,10 @@ void nvr_holding_serve(struct nvr_holding *holding, const struct nvg_event *even
 void nvr_holding_release(struct nvr_holding *holding, uint64_t epoch);
 /* Another member has it, or none, in that epoch. */
 void nvr_holding_stand_by(struct nvr_holding *holding, uint64_t epoch);
+/* What the group knows of the disk. */
+void nvr_holding_hear_of_disk(struct nvr_holding *holding, uint32_t error);
+/* Where this member has the medium open: the group is to know of a flush that has failed here. */
+void nvr_holding_look_at_disk(struct nvr_holding *holding);
 /* Its owner says that the size has changed. */
 void nvr_holding_resize(struct nvr_holding *holding, uint64_t size_bytes);
 /* Time has passed: the medium may have grown, or refuse us. */

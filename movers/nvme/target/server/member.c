@@ -215,11 +215,13 @@ static void handle_event_of_namespace(struct nvr_member *member, const struct nv
 {
     if (member->is_all_active && (event->kind == NVG_RESERVED || event->kind == NVG_COMMITTED))
         return nvr_reservations_take_event(member, event);
-    if (member->is_all_active)
-        return nvr_hosts_take_event(member, event);
     struct nvr_holding *holding =
         event->nsid <= NVG_NAMESPACES_MAX ? &member->holdings[event->nsid] : NULL;
     const struct nvt_namespace *ns = holding ? member->subsystem->namespaces[event->nsid] : NULL;
+    if (event->kind == NVG_DISK_IS && ns)
+        return nvr_holding_hear_of_disk(holding, event->disk_error);
+    if (member->is_all_active)
+        return nvr_hosts_take_event(member, event);
     if (!ns)
         return;
     switch (event->kind) {
@@ -235,6 +237,7 @@ static void handle_event_of_namespace(struct nvr_member *member, const struct nv
         return nvr_holding_resize(holding, event->size_bytes);
     case NVG_COMMITTED:
         return nvt_commits_done(ns->commits, event->id, event->status);
+    case NVG_DISK_IS:
     case NVG_MEMBERS:
     case NVG_RESERVED:
     case NVG_QUIESCE:
@@ -275,10 +278,12 @@ static void member_tick(void *context)
         nvr_hosts_tick(member);
     for (uint32_t nsid = 1; nsid <= NVG_NAMESPACES_MAX; nsid++) {
         const struct nvt_namespace *ns = member->subsystem->namespaces[nsid];
-        if (ns && member->is_all_active)
+        if (ns && member->is_all_active) {
             nvt_commits_tick(ns->commits, member->server->target.now_ns);
-        else if (ns)
+            nvr_holding_look_at_disk(&member->holdings[nsid]);
+        } else if (ns) {
             nvr_holding_tick(&member->holdings[nsid]);
+        }
     }
     nvr_member_look_at_resets(member);
     if (member->leave_ns && mover_now_ns() >= member->leave_ns)
@@ -298,6 +303,9 @@ int nvr_member_begin(struct nvr_member *member)
     const int rc = nvr_server_watch(member->server, &member->group_watch);
     return rc ? rc : nvr_server_watch(member->server, &member->fencer_watch);
 }
+
+static const char undecided[] =
+    "the group decides nothing now: it has no leader, or its log no quorum";
 
 int nvr_member_move(struct nvr_member *member, uint32_t nsid, const char *to, char *said,
                     size_t said_bytes)
@@ -323,10 +331,21 @@ int nvr_member_move(struct nvr_member *member, uint32_t nsid, const char *to, ch
         snprintf(said, said_bytes, "%.31s has namespace %u already", to, nsid);
         break;
     default:
-        snprintf(said, said_bytes,
-                 "the group decides nothing now: it has no leader, or its log no quorum");
+        snprintf(said, said_bytes, "%s", undecided);
         break;
     }
+    return rc;
+}
+
+int nvr_member_clear(struct nvr_member *member, uint32_t nsid, char *said, size_t said_bytes)
+{
+    const int rc = nvg_disk(member->group, nsid, 0);
+    if (!rc)
+        snprintf(said, said_bytes, "namespace %u: its disk counts as sound", nsid);
+    else if (rc == -ENOENT)
+        snprintf(said, said_bytes, "the group has no namespace %u", nsid);
+    else
+        snprintf(said, said_bytes, "%s", undecided);
     return rc;
 }
 

@@ -37,10 +37,11 @@ static json_t *one_namespace(const struct nvr_member *member, const struct nvg_n
     const uint32_t nsid = ns->about.nsid <= NVG_NAMESPACES_MAX ? ns->about.nsid : 0;
     const enum nvr_holding_state here =
         member->is_all_active ? NVR_SERVING : member->holdings[nsid].state;
-    return json_pack("{s:i, s:s, s:o, s:I, s:o, s:s, s:i}", "nsid", (int)ns->about.nsid, "phase",
-                     phase_name(ns->phase), "owner", mover_json_text(ns->member), "epoch",
+    return json_pack("{s:i, s:s, s:o, s:I, s:o, s:s, s:i, s:s?}", "nsid", (int)ns->about.nsid,
+                     "phase", phase_name(ns->phase), "owner", mover_json_text(ns->member), "epoch",
                      (json_int_t)ns->epoch, "medium", mover_json_text(ns->about.medium), "here",
-                     nvr_holding_state_name(here), "is_owner", here == NVR_SERVING);
+                     nvr_holding_state_name(here), "is_owner", here == NVR_SERVING, "disk_error",
+                     ns->disk_error ? strerror((int)ns->disk_error) : NULL);
 }
 
 static json_t *one_host(const struct nvr_member *member, const struct nvg_host_status *host)

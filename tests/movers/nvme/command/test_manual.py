@@ -15,7 +15,14 @@ import manual  # noqa: E402
 class Nvme(manual.Manual):
     mover = 'nvme'
     program, page = sys.argv[1:]
-    more = ('target add', 'target move', 'target remove', 'target status', 'target metrics')
+    more = (
+        'target add',
+        'target clear',
+        'target move',
+        'target remove',
+        'target status',
+        'target metrics',
+    )
     options_more_than = 30
     wrong = ([], ['zork'], ['target', '--zork'], ['target'], ['read', '-a', '127.0.0.1'], ['bench'])
 

@@ -134,6 +134,23 @@ static void expect_failed_until_opened_again(const char *kind, bool begins_with_
     assert_int_equal(do_io(NVT_FLUSH, false), 0);
 }
 
+/* Another target of a group has met it, or an operator has looked at the disk. */
+static void file__hears_what_others_know(void **state)
+{
+    (void)state;
+    assert_int_equal(open_backend("file"), 0);
+    assert_int_equal(do_io(NVT_FLUSH, false), 0);
+    nvt_disk_hear(backend->watched, EIO);
+    assert_int_equal(do_io(NVT_FLUSH, false), LOST_WRITE);
+    assert_int_equal(do_io(NVT_WRITE, false), 0);
+    untold = ENOSPC; /* of before an operator's look */
+    nvt_disk_hear(backend->watched, 0);
+    assert_int_equal(do_io(NVT_FLUSH, false), 0);
+    untold = ENOSPC;
+    assert_int_equal(do_io(NVT_FLUSH, false), LOST_WRITE);
+    nvt_disk_hear(NULL, EIO);
+}
+
 static void file__fails_each_flush_after_the_first(void **state)
 {
     (void)state;
@@ -212,6 +229,7 @@ int main(void)
     nvt_uring_close(&uring);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(file__fails_each_flush_after_the_first, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(file__hears_what_others_know, set_up, tear_down),
         cmocka_unit_test_setup_teardown(file__fails_each_durable_write_too, set_up, tear_down),
         cmocka_unit_test_setup_teardown(file__flushes_durable_zeroes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(nvram__fails_each_flush_after_the_first, set_up, tear_down),

@@ -57,16 +57,24 @@ static void show_status(void)
 /* False: it is over. */
 static bool take_event(void)
 {
-    static const char *const names[] = {
-        [NVG_STANDBY] = "STANDBY",     [NVG_TAKE] = "TAKE",           [NVG_SERVE] = "SERVE",
-        [NVG_RELEASE] = "RELEASE",     [NVG_RESIZED] = "RESIZED",     [NVG_MEMBERS] = "MEMBERS",
-        [NVG_COMMITTED] = "COMMITTED", [NVG_RESERVED] = "RESERVED",   [NVG_QUIESCE] = "QUIESCE",
-        [NVG_QUIETED] = "QUIETED",     [NVG_CALM_DOWN] = "CALM_DOWN", [NVG_STOP] = "STOP"};
+    static const char *const names[] = {[NVG_STANDBY] = "STANDBY",
+                                        [NVG_TAKE] = "TAKE",
+                                        [NVG_SERVE] = "SERVE",
+                                        [NVG_RELEASE] = "RELEASE",
+                                        [NVG_RESIZED] = "RESIZED",
+                                        [NVG_MEMBERS] = "MEMBERS",
+                                        [NVG_COMMITTED] = "COMMITTED",
+                                        [NVG_RESERVED] = "RESERVED",
+                                        [NVG_QUIESCE] = "QUIESCE",
+                                        [NVG_QUIETED] = "QUIETED",
+                                        [NVG_CALM_DOWN] = "CALM_DOWN",
+                                        [NVG_DISK_IS] = "DISK_IS",
+                                        [NVG_STOP] = "STOP"};
     if (event.kind != NVG_MEMBERS)
         printf("%.3f %s nsid=%u epoch=%" PRIu64 " member=%s formers=%u id=%" PRIu64
-               " status=%d key=%" PRIu64 " cirn=%" PRIu64 " quiet=%d %s\n",
+               " status=%d disk=%u key=%" PRIu64 " cirn=%" PRIu64 " quiet=%d %s\n",
                now_s(), names[event.kind], event.nsid, event.epoch, event.member,
-               event.former_count, event.id, event.status,
+               event.former_count, event.id, event.status, event.disk_error,
                event.reservation.count ? event.reservation.registrants[0].key : 0,
                event.controller.lost.instance.cirn, (int)event.quiet, event.text);
     if (event.kind == NVG_QUIESCE) /* those of odd numbers are its own */
@@ -107,6 +115,8 @@ static bool take_order(char *line)
         if (code)
             printf("refused %d\n", code);
     }
+    if (!strncmp(line, "disk ", 5))
+        printf("said %d\n", nvg_disk(group, 1, (uint32_t)atoi(line + 5)));
     if (!strncmp(line, "move ", 5)) {
         uint64_t epoch = 0;
         line[strcspn(line, "\n")] = 0;

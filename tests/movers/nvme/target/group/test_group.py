@@ -229,6 +229,19 @@ class Group(unittest.TestCase):
         two.wait_for('SERVE nsid=1 epoch=2')
         self.assertEqual(one.process.wait(timeout=PATIENCE_S), -signal.SIGKILL)
 
+    def test_disk(self):
+        """A flush that has failed at one owner is known to the next one, until somebody says that
+        the disk is sound."""
+        one, two = self.pair()
+        one.order('disk 5')
+        two.wait_for('DISK_IS nsid=1', 'disk=5')
+        one.process.kill()
+        two.wait_for('TAKE nsid=1 epoch=2', 'disk=5')
+        again = self.member('one')
+        again.wait_for('DISK_IS nsid=1', 'disk=5')
+        again.order('disk 0')
+        two.wait_for('DISK_IS nsid=1', 'disk=0')
+
     def test_quorum(self):
         """Owners go on without a quorum of the log. Changes are refused, until copies are back."""
         one, two = self.pair()

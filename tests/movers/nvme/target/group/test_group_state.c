@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Records of a group's log, and the state that is their sum. */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -264,6 +265,34 @@ static void reserve__fits_once(void **state)
     assert_int_equal(other.now.places[1].reservation.registrants[1].key, 8);
 }
 
+/* What is known of a disk: two members may say it at once, and one of them is first. */
+static enum nvg_verdict tell_of_disk(uint64_t number, uint32_t error)
+{
+    memset(&record, 0, sizeof(record));
+    record.nsid = 1;
+    record.id = number;
+    record.error = error;
+    return take_kind(NVG_DISK);
+}
+
+static void disk__is_known_until_it_is_sound(void **state)
+{
+    (void)state;
+    assert_int_equal(tell_of_disk(2, EIO), NVG_STALE);
+    assert_int_equal(tell_of_disk(1, EIO), NVG_FITS);
+    assert_int_equal(tell_of_disk(1, ENOSPC), NVG_STALE);
+    memset(&other, 0, sizeof(other));
+    copy_by_dump();
+    assert_int_equal(other.now.places[1].disk.error, EIO);
+    assert_int_equal(other.now.places[1].disk.number, 1);
+    assert_int_equal(tell_of_disk(2, 0), NVG_FITS);
+    assert_int_equal(replica.now.places[1].disk.error, 0);
+    record.nsid = 9;
+    assert_int_equal(take_kind(NVG_DISK), NVG_WRONG);
+    record.error = 4096; /* no errno */
+    assert_int_equal(nvg_record_put(&record, (uint8_t[NVG_RECORD_MAX]){0}), 0);
+}
+
 static void dump__makes_the_same_state(void **state)
 {
     (void)state;
@@ -396,6 +425,7 @@ int main(void)
         IN_GROUP(join__a_name_keeps_its_slot),
         IN_GROUP(differs__names_what_is_another),
         IN_GROUP(reserve__fits_once),
+        IN_GROUP(disk__is_known_until_it_is_sound),
         IN_GROUP(dump__makes_the_same_state),
         IN_GROUP(checkpoint__counts_as_a_whole_or_not_at_all),
         IN_GROUP(get__refuses_what_no_member_writes),

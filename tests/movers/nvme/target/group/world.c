@@ -211,6 +211,11 @@ static void make_fault(struct world *w)
         if (p->is_used && !p->is_stopped)
             nvg_machine_move(p->machine, 1 + (uint32_t)world_draw(w, WORLD_PLACES), to, &epoch);
         return;
+    case 11: /* a disk has failed, or somebody has looked at it */
+        if (p->is_used && !p->is_stopped)
+            (void)nvg_machine_disk(p->machine, 1 + (uint32_t)world_draw(w, WORLD_PLACES),
+                                   world_chance(w, 50) ? 5 : 0);
+        return;
     default: /* perhaps the second one of that name */
         if (world_chance(w, 40))
             start_process(w, a);

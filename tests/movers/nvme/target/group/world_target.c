@@ -129,6 +129,7 @@ void world_tell(struct world *w, int process, const struct nvg_event *event)
         world_take_reset(w, process, event);
         return;
     case NVG_STANDBY:
+    case NVG_DISK_IS:
     case NVG_RESIZED:
     case NVG_MEMBERS:
         return;
