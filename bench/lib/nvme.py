@@ -118,8 +118,12 @@ def parse_rows(text, rw):
     try:
         for row in json.loads(text)['rows']:
             found = row[side_of(rw)]
-            if row['errors'] or not found['requests']:
+            if row['errors']:
                 raise ValueError
+            if not found['requests']:
+                raise procs.RunFailed(
+                    f'NVMe: no request ended in {row["seconds"]:.1f} s: is this machine busy?'
+                )
             rows[row['request_bytes'], row['iodepth']] = {
                 'mean_s': found['mean_us'] * 1e-6,
                 'rate': found['iops'],

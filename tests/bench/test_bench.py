@@ -104,6 +104,7 @@ class Programs(unittest.TestCase):
         row = {
             'request_bytes': 4096,
             'iodepth': 8,
+            'seconds': 0.3,
             'errors': 0,
             'read': found,
             'write': {**found, 'requests': 0},
@@ -113,9 +114,10 @@ class Programs(unittest.TestCase):
             nvme.parse_rows(text, 'randread'),
             {(4096, 8): {'mean_s': 7e-6, 'rate': 1000.0, 'bandwidth': 4096000.0}},
         )
+        with self.assertRaisesRegex(procs.RunFailed, '^NVMe: no request ended in 0.3 s'):
+            nvme.parse_rows(text, 'randwrite')
         wrong = json.dumps({'rows': [{**row, 'errors': 1}]})
         for text, rw in (
-            (text, 'randwrite'),
             (wrong, 'read'),
             ('', 'read'),
             ('{"rows": []}', 'read'),
