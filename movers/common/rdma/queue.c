@@ -27,12 +27,20 @@ bool mover_queue_make_qp(struct mover_queue *queue, struct rdma_cm_id *id, struc
     return !rdma_create_qp(id, pd, &whole);
 }
 
-void mover_queue_drain(struct mover_queue *queue)
+bool mover_queue_take(struct mover_queue *queue)
 {
     struct ibv_cq *cq;
     void *context;
-    while (queue->channel && !ibv_get_cq_event(queue->channel, &cq, &context))
-        queue->events++;
+    if (!queue->channel || ibv_get_cq_event(queue->channel, &cq, &context))
+        return false;
+    queue->events++;
+    return true;
+}
+
+void mover_queue_drain(struct mover_queue *queue)
+{
+    while (mover_queue_take(queue))
+        ;
 }
 
 bool mover_queue_rearm(struct mover_queue *queue)

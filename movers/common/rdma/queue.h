@@ -40,6 +40,8 @@ bool mover_queue_open(struct mover_queue *queue, struct ibv_context *verbs, uint
  * and errno: the device has no room for it. */
 bool mover_queue_make_qp(struct mover_queue *queue, struct rdma_cm_id *id, struct ibv_pd *pd,
                          const struct ibv_qp_init_attr *attr);
+/* One event; false: there is none. Each time that the queue is armed there is one at most. */
+bool mover_queue_take(struct mover_queue *queue);
 /* Takes what woke the owner. Each event is taken, or it wakes the owner again. */
 void mover_queue_drain(struct mover_queue *queue);
 /* The next completion will wake the owner. Poll then, until there is nothing left: one that came

@@ -10,10 +10,10 @@
 #include <rbd/librbd.h>
 #include <stddef.h>
 
-#define NVT_RADOS_CALLS(call)                                                                  \
-    call(rados_create) call(rados_conf_read_file) call(rados_conf_set) call(rados_connect)     \
-        call(rados_shutdown) call(rados_cluster_fsid) call(rados_ioctx_create)                 \
-            call(rados_ioctx_set_namespace) call(rados_ioctx_get_id) call(rados_ioctx_destroy) \
+#define NVT_RADOS_CALLS(call)                                                                      \
+    call(rados_create) call(rados_conf_read_file) call(rados_conf_get) call(rados_conf_set)        \
+        call(rados_connect) call(rados_shutdown) call(rados_cluster_fsid) call(rados_ioctx_create) \
+            call(rados_ioctx_set_namespace) call(rados_ioctx_get_id) call(rados_ioctx_destroy)     \
                 call(rados_mon_command)
 #define NVT_RBD_CALLS(call)                                                                     \
     call(rbd_open) call(rbd_open_read_only) call(rbd_close) call(rbd_get_id) call(rbd_get_size) \

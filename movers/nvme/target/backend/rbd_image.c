@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -135,6 +136,32 @@ static int set_options(struct opening *opening)
     return rc;
 }
 
+/* Each request goes from thread to thread of librbd. Where these have to share few processors, more
+ * of them take longer, and more processor time. What a configuration says otherwise stays. */
+static int limit_threads(const struct opening *opening)
+{
+    static const struct {
+        const char *name;
+        int usual;
+    } pools[] = {{"librados_thread_count", 2}, {"ms_async_op_threads", 3}};
+    const struct nvt_rbd_image *image = opening->image;
+    cpu_set_t processors;
+    char value[16];
+    if (sched_getaffinity(0, sizeof(processors), &processors))
+        return 0; /* there are more than a thousand */
+    const int half = CPU_COUNT(&processors) > 1 ? CPU_COUNT(&processors) / 2 : 1;
+    int rc = 0;
+    for (size_t i = 0; i < sizeof(pools) / sizeof(*pools) && !rc; i++) {
+        if (half >= pools[i].usual ||
+            image->api->rados_conf_get(image->cluster, pools[i].name, value, sizeof(value)) ||
+            atoi(value) != pools[i].usual)
+            continue;
+        snprintf(value, sizeof(value), "%d", half);
+        rc = image->api->rados_conf_set(image->cluster, pools[i].name, value);
+    }
+    return rc;
+}
+
 static int connect_cluster(struct opening *opening)
 {
     struct nvt_rbd_image *image = opening->image;
@@ -152,6 +179,8 @@ static int connect_cluster(struct opening *opening)
                             "%s cannot be read: name the cluster's configuration by conf=", conf);
     if (!rc)
         rc = set_options(opening);
+    if (!rc)
+        rc = limit_threads(opening);
     if (!rc)
         rc = api->rados_connect(image->cluster);
     if (rc == -ENOENT)

@@ -146,16 +146,26 @@ bool nvt_uring_is_prompt(const struct nvt_uring *uring)
     return uring->calls.is_prompt;
 }
 
-/* The thread is woken by the first one alone: it takes all that are there. */
+void nvt_uring_doze(struct nvt_uring *uring)
+{
+    atomic_store(&uring->is_awake, false);
+}
+
+void nvt_uring_rouse(struct nvt_uring *uring)
+{
+    atomic_store_explicit(&uring->is_awake, true, memory_order_relaxed);
+}
+
+/* The thread is woken by the first one alone, and where it sleeps: it takes all that are there. One
+ * order of all that happens to both words: either it sees this one, or it is seen to doze. */
 void nvt_uring_post(struct nvt_uring *uring, struct mover_ring_op *op, int result)
 {
     struct mover_ring_op *before = atomic_load_explicit(&uring->posted, memory_order_relaxed);
     op->result = result;
     do
         op->next = before;
-    while (!atomic_compare_exchange_weak_explicit(&uring->posted, &before, op, memory_order_release,
-                                                  memory_order_relaxed));
-    if (!before)
+    while (!atomic_compare_exchange_weak(&uring->posted, &before, op));
+    if (!before && !atomic_load(&uring->is_awake))
         (void)eventfd_write(uring->event_fd, 1);
 }
 
@@ -163,7 +173,7 @@ void nvt_uring_post(struct nvt_uring *uring, struct mover_ring_op *op, int resul
 static struct mover_ring_op *take_posted(struct nvt_uring *uring)
 {
     struct mover_ring_op *oldest = NULL;
-    if (!atomic_load_explicit(&uring->posted, memory_order_relaxed))
+    if (!atomic_load(&uring->posted)) /* after nvt_uring_doze() */
         return NULL;
     struct mover_ring_op *op = atomic_exchange_explicit(&uring->posted, NULL, memory_order_acquire);
     while (op) {

@@ -36,6 +36,7 @@ struct nvt_uring {
     /* Operations of libraries that have threads of their own. `posted` is what these have ended,
      * the newest first; `taken` is what this thread has seen of it, the oldest first. */
     uint32_t awaited;
+    _Atomic bool is_awake; /* the thread looks at `posted` before it sleeps: it need not be woken */
     _Atomic(struct mover_ring_op *) posted;
     struct mover_ring_op *taken;
     struct list pollers;
@@ -65,6 +66,10 @@ static inline void nvt_uring_await(struct nvt_uring *uring)
 }
 /* By that thread: it is over. Then it completes in the thread of `uring`, as those of rings do. */
 void nvt_uring_post(struct nvt_uring *uring, struct mover_ring_op *op, int result);
+/* By the thread: what is posted from now on wakes it, and what was before it has yet to look for.
+ * Until nvt_uring_rouse() is called for the first time each post does. */
+void nvt_uring_doze(struct nvt_uring *uring);
+void nvt_uring_rouse(struct nvt_uring *uring);
 /* By the thread; the poller stays the caller's. */
 void nvt_uring_add_poller(struct nvt_uring *uring, struct nvt_poller *poller);
 /* While the thread stands still, or by itself outside of nvt_uring_poll(). */

@@ -24,10 +24,15 @@ bool nvt_pace_ends_more(bool is_prompt, uint64_t moved_bytes)
     return is_prompt && moved_bytes < MOVED_MAX;
 }
 
+bool nvt_pace_yields(const struct nvt_pace *pace, uint32_t under_way, uint64_t now_ns)
+{
+    return !under_way && now_ns < pace->yields_until_ns;
+}
+
 uint64_t nvt_pace_spin_ns(const struct nvt_pace *pace, uint32_t under_way, uint64_t now_ns)
 {
     const uint64_t us = pace->spin_us;
-    if (!under_way && now_ns < pace->yields_until_ns)
+    if (nvt_pace_yields(pace, under_way, now_ns))
         return 0;
     if (under_way > DISK_FEW)
         return us * (now_ns >= pace->patient_from_ns ? PATIENCE : 1) * NS_PER_US;

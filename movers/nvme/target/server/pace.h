@@ -23,6 +23,9 @@ bool nvt_pace_ends_more(bool is_prompt, uint64_t moved_bytes);
 /* How long it polls in vain before it sleeps, with so many requests at the disk. */
 uint64_t nvt_pace_spin_ns(const struct nvt_pace *pace, uint32_t under_way, uint64_t now_ns);
 
+/* What polls is in the way of a library's threads: then one look in vain is enough. */
+bool nvt_pace_yields(const struct nvt_pace *pace, uint32_t under_way, uint64_t now_ns);
+
 /* Threads of a library work at requests. */
 void nvt_pace_note_library(struct nvt_pace *pace, uint64_t now_ns);
 

@@ -16,7 +16,19 @@ enum { CQ_ENTRIES = 4096 };
 static void take_cq_events(struct mover_watch *watch)
 {
     struct nvr_device *device = watch->context;
-    mover_queue_drain(&device->queue);
+    (void)mover_queue_take(&device->queue); /* another one would wake the loop again */
+    device->is_armed = false;
+}
+
+/* A thread that something else has woken answers while its queue is still armed: then the first
+ * completion of a send has made an event, which would keep it from sleeping. */
+bool nvr_device_arm(struct nvr_device *device)
+{
+    if (device->is_armed && device->has_polled)
+        (void)mover_queue_take(&device->queue);
+    device->has_polled = false;
+    device->is_armed = !ibv_req_notify_cq(device->queue.cq, 0);
+    return device->is_armed;
 }
 
 struct nvr_queue *nvr_device_queue(struct nvr_device *device, uint32_t qpn)

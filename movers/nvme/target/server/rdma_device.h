@@ -28,6 +28,7 @@ struct nvr_device {
     struct ibv_context *verbs;
     struct ibv_pd *pd; /* the first thread's */
     struct mover_queue queue;
+    bool is_armed, has_polled; /* the queue; some completion since then */
     int cq_entries, cq_used, index;
     struct nvr_receives *shared[NVR_SHARED_MAX];
     uint32_t shared_count;
@@ -37,6 +38,8 @@ struct nvr_device {
 
 /* The device of an ID; NULL: it cannot be used. */
 struct nvr_device *nvr_device_of(struct nvr_thread *thread, struct ibv_context *verbs);
+/* The next completion wakes the thread. False: the device refuses. */
+bool nvr_device_arm(struct nvr_device *device);
 struct ibv_mr *nvr_device_register(struct nvr_device *device, struct mover_region *region);
 void nvr_region_forget(struct mover_region *region); /* by all devices */
 bool nvr_device_reserve(struct nvr_device *device, int entries);

@@ -160,6 +160,8 @@ bool nvr_device_poll(struct nvr_server *server, struct nvr_device *device)
         else
             nvr_send_done(queue, (enum nvr_wr_kind)(id >> 48), (uint16_t)(id >> 32));
     }
+    if (count > 0)
+        device->has_polled = true;
     return count > 0;
 }
 

@@ -176,14 +176,24 @@ struct turn {
     uint64_t spin_ns;
 };
 
+static void note_library(struct nvr_thread *thread, uint64_t now_ns)
+{
+    if (thread->uring.awaited)
+        nvt_pace_note_library(&thread->pace, now_ns);
+}
+
 static void take_turn(struct nvr_thread *thread, uint64_t now_ns, struct turn *turn)
 {
     struct nvr_server *server = thread->server;
     begin_turn(thread, now_ns);
+    note_library(thread, now_ns); /* before its last request ends: the thread may have slept long */
+    turn->under_way = nvt_uring_under_way(&thread->uring);
+    const bool yields = nvt_pace_yields(&thread->pace, turn->under_way, now_ns);
     turn->any = false;
     for (int i = 0; i < TURNS; i++) {
-        turn->any = poll_once(thread) || turn->any;
-        if (has_later(thread) || nvt_gate_is_wanted(&server->gate))
+        const bool any = poll_once(thread);
+        turn->any = any || turn->any;
+        if (has_later(thread) || nvt_gate_is_wanted(&server->gate) || (yields && !any))
             break;
     }
     turn->is_over = is_over(thread, now_ns);
@@ -192,8 +202,7 @@ static void take_turn(struct nvr_thread *thread, uint64_t now_ns, struct turn *t
         has_later(thread) || any_is_due(thread, now_ns) ||
         (is_first(thread) && (now_ns >= thread->tick_ns || nvt_worker_has_done(&server->worker)));
     turn->under_way = nvt_uring_under_way(&thread->uring);
-    if (thread->uring.awaited)
-        nvt_pace_note_library(&thread->pace, now_ns);
+    note_library(thread, now_ns);
     turn->spin_ns = nvt_pace_spin_ns(&thread->pace, turn->under_way, now_ns);
     end_turn(thread);
 }
@@ -296,35 +305,42 @@ static void thread_look_around(struct nvr_thread *thread, int timeout_ms)
 static bool arm_all(struct nvr_thread *thread)
 {
     for (uint32_t i = 0; i < thread->device_count; i++)
-        if (ibv_req_notify_cq(thread->devices[i].queue.cq, 0))
+        if (!nvr_device_arm(&thread->devices[i]))
             return false;
     return true;
 }
 
 /* Sleeps until something comes, or until_ns. Work that others leave here after the turn wakes
- * it. */
-static void sleep_until(struct nvr_thread *thread, uint64_t now_ns, uint64_t until_ns)
+ * it. False: there is something already. */
+static bool sleep_until(struct nvr_thread *thread, uint64_t now_ns, uint64_t until_ns)
 {
     begin_turn(thread, now_ns);
     const bool is_armed = arm_all(thread);
+    nvt_uring_doze(&thread->uring);
     /* An event that came before the request to be woken keeps it awake. */
     const bool may_sleep =
         is_armed && !poll_once(thread) && !has_later(thread) && !any_keeps_awake(thread);
     end_turn(thread);
     if (may_sleep)
         thread_look_around(thread, mover_ms_until(until_ns, now_ns, INT_MAX));
+    nvt_uring_rouse(&thread->uring);
+    return may_sleep;
 }
 
 void nvr_thread_run(struct nvr_thread *thread)
 {
     uint64_t busy_ns = mover_now_ns(), look_ns = 0;
     struct turn turn = {0};
+    bool has_slept = false;
     for (;;) {
         const uint64_t now_ns = mover_now_ns();
+        if (has_slept) /* it has looked around, too */
+            look_ns = now_ns + LOOK_US * NS_PER_US;
+        has_slept = false;
         const uint32_t before = turn.under_way;
         take_turn(thread, now_ns, &turn);
         if (turn.is_over)
-            return;
+            break;
         if (turn.any) {
             nvt_pace_note_pause(&thread->pace, before, now_ns, now_ns - busy_ns);
             busy_ns = now_ns;
@@ -333,13 +349,15 @@ void nvr_thread_run(struct nvr_thread *thread)
             work_quietly(thread, now_ns);
         const bool is_idle = !turn.any && now_ns - busy_ns >= turn.spin_ns;
         if (is_idle && !turn.stays_awake) {
-            sleep_until(thread, now_ns,
-                        is_first(thread) ? thread->tick_ns : now_ns + OTHERS_SLEEP_MS * NS_PER_MS);
+            has_slept = sleep_until(thread, now_ns,
+                                    is_first(thread) ? thread->tick_ns
+                                                     : now_ns + OTHERS_SLEEP_MS * NS_PER_MS);
         } else if (is_idle || now_ns >= look_ns) {
             thread_look_around(thread, 0);
             look_ns = now_ns + LOOK_US * NS_PER_US;
         }
     }
+    nvt_uring_doze(&thread->uring); /* who drains it sleeps, too */
 }
 
 void nvr_thread_drain(struct nvr_thread *thread)

@@ -37,9 +37,30 @@ int rados_conf_read_file(rados_t cluster, const char *path)
     return path && access(path, R_OK) ? -ENOENT : 0;
 }
 
+/* NULL: the option has no double. */
+static int *pool_of(const char *option)
+{
+    if (!strcmp(option, "librados_thread_count"))
+        return &double_state()->pools[0];
+    return !strcmp(option, "ms_async_op_threads") ? &double_state()->pools[1] : NULL;
+}
+
+int rados_conf_get(rados_t cluster, const char *option, char *out, size_t len)
+{
+    (void)cluster;
+    const int *pool = pool_of(option);
+    if (!pool)
+        return -ENOENT;
+    snprintf(out, len, "%d", *pool);
+    return 0;
+}
+
 int rados_conf_set(rados_t cluster, const char *option, const char *value)
 {
     (void)cluster;
+    int *pool = pool_of(option);
+    if (pool)
+        *pool = atoi(value);
     return *option && *value ? 0 : -EINVAL;
 }
 

@@ -16,6 +16,7 @@ struct ceph_double {
     uint8_t bytes[DOUBLE_BYTES];
     uint64_t features;
     const char *cache;           /* the image's own setting of rbd_cache */
+    int pools[2];                /* threads of librados, of its messenger: what is set */
     _Atomic int connect, result; /* errors of rados_connect() and of I/O, negative */
     _Atomic bool is_stuck;       /* connecting does not return */
     _Atomic bool holds;          /* I/O does not end */

@@ -3,6 +3,7 @@
  * errors. */
 #include <dlfcn.h>
 #include <errno.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -144,6 +145,27 @@ static void open__cache_of_the_image(void **state)
     expect_refused(&(struct nvt_backend_setup){0}, -EINVAL, "rbd config image rm pool/image");
     assert_int_equal(open_image(&(struct nvt_backend_setup){.is_read_only = true}), 0);
     assert_true(backend->is_read_only);
+}
+
+/* librbd's threads, where there is one processor. */
+static void open__few_processors(void **state)
+{
+    (void)state;
+    cpu_set_t all, one;
+    int first = 0;
+    assert_int_equal(sched_getaffinity(0, sizeof(all), &all), 0);
+    while (!CPU_ISSET(first, &all))
+        first++;
+    CPU_ZERO(&one);
+    CPU_SET(first, &one);
+    assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
+    ceph->pools[0] = 2;
+    ceph->pools[1] = 5; /* the configuration says so */
+    const int rc = open_image(&(struct nvt_backend_setup){0});
+    assert_int_equal(sched_setaffinity(0, sizeof(all), &all), 0);
+    assert_int_equal(rc, 0);
+    assert_int_equal(ceph->pools[0], 1);
+    assert_int_equal(ceph->pools[1], 5);
 }
 
 static void open__snapshot(void **state)
@@ -333,6 +355,7 @@ int main(void)
         WITH_DOUBLE(open__what_is_missing_is_told),
         WITH_DOUBLE(open__others_may_write),
         WITH_DOUBLE(open__cache_of_the_image),
+        WITH_DOUBLE(open__few_processors),
         WITH_DOUBLE(open__snapshot),
         WITH_DOUBLE(open__too_short),
         WITH_DOUBLE(open__cluster_hangs),

@@ -2,6 +2,9 @@
 /* The ring of backends: what it tells of calls that end at once, and of those that do not. */
 #include <dlfcn.h>
 #include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -23,6 +27,7 @@ enum {
     BYTES = 4096,
     LONG_BYTES = 128 << 10,
     MANY = 1000,
+    POSTS = 20000,
     REFUSALS_MAX = 1000
 };
 
@@ -322,6 +327,81 @@ static void length__of_a_far_device_is_far_behind_faults_too(void **state)
     free(faulty);
 }
 
+/* Another thread's part of an operation; whether it has woken the owner. */
+static bool post_wakes(struct nvt_uring *uring, struct call *call)
+{
+    eventfd_t count;
+    nvt_uring_await(uring);
+    nvt_uring_post(uring, &call->op, BYTES);
+    return !eventfd_read(uring->event_fd, &count);
+}
+
+static void post__wakes_who_is_not_awake(void **state)
+{
+    (void)state;
+    struct nvt_uring uring;
+    struct call call = {.op.complete = note_end};
+    uint64_t moved_bytes = 0;
+    open_or_skip(&uring);
+    assert_true(post_wakes(&uring, &call));
+    assert_true(nvt_uring_reap(&uring, &moved_bytes));
+    nvt_uring_rouse(&uring);
+    assert_false(post_wakes(&uring, &call));
+    nvt_uring_doze(&uring); /* and looks */
+    assert_true(nvt_uring_reap(&uring, &moved_bytes));
+    assert_true(post_wakes(&uring, &call));
+    assert_true(nvt_uring_reap(&uring, &moved_bytes));
+    assert_int_equal(call.ends, 3);
+    nvt_uring_close(&uring);
+}
+
+struct posting {
+    struct nvt_uring *uring;
+    struct call *calls;
+};
+
+static void *post_many(void *arg)
+{
+    const struct posting *posting = arg;
+    for (int i = 0; i < POSTS; i++) {
+        nvt_uring_post(posting->uring, &posting->calls[i].op, 0);
+        sched_yield();
+    }
+    return NULL;
+}
+
+/* It would hang if it slept through one. */
+static void post__none_is_slept_through(void **state)
+{
+    (void)state;
+    struct nvt_uring uring;
+    struct posting posting = {&uring, calloc(POSTS, sizeof(struct call))};
+    pthread_t poster;
+    uint64_t moved_bytes = 0;
+    assert_non_null(posting.calls);
+    open_or_skip(&uring);
+    for (int i = 0; i < POSTS; i++) {
+        posting.calls[i].op.complete = note_end;
+        nvt_uring_await(&uring);
+    }
+    assert_int_equal(pthread_create(&poster, NULL, post_many, &posting), 0);
+    while (uring.awaited) {
+        struct pollfd ready = {.fd = uring.event_fd, .events = POLLIN};
+        eventfd_t count;
+        nvt_uring_doze(&uring);
+        if (!nvt_uring_reap(&uring, &moved_bytes) && poll(&ready, 1, -1) == 1)
+            (void)eventfd_read(uring.event_fd, &count);
+        nvt_uring_rouse(&uring);
+        while (nvt_uring_reap(&uring, &moved_bytes))
+            ;
+    }
+    pthread_join(poster, NULL);
+    for (int i = 0; i < POSTS; i++)
+        assert_int_equal(posting.calls[i].ends, 1);
+    free(posting.calls);
+    nvt_uring_close(&uring);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -336,6 +416,8 @@ int main(void)
         cmocka_unit_test(length__is_asked_for_without_waiting),
         cmocka_unit_test(open__says_what_is_there_instead),
         cmocka_unit_test(length__of_a_far_device_is_far_behind_faults_too),
+        cmocka_unit_test(post__wakes_who_is_not_awake),
+        cmocka_unit_test(post__none_is_slept_through),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

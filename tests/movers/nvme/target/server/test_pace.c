@@ -46,6 +46,17 @@ static void note_library__yields(void **state)
     assert_int_equal(nvt_pace_spin_ns(&pace, 1, 5 * MS), DISK_NS);
 }
 
+static void yields__until_it_is_silent(void **state)
+{
+    (void)state;
+    struct nvt_pace pace = {.spin_us = SPIN_US};
+    assert_false(nvt_pace_yields(&pace, 0, 1));
+    nvt_pace_note_library(&pace, 5 * MS);
+    assert_true(nvt_pace_yields(&pace, 0, 6 * MS - 1));
+    assert_false(nvt_pace_yields(&pace, 1, 5 * MS));
+    assert_false(nvt_pace_yields(&pace, 0, 6 * MS));
+}
+
 static void note_pause__in_vain_takes_patience_away(void **state)
 {
     (void)state;
@@ -73,6 +84,7 @@ int main(void)
         cmocka_unit_test(ends_more__only_where_requests_end_at_once),
         cmocka_unit_test(spin_ns__by_what_is_at_the_disk),
         cmocka_unit_test(note_library__yields),
+        cmocka_unit_test(yields__until_it_is_silent),
         cmocka_unit_test(note_pause__in_vain_takes_patience_away),
         cmocka_unit_test(note_pause__keeps_patience),
     };
