@@ -233,7 +233,9 @@ class Faults(unittest.TestCase):
             with storm_of_flips(bad, self.random.random()):
                 words = trainer.hear_until(failed)
             self.assertTrue(words, trainer.lines[-3:])
-            self.assertRegex(' '.join(words), rf'{re.escape(bad.text)}.*block \d+')
+            # Most blocks are of data; a leaf or the root, which are few, may be hit first.
+            place = rf'{re.escape(bad.text)}.*(block \d+|a leaf does not|the root does not)'
+            self.assertRegex(' '.join(words), place)
             trainer.hear_durable(2)
         trainer.end()
         self.assert_told_once(trainer)
