@@ -11,7 +11,8 @@
 
 enum {
     GRACE_MS = 100, /* for a member whose link was lost, to call again */
-    REFUSED_MS = 1000
+    REFUSED_MS = 1000,
+    PULSE_MS = 1000
 };
 
 bool nvg_lead_counts(const struct nvg_machine *m)
@@ -115,6 +116,7 @@ void nvg_lead_begin(struct nvg_machine *m, bool wants_checkpoint)
     m->role = NVG_LEADER;
     m->is_synced = m->has_quorum = true;
     m->lead_ns = m->now_ns;
+    m->is_replaced = false;
     m->shunned = 0;
     memset(m->moves, 0, sizeof(m->moves)); /* of an earlier lead */
     memset(m->presences, 0, sizeof(m->presences));
@@ -478,6 +480,21 @@ void nvg_lead_prove(struct nvg_machine *m)
     queue_made(m);
 }
 
+/* One that does not reach the leader sees by that in the log that there is one. */
+static bool show_life(struct nvg_machine *m)
+{
+    const struct nvg_state *now = &m->replica.now;
+    bool is_missing = false;
+    for (uint8_t i = 0; i < NVG_SLOTS; i++)
+        is_missing |= now->has_member[i] && now->members[i].is_here &&
+                      !is_linked(m, i, now->members[i].who.incarnation);
+    if (!is_missing || m->now_ns - m->pulse_ns < (uint64_t)PULSE_MS * NVG_MS)
+        return false;
+    m->pulse_ns = m->now_ns;
+    nvg_lead_prove(m);
+    return true;
+}
+
 void nvg_lead_tick(struct nvg_machine *m)
 {
     if (!m->has_quorum && m->now_ns - m->quorum_ns >= m->setup.timeout_ns) {
@@ -493,7 +510,7 @@ void nvg_lead_tick(struct nvg_machine *m)
     if (m->is_appending || m->job_count || !nvg_lead_counts(m) || !m->has_quorum)
         return;
     nvg_move_tick(m);
-    bool has_decided = announce_namespaces(m) || nvg_quiesce_decide(m);
+    bool has_decided = announce_namespaces(m) || nvg_quiesce_decide(m) || show_life(m);
     for (uint32_t i = 1; !has_decided && i <= NVG_PLACES_MAX; i++)
         has_decided = assign_place(m, i);
     lead_pump(m);

@@ -180,6 +180,10 @@ static bool wire_take_event(struct nvg_wire *wire, enum mover_event event)
     struct rdma_conn_param param = {.retry_count = RETRIES, .rnr_retry_count = 7};
     if (event == MOVER_ROUTED)
         return wire_open_queue(wire) && !rdma_connect(wire->connection.id, &param);
+    /* Where no way leads there now, the member is not gone: to the machine it is silent. One whose
+     * process has ended refuses the call. */
+    if ((event == MOVER_NO_ANSWER || event == MOVER_NO_DEVICE) && !wire->is_caller && !wire->is_up)
+        return true;
     if (event != MOVER_UP)
         return false;
     if (!wire->is_caller) {
@@ -234,10 +238,11 @@ void nvg_links_dial(struct nvg_links *links, uint32_t number, const char *where)
     text[sizeof(text) - 1] = 0;
     /* Lost at the next tick where it is not an address: the machine is not to be called now. */
     if (!mover_split_endpoint(text, &address, &port) ||
-        mover_resolve(address, port, AI_NUMERICHOST, &to) ||
-        mover_connection_start(&wire->connection, links->loop->epoll_fd, &wire->watch, NULL,
-                               (struct sockaddr *)&to) != MOVER_NOTHING)
+        mover_resolve(address, port, AI_NUMERICHOST, &to))
         wire->end_ns = 1;
+    else /* one that fails at once is silent, too */
+        mover_connection_start(&wire->connection, links->loop->epoll_fd, &wire->watch, NULL,
+                               (struct sockaddr *)&to);
 }
 
 static uint32_t free_number(const struct nvg_links *links)

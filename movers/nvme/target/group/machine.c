@@ -149,7 +149,7 @@ void nvg_machine_link_lost(struct nvg_machine *m, uint32_t link)
     if (was.is_member || link < NVG_LINKS_IN)
         mark_gone(m, was.slot, was.incarnation);
     if (link < NVG_LINKS_IN)
-        m->peers[link].is_asked = false;
+        m->peers[link].is_asked = m->peers[link].is_mute = false;
     if (m->role == NVG_FOLLOWER && link == m->leader_link)
         nvg_seek(m);
 }
@@ -188,6 +188,7 @@ static void machine_take_welcome(struct nvg_machine *m, uint32_t link)
     m->slot = m->in.slot;
     m->is_synced = false;
     m->has_quorum = true;
+    m->is_replaced = false;
     m->shunned = 0;
     m->peers[link].gone = 0;
     for (uint32_t i = 0; i < NVG_LINKS_IN; i++)
@@ -257,6 +258,7 @@ static void take_call(struct nvg_machine *m, uint32_t link)
         nvg_close_links(m);
         m->port.journal_close(m->port.context);
         nvg_seek(m);
+        m->is_replaced = true;
     }
     nvg_hang_up(m, link);
 }
@@ -322,6 +324,7 @@ void nvg_machine_record(struct nvg_machine *m, const uint8_t *record, size_t byt
 
 static void journal_has_failed(struct nvg_machine *m, const struct nvg_journal_event *event)
 {
+    m->is_replaying = false;
     memcpy(m->trouble, event->text, sizeof(m->trouble));
     if (event->is_hopeless && !m->has_joined) {
         nvg_stop(m, -EIO, "%s", event->text);
@@ -337,8 +340,11 @@ void nvg_machine_journal(struct nvg_machine *m, const struct nvg_journal_event *
 {
     switch (event->kind) {
     case NVG_JOURNAL_READ:
+        m->is_replaying = false;
         if (m->role == NVG_STARTING && !nvg_stops_unfit(m))
             nvg_seek(m);
+        else if (m->role == NVG_SEEKING)
+            nvg_seek_has_read(m);
         return;
     case NVG_JOURNAL_OPENED:
         m->log_epoch = event->epoch;
@@ -356,6 +362,7 @@ void nvg_machine_journal(struct nvg_machine *m, const struct nvg_journal_event *
         if (m->role == NVG_LEADER || m->role == NVG_CANDIDATE) {
             nvg_close_links(m);
             nvg_seek(m);
+            m->is_replaced = true;
         }
         return;
     case NVG_JOURNAL_QUORUM:
@@ -390,6 +397,8 @@ static void end_silent(struct nvg_machine *m, uint32_t link)
     if (m->role == NVG_FOLLOWER && link == m->leader_link)
         m->shunned = was.incarnation;
     nvg_machine_link_lost(m, link);
+    if (link < NVG_LINKS_IN)
+        m->peers[link].is_mute = true; /* it has not refused the call */
     m->port.hang_up(m->port.context, link);
 }
 

@@ -158,6 +158,7 @@ struct nvg_peer {
     uint64_t answered_ns; /* when it said last that it follows, leads, or is about to */
     uint64_t seeking_ns;  /* when it said last that it seeks */
     bool is_asked;        /* in this search; the answer has not come */
+    bool is_mute;         /* it takes long, and the call was not refused */
     bool has_joined;      /* it was in the log already when it answered */
 };
 
@@ -182,13 +183,17 @@ struct nvg_machine {
     uint64_t seek_ns, round_ns, lead_ns, leave_ns, retry_ns;
     uint64_t log_epoch;   /* of a leader, as the writer of the log */
     uint64_t reread_ns;   /* when one that seeks has read the log again */
+    uint64_t read_count;  /* the records that this search has found there; 0: it has not looked */
+    uint64_t grown_ns;    /* when they were others than before: somebody leads; 0: never */
+    uint64_t pulse_ns;    /* when a leader has shown last that it lives */
     uint64_t quorum_ns;   /* when a leader has lost the quorum */
     uint64_t named_ns;    /* when a follower has heard last of a namespace, or of all */
     uint32_t leader_link; /* of a follower; NVG_LINKS: none */
     /* The incarnation that led and was silent: the search after that does not wait for its answer.
      * It ends with that search: two members that shun each other fence each other in turn. */
     uint64_t shunned;
-    bool is_replaying; /* records of the log have come since it was to be read */
+    bool is_replaced;  /* another member has opened the log, and this one has not found it yet */
+    bool is_replaying; /* records of the log have come, and not all: some members may be missing */
     bool wants_checkpoint, is_dumping, is_appending;
     uint32_t dump; /* where the checkpoint under way is */
     uint32_t job_first, job_count;
@@ -272,6 +277,7 @@ void nvg_state_moved(struct nvg_machine *m, uint32_t nsid);
 
 /* seek.c: how a leader is found, or becomes one. */
 void nvg_seek_tick(struct nvg_machine *m);
+void nvg_seek_has_read(struct nvg_machine *m);
 void nvg_seek_answer(struct nvg_machine *m, uint32_t link, const struct nvg_message *message);
 /* It cannot be a member as it was started: true, and it has stopped. */
 bool nvg_stops_unfit(struct nvg_machine *m);

@@ -15,9 +15,10 @@ enum {
     ROUND_MS = 50,      /* between two questions to one member */
     FRESH_MS = 300,     /* so long an answer is believed */
     ANSWER_MS = 400,    /* so long an answer is waited for */
-    FIRST_MS = 1000,    /* the same of one that has just started */
+    FIRST_MS = 1000,    /* the same of one that has just started, or lost the log */
     REREAD_MS = 1000,   /* after which a search looks into the log again */
     PATIENCE_MS = 2000, /* for lower slots that seek, too */
+    GROWTH_MS = 3500,   /* so long the log is watched: a leader that misses a member writes often */
 };
 
 static bool is_within(const struct nvg_machine *m, uint64_t since_ns, uint64_t ms)
@@ -36,8 +37,10 @@ void nvg_seek(struct nvg_machine *m)
     m->leader_link = NVG_LINKS;
     m->seek_ns = m->now_ns;
     m->round_ns = 0;
+    m->read_count = m->grown_ns = 0;
+    m->is_replaying = false;
     for (int i = 0; i < NVG_SLOTS; i++) {
-        m->peers[i].is_asked = false;
+        m->peers[i].is_asked = m->peers[i].is_mute = false;
         m->peers[i].answered_ns = m->peers[i].seeking_ns = 0;
     }
 }
@@ -91,6 +94,7 @@ static void ask_members(struct nvg_machine *m)
     for (uint32_t i = 0; i < NVG_SLOTS; i++) {
         struct nvg_link *link = &m->links[i];
         const struct nvg_join *member = &m->replica.now.members[i];
+        m->peers[i].is_mute |= link->is_open && !is_within(m, link->since_ns, ANSWER_MS);
         if (link->is_open && !is_within(m, link->since_ns, FIRST_MS))
             nvg_hang_up(m, i); /* it does not answer */
         if (link->is_open || !is_other(m, (int)i))
@@ -108,7 +112,7 @@ static void ask_members(struct nvg_machine *m)
 void nvg_seek_answer(struct nvg_machine *m, uint32_t link, const struct nvg_message *message)
 {
     struct nvg_peer *peer = &m->peers[link];
-    peer->is_asked = false;
+    peer->is_asked = peer->is_mute = false;
     peer->gone = 0;
     if (message->role == NVG_FOLLOWER || message->role == NVG_LEADER ||
         message->role == NVG_CANDIDATE)
@@ -142,10 +146,30 @@ static bool is_kept_back_by(const struct nvg_machine *m, int slot)
     if (is_within(m, peer->answered_ns, FRESH_MS))
         return true;
     if (peer->is_asked && !is_shunned &&
-        is_within(m, m->seek_ns, m->has_joined ? ANSWER_MS : FIRST_MS))
+        is_within(m, m->seek_ns, m->has_joined && !m->is_replaced ? ANSWER_MS : FIRST_MS))
         return true;
     return peer_goes_first(m, slot) && is_within(m, peer->seeking_ns, FRESH_MS) &&
            is_within(m, m->seek_ns, PATIENCE_MS);
+}
+
+void nvg_seek_has_read(struct nvg_machine *m)
+{
+    const uint64_t count = m->replica.changes;
+    if (m->read_count && m->read_count != count)
+        m->grown_ns = m->now_ns;
+    m->read_count = count;
+}
+
+/* A member that does not answer may be one that leads, and that is cut off from this one alone. The
+ * log tells. One that has just lost it, or has just started, looks there first. Otherwise two
+ * members that both reach the log, and not each other, take it from each other for ever. */
+static bool log_may_have_writer(const struct nvg_machine *m)
+{
+    bool is_mute = false;
+    for (int i = 0; i < NVG_SLOTS; i++)
+        is_mute |= is_other(m, i) && m->peers[i].is_mute;
+    return is_within(m, m->grown_ns, GROWTH_MS) ||
+           (is_mute && (m->is_replaced || !m->has_joined) && is_within(m, m->seek_ns, GROWTH_MS));
 }
 
 void nvg_seek_tick(struct nvg_machine *m)
@@ -157,11 +181,13 @@ void nvg_seek_tick(struct nvg_machine *m)
         m->is_replaying = false;
         m->port.journal_read(m->port.context);
     }
-    if (m->retry_ns > m->now_ns || m->is_leaving)
+    if (m->retry_ns > m->now_ns || m->is_leaving || m->is_replaying)
         return;
     for (int i = 0; i < NVG_SLOTS; i++)
         if (is_other(m, i) && is_kept_back_by(m, i))
             return;
+    if (log_may_have_writer(m))
+        return;
     for (uint32_t i = 0; i < NVG_LINKS_IN; i++)
         nvg_hang_up(m, i);
     m->retry_ns = 0;

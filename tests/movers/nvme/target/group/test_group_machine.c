@@ -16,7 +16,14 @@
 
 #include "world.h"
 
-enum { PAIR = 2, SEEDS = 500, CHAOS_MS = 2000, UNFENCED_SEEDS = 40, TURN_SEEDS = 20 };
+enum {
+    PAIR = 2,
+    SEEDS = 500,
+    CHAOS_MS = 2000,
+    UNFENCED_SEEDS = 40,
+    TURN_SEEDS = 20,
+    CUT_SEEDS = 4
+};
 
 static struct world world;
 
@@ -97,17 +104,24 @@ static int find_early_answer(void)
     return 1;
 }
 
-/* No member shuns another one for longer than a search. */
+static bool is_well(const char *fault, uint64_t seed, const char *of)
+{
+    if (fault)
+        printf("seed %lu of %s at %lu ms: %s\n", (unsigned long)seed, of, (unsigned long)world.now,
+               fault);
+    return !fault;
+}
+
+/* No member shuns another one for longer than a search, nor takes the log from one that leads. */
 static int take_turns(void)
 {
-    for (uint64_t seed = 1; seed <= TURN_SEEDS; seed++) {
-        const char *fault = world_take_turns(&world, seed);
-        if (fault) {
-            printf("seed %lu of turns at %lu ms: %s\n", (unsigned long)seed,
-                   (unsigned long)world.now, fault);
+    for (uint64_t seed = 1; seed <= TURN_SEEDS; seed++)
+        if (!is_well(world_take_turns(&world, seed), seed, "turns"))
             return 1;
-        }
-    }
+    for (uint64_t seed = 1; seed <= CUT_SEEDS; seed++)
+        if (!is_well(world_stay_cut(&world, seed, false), seed, "a cut") ||
+            !is_well(world_stay_cut(&world, seed, true), seed, "a cut, all active,"))
+            return 1;
     return 0;
 }
 

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STEP_MS = 1, TICK_MS = 10, FAULT_MS = 40, HEAL_MS = 4000, QUIET_MS = 400, TURNS = 2 };
+enum { STEP_MS = 1, TICK_MS = 10, FAULT_MS = 40, HEAL_MS = 4000, QUIET_MS = 400 };
+enum { CUT_MS = 8000, TURNS = 2 };
 
 /* xorshift64* */
 uint64_t world_draw(struct world *w, uint64_t below)
@@ -418,4 +419,43 @@ const char *world_take_turns(struct world *w, uint64_t seed)
     for (int i = 0; i < QUIET_MS; i++)
         step_world(w);
     return w->leads != leads ? "a leader of a quiet world is replaced" : w->fault;
+}
+
+static int find_seeker(const struct world *w)
+{
+    for (int i = 0; i < WORLD_PROCESSES; i++)
+        if (w->processes[i].is_used && w->processes[i].machine->role == NVG_SEEKING)
+            return i;
+    return -1;
+}
+
+const char *world_stay_cut(struct world *w, uint64_t seed, bool is_all_active)
+{
+    const struct world_options options = {.is_all_active = is_all_active,
+                                          .fences = true,
+                                          .awaits = true,
+                                          .quiesces = true,
+                                          .names = TURNS};
+    begin_world(w, seed, &options);
+    if (await_leader(w, -1) < 0)
+        return "two members find no leader";
+    w->is_cut[0][1] = w->is_cut[1][0] = true;
+    for (int i = 0; i < HEAL_MS; i++)
+        step_world(w);
+    const uint64_t leads = w->leads;
+    for (int i = 0; i < CUT_MS; i++)
+        step_world(w);
+    if (w->writer < 0)
+        return "nobody leads where two members are cut off from each other";
+    const int seeker = find_seeker(w); /* none: it has owned something, and was fenced */
+    const int name = 1 - w->processes[w->writer].name;
+    if (seeker >= 0)
+        kill_process(w, seeker);
+    start_process(w, name);
+    for (int i = 0; i < CUT_MS; i++)
+        step_world(w);
+    if (w->leads != leads)
+        return "two members that are cut off from each other take the log in turn";
+    heal_world(w);
+    return await_leader(w, -1) < 0 ? "two members do not find each other again" : w->fault;
 }

@@ -97,6 +97,7 @@ struct world_process {
     uint64_t fenced_at;
     enum world_order order;
     uint64_t order_due, order_since;
+    uint32_t read_to; /* of a read: so far the records have come; 0: none has */
     size_t record_bytes;
     uint8_t record[NVG_RECORD_MAX];
     struct world_place places[WORLD_PLACES + 1];
@@ -144,6 +145,8 @@ const char *world_run(struct world *world, uint64_t seed, const struct world_opt
 /* Two members, each of which leads, is silent while the other one leads, and comes back. Nobody
  * fences them: they own nothing. There is one leader then: what went wrong, or NULL. */
 const char *world_take_turns(struct world *world, uint64_t seed);
+/* Two members that both reach the log, and no longer each other: one of them leads, and stays. */
+const char *world_stay_cut(struct world *world, uint64_t seed, bool is_all_active);
 
 /* ---- between the files of the world ---- */
 

@@ -7,7 +7,7 @@
 
 #include "world.h"
 
-enum { SLOW_MS = 60, FAIL_MS = 120, CHECKPOINT = 30 };
+enum { SLOW_MS = 60, FAIL_MS = 120, READ_MS = 40, CHECKPOINT = 30 };
 
 static bool reaches_log(const struct world *w, int process)
 {
@@ -33,6 +33,7 @@ void world_order_log(struct world *w, int process, enum world_order order, const
     p->order = order;
     p->order_since = w->now;
     p->order_due = w->now + 1 + world_draw(w, order == ORDER_APPEND ? 3 : 40);
+    p->read_to = 0;
     p->record_bytes = bytes;
     if (bytes)
         memcpy(p->record, record, bytes);
@@ -47,9 +48,9 @@ void world_close_log(struct world *w, int process)
         w->writer = -1;
 }
 
-static void replay(struct world *w, int process)
+static void replay(struct world *w, int process, uint32_t first, uint32_t end)
 {
-    for (uint32_t i = w->head; i < w->count; i++)
+    for (uint32_t i = first; i < end; i++)
         nvg_machine_record(w->processes[process].machine, w->records[i], w->bytes[i]);
 }
 
@@ -91,8 +92,26 @@ static void carry_out_open(struct world *w, int process)
     p->is_writer = true;
     p->is_fenced = p->is_slow = false;
     w->leads++;
-    replay(w, process);
+    replay(w, process, w->head, w->count);
     say_of_log(w, process, NVG_JOURNAL_OPENED, true);
+}
+
+/* Time passes between its records. */
+static void carry_out_read(struct world *w, int process)
+{
+    struct world_process *p = &w->processes[process];
+    const bool has_begun = p->read_to;
+    const uint32_t first = has_begun ? p->read_to : w->head, middle = (w->head + w->count) / 2;
+    const bool is_first_half = !has_begun && middle > first && reaches_log(w, process);
+    p->read_to = is_first_half ? middle : w->count;
+    if (reaches_log(w, process))
+        replay(w, process, first, p->read_to);
+    if (is_first_half) {
+        p->order_due = w->now + 1 + world_draw(w, READ_MS);
+        return;
+    }
+    p->order = NO_ORDER;
+    say_of_log(w, process, NVG_JOURNAL_READ, true);
 }
 
 static void carry_out_append(struct world *w, int process)
@@ -134,10 +153,6 @@ void world_log_step(struct world *w, int process)
         return;
     else if (p->order == ORDER_OPEN)
         carry_out_open(w, process);
-    else if (p->order == ORDER_READ) {
-        p->order = NO_ORDER;
-        if (reaches_log(w, process))
-            replay(w, process);
-        say_of_log(w, process, NVG_JOURNAL_READ, true);
-    }
+    else if (p->order == ORDER_READ)
+        carry_out_read(w, process);
 }
