@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "common/time/clock.h"
+#include "nvme/target/model/admission.h"
 #include "nvme/target/model/ctrl.h"
 #include "nvme/target/model/home.h"
 #include "nvme/target/model/subsystem.h"
@@ -269,6 +270,12 @@ static const struct nvr_home *find_home(const struct nvr_member *member, const c
     return NULL;
 }
 
+/* One that has not proved itself may give itself any name, and has no place in the group. */
+static bool is_let_in(const struct nvt_ctrl *ctrl)
+{
+    return !ctrl->is_ending && ctrl->queues[0] && nvt_queue_is_proven(ctrl->queues[0]);
+}
+
 static void say_host(const struct nvr_member *member, const struct nvt_ctrl *ctrl)
 {
     struct nvg_host host = {.id = ctrl->host_id};
@@ -284,7 +291,8 @@ static void host_came(struct nvt_ctrl *ctrl, void *context)
         ctrl->home_state = NVME_ANA_STATE_OPTIMIZED;
         ctrl->home_epoch = home->epoch;
     }
-    say_host(member, ctrl);
+    if (is_let_in(ctrl))
+        say_host(member, ctrl);
 }
 
 void nvr_hosts_look(struct nvr_member *member)
@@ -309,7 +317,7 @@ void nvr_hosts_tick(struct nvr_member *member)
         uint32_t i = 0;
         while (i < count && said[i]->host_hash != ctrl->host_hash)
             i++;
-        if (i < count || ctrl->is_ending)
+        if (i < count || !is_let_in(ctrl))
             continue;
         if (count < NVG_HOSTS_MAX)
             said[count++] = ctrl;

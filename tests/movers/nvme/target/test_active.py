@@ -7,7 +7,7 @@ test_active.py SIDEWIRE SEEDS [FIRST_SEED]
 `delay=` holds what a member writes. Then it is stopped, and its host goes on at the other member,
 which kills it; or it lives, and its host has left it, so the other one waits until it is quiet. The
 other member's own host writes all the time. Where fence and wait are left out on purpose, the old
-write lands over the new one: the test sees that.
+write lands over the new one: the test sees that. A host with a secret has a place by that alone.
 """
 import os
 import random
@@ -18,11 +18,12 @@ import tempfile
 import time
 
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'))
-from group_members import NQN, Group, await_that  # noqa: E402
-from programs import ports, say  # noqa: E402
+from group_members import LIMIT_S, NQN, Group, await_that  # noqa: E402
+from programs import SECRETS, ports, say  # noqa: E402
 
 BLOCK, BLOCKS = 4096, 64
 STOPPED_MS, QUIET_MS = 400, 3000  # how long the first member holds a write
+NAMED_S = 1  # a host that has come is known by then
 PLANTED = 6  # rounds in which the fault that was planted must show: a busy machine may be late
 MOVER, OTHER = 'nqn.mover', 'nqn.other'  # hosts
 
@@ -30,7 +31,7 @@ MOVER, OTHER = 'nqn.mover', 'nqn.other'  # hosts
 class Pair:
     """Members a and b. The first one holds what it is to write."""
 
-    def __init__(self, sidewire, folder, delay_ms, unfenced):
+    def __init__(self, sidewire, folder, delay_ms, unfenced, options=()):
         port = ports.claim(6)
         self.sidewire, self.folder, self.delay_s = sidewire, folder, delay_ms / 1000
         self.disk = os.path.join(folder, 'disk')
@@ -38,7 +39,7 @@ class Pair:
             file.truncate(BLOCK * BLOCKS)
         namespace = f'file:{self.disk},bs=4096{unfenced}'
         self.group = Group([sidewire], folder, namespace, port)
-        self.group.options = ['--active', 'all']
+        self.group.options = ['--active', 'all', *options]
         self.group.start_log()
         for i, name in enumerate('ab'):
             member = self.group.add(name, '127.0.0.1', port + 1 + 2 * i, port + 2 + 2 * i)
@@ -47,7 +48,7 @@ class Pair:
             member.start().is_ready()
         self.first, self.second = self.group.members
 
-    def write(self, member, host, block, byte):
+    def write(self, member, host, block, byte, *options):
         """By a host that waits until the member may serve it: as one with several paths does."""
         data = os.path.join(self.folder, f'data{byte}')
         with open(data, 'wb') as file:
@@ -55,7 +56,7 @@ class Pair:
         line = f'-a {member.address} -a {member.address} -s {member.port} -n {NQN} -q {host} -N 1'
         return subprocess.Popen(
             [self.sidewire, 'nvme', 'write', *line.split(), '-k', '0', '-d', data]
-            + ['--start-block', str(block)],
+            + ['--start-block', str(block), *options],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
@@ -134,9 +135,31 @@ def planted(sidewire, trouble, delay_ms):
             pair.group.close()
 
 
+def strangers(sidewire):
+    """A host that has not proved itself has none of the places that the group has for hosts."""
+    with tempfile.TemporaryDirectory() as folder:
+        pair = Pair(sidewire, folder, 1, '', ['--dhchap-secret', f'{MOVER}={SECRETS[0]}'])
+        try:
+            stranger = pair.write(pair.second, MOVER, 0, 1)
+            code = await_end(stranger)
+            time.sleep(NAMED_S)
+            hosts = pair.second.status()['group']['host_owners']
+            good = say(code and not hosts, 'a stranger has no place in the group', hosts)
+            own = pair.write(pair.second, MOVER, 0, 2, '-S', SECRETS[0])
+            code = await_end(own)
+            return good & say(not code, 'the host has one', own.said, pair.second.said())
+        finally:
+            pair.group.close()
+
+
+def await_end(host):
+    host.said = host.communicate(timeout=LIMIT_S)[0].decode()
+    return host.returncode
+
+
 def main(sidewire, count, first):
     seeds = range(first, first + count)
-    good = True
+    good = strangers(sidewire)
     for trouble, delay_ms in (('stopped', STOPPED_MS), ('left', QUIET_MS)):
         good = run(sidewire, seeds, trouble, delay_ms) and good
         good = planted(sidewire, trouble, delay_ms) and good
