@@ -6,6 +6,8 @@
 #include "link/paired/paired.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -36,6 +38,7 @@
 #define DEATH_NS (100 * SW_NS_PER_MS) /* that an idle queue pair outlives its peer */
 #define CONNECTION_MIN_NS (5 * SW_NS_PER_S)
 #define TRIAL_NS (100 * SW_NS_PER_MS) /* that an interrupted trial waits */
+#define EXIT_NS (50 * SW_NS_PER_MS)   /* for what other threads do when the program ends */
 
 static struct sw_paired *pairings[SW_MAX_QP]; /* each under its queue pair's lock */
 static struct sw_qp_set unsettled;            /* that have no connection */
@@ -480,10 +483,23 @@ const struct sw_qp_ops sw_paired_qp_ops = {
     .traffic = paired_read_traffic,
 };
 
-/* A program may end with the message that it waited for: its peer waits to hear that it came. */
+/* Not for ever: it may be this thread that holds the lock, in a signal handler. */
+static bool lock_nic_at_exit(void)
+{
+    const uint64_t until_ns = sw_clock_ns() + EXIT_NS;
+    int rc;
+    while ((rc = pthread_mutex_trylock(&sw_nic.lock)) && sw_clock_ns() < until_ns)
+        sched_yield();
+    return !rc;
+}
+
+/* A program may end with the message that it waited for: its peer waits to hear that it came.
+ * Other threads of it may still destroy queue pairs. */
 __attribute__((destructor)) static void answer_at_exit(void)
 {
-    for (uint32_t i = sw_nic_first_qp(); sw_nic.linked && i < SW_MAX_QP; i = sw_nic_next_qp(i)) {
+    if (!sw_nic.linked || !lock_nic_at_exit())
+        return;
+    for (uint32_t i = sw_nic_first_qp(); i < SW_MAX_QP; i = sw_nic_next_qp(i)) {
         struct sw_qp *qp = sw_nic.qps[i];
         if (!qp || qp->link != &sw_paired_qp_ops || !sw_lock_try(&qp->lock))
             continue;
@@ -491,6 +507,7 @@ __attribute__((destructor)) static void answer_at_exit(void)
             sw_iwarp_tell_at_exit(qp);
         sw_lock_release(&qp->lock);
     }
+    pthread_mutex_unlock(&sw_nic.lock);
 }
 
 /* The connections are its parent's. */
