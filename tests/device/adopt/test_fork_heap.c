@@ -25,6 +25,7 @@
 
 enum { THREADS = 3, CHUNKS = 512, FORKS = 10, CHUNK_MAX_BYTES = 3000, CHILD_ROUNDS = 5000 };
 enum { HEAP_BYTES = 4 << 20, CHILD_SECONDS = 30 };
+enum { PERIOD_MIN_US = 700, PERIOD_MAX_US = 50000 };
 
 struct churn {
     pthread_t thread;
@@ -216,10 +217,30 @@ static void on_signal_fork(int number)
     on_signal(number);
 }
 
+/* A clone that a signal interrupts begins anew. It never ends where signals are closer together
+ * than a fork takes. */
+static suseconds_t signal_period_us(void)
+{
+    struct timeval begun, ended, took;
+    gettimeofday(&begun, NULL);
+    pid_t child = fork();
+    if (!child)
+        _exit(0);
+    if (child > 0)
+        waitpid(child, NULL, 0);
+    gettimeofday(&ended, NULL);
+    timersub(&ended, &begun, &took);
+    const suseconds_t us = took.tv_sec ? PERIOD_MAX_US : 4 * took.tv_usec;
+    return us < PERIOD_MIN_US ? PERIOD_MIN_US : us > PERIOD_MAX_US ? PERIOD_MAX_US : us;
+}
+
 /* Our handlers hold locks from before the clone until after it. */
 static _Noreturn void fork_amid_forks(void)
 {
-    const struct itimerval often = {.it_interval.tv_usec = 700, .it_value.tv_usec = 700}, off = {0};
+    const suseconds_t period_us = signal_period_us();
+    const struct itimerval often = {.it_interval.tv_usec = period_us,
+                                    .it_value.tv_usec = period_us},
+                           off = {0};
     sigset_t mask;
     heard = 0;
     signal(SIGALRM, on_signal_fork);
