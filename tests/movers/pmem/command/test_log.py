@@ -229,7 +229,8 @@ class Log(unittest.TestCase):
             first.send_signal(signal.SIGCONT)
             self.assertTrue(has_news or not by_packets, f'round {i}: it waits for the stopped one')
             known.append((second.stdout.readline().strip(), new))
-            self.assertEqual(second.wait(timeout=PATIENCE_S), 0)
+            status = second.wait(timeout=PATIENCE_S)
+            self.assertEqual(status, 0, f'round {i}, {has_news}: {second.stderr.read()}')
             first.kill()
             first.wait()
             found = dict(line.split(' ', 1) for line in log('read', copies=1)[1].splitlines())
@@ -243,7 +244,7 @@ class Log(unittest.TestCase):
             words('append', 1),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
             text=True,
         )
 
@@ -257,7 +258,13 @@ class Log(unittest.TestCase):
 
         feeder = threading.Thread(target=feed)
         feeder.start()
-        for end in (process.stdout.close, feeder.join, process.wait, process.kill):
+        for end in (
+            process.stdout.close,
+            process.stderr.close,
+            feeder.join,
+            process.wait,
+            process.kill,
+        ):
             self.addCleanup(end)
         return process
 
