@@ -81,16 +81,14 @@ void nvt_disk_hear(struct nvt_disk *disk, int error)
     if (!disk)
         return;
     pthread_mutex_lock(&disk->lock);
-    const bool is_new = error && !disk->error;
     if (!error) {
         disk->watched.error = 0;
         (void)mover_disk_look(&disk->watched); /* or the next flush would be told of it */
-        disk->watched.error = 0;
-    }
-    if (is_new || !error)
+        disk->error = disk->watched.error = 0;
+    } else if (!disk->error) {
         disk->error = error;
-    if (is_new)
         tell_failed(disk);
+    }
     pthread_mutex_unlock(&disk->lock);
 }
 

@@ -480,7 +480,7 @@ void nvg_lead_prove(struct nvg_machine *m)
     queue_made(m);
 }
 
-/* One that does not reach the leader sees by that in the log that there is one. */
+/* A member that does not reach this one reads the log. It sees the log grow, so somebody leads. */
 static bool show_life(struct nvg_machine *m)
 {
     const struct nvg_state *now = &m->replica.now;

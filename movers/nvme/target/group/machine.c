@@ -33,6 +33,11 @@ void nvg_hang_up(struct nvg_machine *m, uint32_t link)
     m->port.hang_up(m->port.context, link);
 }
 
+bool nvg_may_decide(const struct nvg_machine *m)
+{
+    return (m->role == NVG_LEADER || m->role == NVG_FOLLOWER) && m->has_quorum;
+}
+
 bool nvg_is_self(const struct nvg_machine *m, uint8_t slot, uint64_t incarnation)
 {
     return m->has_joined && slot == m->slot && incarnation == m->setup.self.who.incarnation;

@@ -270,6 +270,8 @@ void nvg_stop(struct nvg_machine *m, int status, const char *text, const char *n
 void nvg_seek(struct nvg_machine *m);
 /* Ends all links, with a word to members that follow. */
 void nvg_close_links(struct nvg_machine *m);
+/* The group takes changes, as far as this member knows. */
+bool nvg_may_decide(const struct nvg_machine *m);
 /* That very process is this member. */
 bool nvg_is_self(const struct nvg_machine *m, uint8_t slot, uint64_t incarnation);
 /* The replica has changed: tells the target, fulfils wishes, and ends where it is no member. */

@@ -21,7 +21,7 @@ int nvg_machine_move(struct nvg_machine *m, uint32_t nsid, const char *member, u
 {
     const struct nvg_place *place = nvg_state_place(&m->replica.now, nsid);
     const struct nvg_join *to = nvg_state_member(&m->replica.now, member);
-    if (!m->is_synced || !m->has_quorum || (m->role != NVG_LEADER && m->role != NVG_FOLLOWER))
+    if (!m->is_synced || !nvg_may_decide(m))
         return -EAGAIN;
     if (!place || nvg_is_of_host(nsid))
         return -ENOENT;

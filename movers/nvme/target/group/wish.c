@@ -89,9 +89,8 @@ static void look_at_wish(struct nvg_machine *m, struct nvg_wish *wish)
         return;
     }
     if (wish->kind == NVG_DISK) {
-        if (place->disk.number >= wish->id)
-            finish_wish(m, wish,
-                        0); /* it, or another one: the target asks again if that is not so */
+        if (place->disk.number >= wish->id) /* or another one: the target asks again */
+            finish_wish(m, wish, 0);
         return;
     }
     if (wish->kind == NVG_RESERVATION && is_owner && place->hold.reservation_id >= wish->id)
@@ -304,7 +303,7 @@ int nvg_machine_reserve(struct nvg_machine *m, uint32_t nsid, uint64_t epoch,
         return -ESTALE;
     if (find_wish(m, NVG_RESERVATION, nsid))
         return -EBUSY;
-    if ((m->role != NVG_LEADER && m->role != NVG_FOLLOWER) || !m->has_quorum)
+    if (!nvg_may_decide(m))
         return -EAGAIN;
     struct nvg_wish *wish = add_wish(m, NVG_RESERVATION, nsid, epoch);
     wish->id = m->replica.now.places[nsid].hold.reservation_id + 1;
@@ -321,7 +320,7 @@ int nvg_machine_change(struct nvg_machine *m, uint32_t nsid,
         return -EINVAL;
     if (find_wish(m, NVG_RESERVE, nsid))
         return -EBUSY;
-    if ((m->role != NVG_LEADER && m->role != NVG_FOLLOWER) || !m->has_quorum || !m->is_synced)
+    if (!nvg_may_decide(m) || !m->is_synced)
         return -EAGAIN;
     struct nvg_wish *wish = add_wish(m, NVG_RESERVE, nsid, 0);
     wish->id = place->hold.reservation_id + 1;
@@ -335,7 +334,7 @@ int nvg_machine_disk(struct nvg_machine *m, uint32_t nsid, uint32_t error)
     const struct nvg_place *place = nvg_state_place(&m->replica.now, nsid);
     if (!place || nvg_is_of_host(nsid))
         return -ENOENT;
-    if (!error && ((m->role != NVG_LEADER && m->role != NVG_FOLLOWER) || !m->has_quorum))
+    if (!error && !nvg_may_decide(m))
         return -EAGAIN;
     struct nvg_wish *wish = find_wish(m, NVG_DISK, nsid);
     if (!place->disk.error == !error && !wish)

@@ -380,7 +380,8 @@ const char *world_run(struct world *w, uint64_t seed, const struct world_options
     return w->fault ? w->fault : why;
 }
 
-/* The only process that leads while all others follow; -1: there is none within that time. */
+/* The process that leads while all others follow, or, with other_than, any other one that leads.
+ * -1: there is none within that time. */
 static int await_leader(struct world *w, int other_than)
 {
     for (const uint64_t end = w->now + HEAL_MS; w->now < end && !w->fault;) {
