@@ -18,6 +18,7 @@
 #include "device/nic/netdev.h"
 #include "device/nic/nic.h"
 #include "wire/bytes.h"
+#include "wire/cm_mad.h"
 
 #define CLAIMS 4096
 
@@ -154,6 +155,16 @@ struct report member_next(struct member *member)
     return report;
 }
 
+void member_fail_with(const struct member *member, const struct report *report)
+{
+    struct sw_cm_message message;
+    if (report->kind == REPORT_MAD &&
+        sw_cm_mad_decode(report->mad, SW_MAD_BYTES, &message) == SW_CM_MAD_FAULT_NONE)
+        fail_msg("slot %u reports a %s of slot %u", member->slot,
+                 sw_cm_attribute_name(message.attribute), report->path.slot);
+    fail_msg("slot %u reports %d of %u", member->slot, report->kind, report->value);
+}
+
 void member_is_quiet(struct member *member)
 {
     struct pollfd wait = {member->reports, POLLIN, 0};
@@ -206,7 +217,8 @@ struct report member_do(struct member *member, const struct order *order)
 {
     assert_int_equal(write(member->orders, order, sizeof(*order)), sizeof(*order));
     struct report report = member_next(member);
-    assert_int_equal(report.kind, REPORT_DONE);
+    if (report.kind != REPORT_DONE)
+        member_fail_with(member, &report);
     return report;
 }
 

@@ -63,6 +63,8 @@ void member_kill(struct member *member);
 /* What it reports to an order, rc too. MADs that come before it are a failure. */
 struct report member_do(struct member *member, const struct order *order);
 struct report member_next(struct member *member);
+/* Fails, and says what came in place of what was awaited. */
+void member_fail_with(const struct member *member, const struct report *report);
 /* Nothing is reported for some milliseconds. */
 void member_is_quiet(struct member *member);
 

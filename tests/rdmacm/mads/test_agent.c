@@ -65,9 +65,11 @@ static struct report mad_of(struct member *member, enum sw_cm_attribute attribut
                             struct sw_cm_message *message)
 {
     struct report report = member_next(member);
-    assert_int_equal(report.kind, REPORT_MAD);
+    if (report.kind != REPORT_MAD)
+        member_fail_with(member, &report);
     assert_int_equal(sw_cm_mad_decode(report.mad, SW_MAD_BYTES, message), SW_CM_MAD_FAULT_NONE);
-    assert_int_equal(message->attribute, attribute);
+    if (message->attribute != attribute)
+        member_fail_with(member, &report);
     return report;
 }
 
