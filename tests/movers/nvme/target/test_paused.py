@@ -12,6 +12,8 @@ import sys
 import time
 
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'))
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../../tools'))
+from own_network import move_to_own_network  # noqa: E402
 from programs import NQN, PORT, Target, host, say  # noqa: E402
 
 SMALL_POOL = ['--pool', '4']
@@ -58,4 +60,5 @@ def main(sidewire):
 
 
 if __name__ == '__main__':
+    move_to_own_network()  # a stopped host has a share of RoCE's port, which others meet
     sys.exit(main(sys.argv[1]))

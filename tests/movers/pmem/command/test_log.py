@@ -21,6 +21,7 @@ import unittest
 
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../../tools'))
 import ports  # noqa: E402
+from own_network import move_to_own_network  # noqa: E402
 
 SIDEWIRE, LINK, *CASES = sys.argv[1:]
 COPIES = 3
@@ -450,4 +451,6 @@ class Log(unittest.TestCase):
 
 
 if __name__ == '__main__':
+    if LINK == 'roce':  # a stopped process has a share of the port, which others would meet
+        move_to_own_network()
     unittest.main(argv=[sys.argv[0], *CASES])
