@@ -8,7 +8,7 @@
 
 static const char *mend_of(enum sw_nvme_status status, uint16_t code)
 {
-    enum { INVALID_HOST = 0x184, INVALID_PARAM = 0x182, INVALID_NS = 0xb };
+    enum { INVALID_HOST = 0x184, INVALID_PARAM = 0x182, INVALID_NS = 0xb, SCT_PATH = 3 };
     switch (status) {
     case SW_NVME_FAILED:
         if ((code & 0x7ff) == INVALID_HOST)
@@ -19,6 +19,9 @@ static const char *mend_of(enum sw_nvme_status status, uint16_t code)
                    "nvme discover shows what is there.";
         if ((code & 0x7ff) == INVALID_NS)
             return "sidewire nvme list shows the namespaces that are there.";
+        if ((code >> 8 & 7) == SCT_PATH)
+            return "Another member of the group serves this host, or none does yet: give the "
+                   "addresses of all members, -a ADDR -a ADDR ..., and it waits.";
         return NULL;
     case SW_NVME_REFUSED:
         return "Is the target running, and is the port right (--trsvcid, 4420 by default)?";

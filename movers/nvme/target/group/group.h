@@ -59,6 +59,12 @@ struct nvg_host {
     char nqn[NVG_NQN_BYTES];
 };
 
+/* What is to have another owner. */
+struct nvg_moved {
+    uint32_t nsid;               /* a namespace, or ... */
+    const struct nvg_host *host; /* ... a host; NULL: none */
+};
+
 struct nvg_copy {
     const char *address, *port;
     const char *region; /* NULL: the only one there */
@@ -240,12 +246,14 @@ void nvg_quieted(struct nvg_group *group, const struct nvg_controller *controlle
 /* The controllers that were there when CALM_DOWN came with that `id` are quiet. */
 void nvg_calmed(struct nvg_group *group, uint64_t id);
 
-/* The leader is to have that member own the namespace: its owner gives it up, and hosts wait. 0: it
- * was asked; -ENOENT: there is no such namespace; -ESRCH: no such member is there; -EALREADY: that
- * one has it; -EAGAIN: no leader, or no quorum; -EOPNOTSUPP: all members serve it. `epoch`: of the
- * owner that is to give it up. The next owner, of a greater epoch, is the one that was wanted, or
- * nothing comes of it any more. */
-int nvg_move(struct nvg_group *group, uint32_t nsid, const char *member, uint64_t *epoch);
+/* The leader is to have that member own it: its owner gives it up, and hosts wait. 0: it was asked;
+ * -ENOENT: there is no such one; -ESRCH: no such member is there; -EALREADY: that one has it;
+ * -EAGAIN: no leader, or no quorum; -EOPNOTSUPP: hosts move where all members are active, and
+ * namespaces where one is. `epoch`: of the owner that is to give it up. The next owner, of a
+ * greater epoch, is the one that was wanted, or nothing comes of it any more. A member that a host
+ * is not connected to does not get it: the leader forgets such a wish after 10 s. */
+int nvg_move(struct nvg_group *group, const struct nvg_moved *what, const char *to,
+             uint64_t *epoch);
 /* A copy, for showing. */
 void nvg_status_of(struct nvg_group *group, struct nvg_status *status);
 /* Leaves cleanly: RELEASE of what it owns, then STOP with status 0. */

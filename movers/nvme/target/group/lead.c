@@ -394,7 +394,7 @@ static uint32_t count_owned(const struct nvg_machine *m, uint8_t slot)
 /* The one that is wanted, or has the fewest namespaces or hosts; -1: nobody can have it now. */
 static int choose_owner(const struct nvg_machine *m, uint32_t nsid)
 {
-    int best = nvg_is_of_host(nsid) ? -1 : nvg_move_choice(m, nsid);
+    int best = nvg_move_choice(m, nsid);
     uint32_t fewest = best < 0 ? UINT32_MAX : 0;
     for (uint8_t slot = 0; slot < NVG_SLOTS; slot++) {
         const uint32_t count = nvg_lead_may_own(m, nsid, slot) ? count_owned(m, slot) : UINT32_MAX;

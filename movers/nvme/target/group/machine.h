@@ -131,7 +131,7 @@ struct nvg_quiesce {
     struct nvg_controller of;
 };
 
-/* At the leader: a namespace is wanted elsewhere (move.c). */
+/* At the leader: a namespace, or a host, is wanted elsewhere (move.c). */
 struct nvg_move {
     bool is_wanted;
     uint8_t slot;
@@ -208,7 +208,7 @@ struct nvg_machine {
     struct nvg_mine mine[NVG_PLACES_MAX + 1];
     struct nvg_wish wishes[NVG_WISHES];
     struct nvg_job jobs[NVG_JOBS];
-    struct nvg_move moves[NVG_NSID_MAX + 1];
+    struct nvg_move moves[NVG_PLACES_MAX + 1];
     struct nvg_presence presences[NVG_HOSTS_MAX];
     struct nvg_settling settling[NVG_SLOTS];
     uint64_t settled[NVG_NSID_MAX + 1]; /* that this leader has said */
@@ -255,7 +255,8 @@ void nvg_machine_calmed(struct nvg_machine *m, uint64_t id);
 /* That host is connected to this member: said again each 300 ms. */
 void nvg_machine_host_is_here(struct nvg_machine *m, const struct nvg_host *host);
 /* An errno as nvg_move() returns it. */
-int nvg_machine_move(struct nvg_machine *m, uint32_t nsid, const char *member, uint64_t *epoch);
+int nvg_machine_move(struct nvg_machine *m, const struct nvg_moved *what, const char *member,
+                     uint64_t *epoch);
 void nvg_machine_leave(struct nvg_machine *m);
 
 /* ---- between the files of the machine ---- */
@@ -336,7 +337,7 @@ bool nvg_hosts_may_own(const struct nvg_machine *m, uint32_t number, uint8_t slo
 /* The host may be connected to more members in a moment: it is given to none yet. */
 bool nvg_hosts_is_early(const struct nvg_machine *m, uint32_t number);
 
-/* move.c: at the leader, namespaces that are wanted elsewhere. */
+/* move.c: at the leader, namespaces and hosts that are wanted elsewhere. */
 /* A wish of another epoch than the newest is late, and changes nothing. */
 void nvg_move_wish(struct nvg_machine *m, uint32_t nsid, uint8_t slot, uint64_t epoch);
 void nvg_move_tick(struct nvg_machine *m);

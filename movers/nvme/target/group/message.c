@@ -73,7 +73,7 @@ static void code_move(struct nvg_coder *coder, struct nvg_message *m)
     nvg_code_u32(coder, &m->nsid);
     nvg_code_u8(coder, &m->slot);
     nvg_code_u64(coder, &m->epoch);
-    coder->is_bad |= !m->nsid || m->nsid > NVG_NSID_MAX || m->slot >= NVG_SLOTS;
+    coder->is_bad |= !m->nsid || m->nsid > NVG_PLACES_MAX || m->slot >= NVG_SLOTS;
 }
 
 static void code_settled(struct nvg_coder *coder, struct nvg_message *m)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A namespace moves because an operator wants it to. A member hands the wish to the leader, which
- * has the owner give the namespace up, and then chooses the wanted member in place of the one that
- * has the fewest. All that is decided goes the way of any owner that leaves: RELEASE, TAKE, OWN. So
- * a wish needs no record; one that its leader forgets, by its death, changes nothing or leaves the
- * namespace to whom the next leader chooses.
+ * A namespace moves because an operator wants it to, and so does a host where all members are
+ * active: by its number, to a member that it is connected to. A member hands the wish to the
+ * leader, which has the owner give it up, and then chooses the wanted member in place of the one
+ * that has the fewest. All that is decided goes the way of any owner that leaves: RELEASE, TAKE,
+ * OWN. So a wish needs no record; one that its leader forgets, by its death, changes nothing or
+ * leaves the choice to the next leader.
  *
  * A wish is for one epoch, that of the owner which is to give the namespace up. It ends with the
  * next owner, whoever that is. So whoever asked knows as soon as it sees another owner that its own
@@ -17,16 +18,19 @@
 
 enum { WISHED_MS = 10000 /* then it is forgotten: its owner does not give it up */ };
 
-int nvg_machine_move(struct nvg_machine *m, uint32_t nsid, const char *member, uint64_t *epoch)
+int nvg_machine_move(struct nvg_machine *m, const struct nvg_moved *what, const char *member,
+                     uint64_t *epoch)
 {
-    const struct nvg_place *place = nvg_state_place(&m->replica.now, nsid);
-    const struct nvg_join *to = nvg_state_member(&m->replica.now, member);
+    const struct nvg_state *now = &m->replica.now;
+    const uint32_t nsid = what->host ? nvg_state_number_of(now, what->host) : what->nsid;
+    const struct nvg_place *place = nvg_state_place(now, nsid);
+    const struct nvg_join *to = nvg_state_member(now, member);
     if (!m->is_synced || !nvg_may_decide(m))
         return -EAGAIN;
-    if (!place || nvg_is_of_host(nsid))
-        return -ENOENT;
-    if (m->replica.now.is_all_active)
+    if (!what->host == now->is_all_active)
         return -EOPNOTSUPP;
+    if (!place || (!what->host && nvg_is_of_host(nsid)))
+        return -ENOENT;
     if (!to || !to->is_here)
         return -ESRCH;
     if (place->hold.phase == NVG_OWNED &&
@@ -89,7 +93,7 @@ static bool move_is_over(const struct nvg_machine *m, const struct nvg_move *mov
 /* An owner is asked once; while it takes the namespace, it is not asked yet. */
 void nvg_move_tick(struct nvg_machine *m)
 {
-    for (uint32_t nsid = 1; nsid <= NVG_NSID_MAX; nsid++) {
+    for (uint32_t nsid = 1; nsid <= NVG_PLACES_MAX; nsid++) {
         struct nvg_move *move = &m->moves[nsid];
         const struct nvg_place *place = nvg_state_place(&m->replica.now, nsid);
         if (!move->is_wanted)

@@ -274,9 +274,9 @@ void nvg_calmed(struct nvg_group *group, uint64_t id)
     leave_lock(group);
 }
 
-int nvg_move(struct nvg_group *group, uint32_t nsid, const char *member, uint64_t *epoch)
+int nvg_move(struct nvg_group *group, const struct nvg_moved *what, const char *to, uint64_t *epoch)
 {
-    const int code = nvg_machine_move(enter_group(group), nsid, member, epoch);
+    const int code = nvg_machine_move(enter_group(group), what, to, epoch);
     leave_lock(group);
     return code;
 }

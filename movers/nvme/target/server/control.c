@@ -218,19 +218,37 @@ static bool carry_out_remove(struct mover_order *order)
     return change_config(order, edit_to_remove);
 }
 
+/* What `hostnqn` and `hostid` name. False: nothing. */
+static bool control_take_host(const json_t *request, struct nvg_host *host)
+{
+    const char *nqn = json_string_value(json_object_get(request, "hostnqn"));
+    const char *id = json_string_value(json_object_get(request, "hostid"));
+    *host = (struct nvg_host){0};
+    if (!nqn || strlen(nqn) >= sizeof(host->nqn) || !id || nvt_uuid_parse(id, host->id.bytes))
+        return false;
+    memcpy(host->nqn, nqn, strlen(nqn));
+    return true;
+}
+
 static bool carry_out_move(struct mover_order *order)
 {
-    char said[256] = "say which by --namespace, and by --to the member";
+    char said[512] = "say which by --namespace or --host, and by --to the member";
     const struct nvr_control *control = order->context;
     struct nvr_member *member = control->serving->member;
+    struct nvg_host host;
+    struct nvg_moved moved = {0};
     const json_int_t nsid = json_integer_value(json_object_get(order->request, "nsid"));
     const char *to = json_string_value(json_object_get(order->request, "member"));
     if (!member) {
         mover_order_say(order, "this target is in no group: nothing moves");
         return false;
     }
-    const bool is_fine = to && nsid > 0 && nsid <= UINT32_MAX &&
-                         !nvr_member_move(member, (uint32_t)nsid, to, said, sizeof(said));
+    if (control_take_host(order->request, &host))
+        moved.host = &host;
+    else if (nsid > 0 && nsid <= UINT32_MAX)
+        moved.nsid = (uint32_t)nsid;
+    const bool is_fine = to && (moved.host || moved.nsid) &&
+                         !nvr_member_move(member, &moved, to, said, sizeof(said));
     mover_order_say(order, said);
     return is_fine;
 }

@@ -307,17 +307,16 @@ int nvr_member_begin(struct nvr_member *member)
 static const char undecided[] =
     "the group decides nothing now: it has no leader, or its log no quorum";
 
-int nvr_member_move(struct nvr_member *member, uint32_t nsid, const char *to, char *said,
-                    size_t said_bytes)
+/* `what` moves to `to`, or why it does not. */
+static void say_of_move(int rc, const char *what, const char *to, uint64_t epoch, char *said,
+                        size_t said_bytes)
 {
-    uint64_t epoch = 0;
-    const int rc = nvg_move(member->group, nsid, to, &epoch);
     switch (rc) {
     case 0:
         snprintf(said, said_bytes, "%llu", (unsigned long long)epoch);
         break;
     case -ENOENT:
-        snprintf(said, said_bytes, "the group has no namespace %u", nsid);
+        snprintf(said, said_bytes, "the group has no %s", what);
         break;
     case -ESRCH:
         snprintf(said, said_bytes,
@@ -325,15 +324,29 @@ int nvr_member_move(struct nvr_member *member, uint32_t nsid, const char *to, ch
                  to);
         break;
     case -EOPNOTSUPP:
-        snprintf(said, said_bytes, "all members serve namespace %u (--active all)", nsid);
+        snprintf(said, said_bytes,
+                 "%s does not move: with --active all hosts do (--hostnqn), else namespaces", what);
         break;
     case -EALREADY:
-        snprintf(said, said_bytes, "%.31s has namespace %u already", to, nsid);
+        snprintf(said, said_bytes, "%.31s has %s already", to, what);
         break;
     default:
         snprintf(said, said_bytes, "%s", undecided);
         break;
     }
+}
+
+int nvr_member_move(struct nvr_member *member, const struct nvg_moved *moved, const char *to,
+                    char *said, size_t said_bytes)
+{
+    char what[NVG_NQN_BYTES + 8];
+    uint64_t epoch = 0;
+    const int rc = nvg_move(member->group, moved, to, &epoch);
+    if (moved->host)
+        snprintf(what, sizeof(what), "host %s", moved->host->nqn);
+    else
+        snprintf(what, sizeof(what), "namespace %u", moved->nsid);
+    say_of_move(rc, what, to, epoch, said, said_bytes);
     return rc;
 }
 

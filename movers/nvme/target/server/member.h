@@ -68,10 +68,10 @@ int nvr_member_add(struct nvr_member *member, struct nvt_namespace *ns);
 int nvr_member_begin(struct nvr_member *member);
 /* The disk of a namespace counts as sound again. Returns 0 or a negative errno, and says so. */
 int nvr_member_clear(struct nvr_member *member, uint32_t nsid, char *said, size_t said_bytes);
-/* A namespace is to go to another member. Returns 0, and says the epoch of the owner that is to
- * give it up; or a negative errno, and says why not. */
-int nvr_member_move(struct nvr_member *member, uint32_t nsid, const char *to, char *said,
-                    size_t said_bytes);
+/* It is to go to another member. Returns 0, and says the epoch of the owner that is to give it up;
+ * or a negative errno, and says why not. */
+int nvr_member_move(struct nvr_member *member, const struct nvg_moved *moved, const char *to,
+                    char *said, size_t said_bytes);
 /* Gives up all that it has, so that others take it; then the server stops. */
 void nvr_member_leave(struct nvr_member *member);
 void nvr_member_close(struct nvr_member *member);

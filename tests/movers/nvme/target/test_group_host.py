@@ -17,6 +17,9 @@ sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'))
 from group_members import NQN, Group, await_that  # noqa: E402
 from programs import MIB, ports, say  # noqa: E402
 
+MOVER = 'nqn.mover'  # a host
+WRONG = ['-n 1 --to c', '-n 9 --to a', f'--hostnqn {MOVER} --to a']
+
 
 def host(sidewire, group, words):
     there = ' '.join(f'-a {member.address}:{member.port}' for member in group.members)
@@ -78,29 +81,54 @@ def failed_over(sidewire, group, number, what):
     )
 
 
-def moved(sidewire, group):
-    """To each member in turn, amid verified writes: no host sees an error."""
+def moved(sidewire, group, what, wrong):
+    """To each member in turn, amid verified writes: no host sees an error. `what` names it as the
+    command does, and `wrong` are words of moves that are refused."""
     load = host(
         sidewire,
         group,
-        'bench --verify --destroy-data --size 4m --iodepth 16 --runtime 3 --reconnect-delay 1',
+        'bench --verify --destroy-data --size 4m --iodepth 16 --runtime 3 --reconnect-delay 1 '
+        f'--hostnqn {MOVER}',
     )
     said, good = '', True
     for _ in range(3):
         owner = await_that(group.owner)
         heir = next(member for member in group.members if member is not owner)
-        said = owner.ask('move', '--namespace', '1', '--to', heir.name)
-        good = said == f'namespace 1: {heir.name} has it\n' and heir.serves() and good
-    refused = [owner.ask('move', '-n', nsid, '--to', to) for nsid, to in (('1', 'c'), ('9', 'a'))]
+        await_that(lambda heir=heir: MOVER in connected(heir))
+        said = owner.ask('move', *what, '--to', heir.name)
+        good = said.endswith(f': {heir.name} has it\n') and heir.serves() and good
+    refused = [owner.ask('move', *words.split()) for words in wrong]
     code, result, bench_said = result_of(load)
     maybe = sum(path['maybe_done'] for path in result.get('paths', []))
     return say(
-        good and refused == ['', ''] and code == 0 and not maybe,
-        'the namespace moves there and back amid verified writes',
+        good and not any(refused) and code == 0 and not maybe,
+        f'{" ".join(what)} moves there and back amid verified writes',
         said,
+        refused,
         bench_said,
         result.get('paths'),
     )
+
+
+def connected(member):
+    subsystems = member.status().get('subsystems', [{}])
+    return [one['hostnqn'] for one in subsystems[0].get('controllers', [])]
+
+
+def all_active(sidewire, group):
+    """A host moves, and no namespace does."""
+    for member in group.members:
+        member.kill()
+    group.server.kill()
+    group.server.wait()
+    os.unlink(os.path.join(group.folder, 'group.log'))
+    group.options = ['--active', 'all']
+    group.start_log()
+    for member in group.members:
+        member.start()
+    good = all(member.is_ready() for member in group.members)
+    wrong = [f'--hostnqn {MOVER} --to c', '--hostnqn nqn.none --to a', '-n 1 --to a']
+    return moved(sidewire, group, ['--hostnqn', MOVER], wrong) and good
 
 
 def main(sidewire):
@@ -118,9 +146,10 @@ def main(sidewire):
                 await_that(lambda: states(sidewire, group)) == ['inaccessible', 'optimized'],
                 'one of two members has the namespace',
             )
-            good = moved(sidewire, group) and good
+            good = moved(sidewire, group, ['--namespace', '1'], WRONG) and good
             good = failed_over(sidewire, group, signal.SIGKILL, 'killed') and good
             good = failed_over(sidewire, group, signal.SIGSTOP, 'stopped') and good
+            good = all_active(sidewire, group) and good
             if not good:
                 for member in group.members:
                     print(f'{member.name} says:\n{member.said()}')

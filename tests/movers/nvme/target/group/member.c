@@ -120,7 +120,7 @@ static bool take_order(char *line)
     if (!strncmp(line, "move ", 5)) {
         uint64_t epoch = 0;
         line[strcspn(line, "\n")] = 0;
-        printf("moves %d\n", nvg_move(group, 1, line + 5, &epoch));
+        printf("moves %d\n", nvg_move(group, &(struct nvg_moved){.nsid = 1}, line + 5, &epoch));
     }
     if (!strncmp(line, "quiesce ", 8)) {
         struct nvg_controller of = {.lost.instance = {.cntlid = 7, .ciu = 1}};

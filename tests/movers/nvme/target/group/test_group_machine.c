@@ -36,7 +36,7 @@ static int run_seeds(int names, uint64_t first, uint64_t count, bool is_all_acti
                                           .chaos_ms = CHAOS_MS,
                                           .names = names};
     uint64_t serves = 0, commits = 0, refusals = 0, leads = 0, fences = 0, checkpoints = 0;
-    uint64_t asks = 0, quiets = 0;
+    uint64_t asks = 0, quiets = 0, moves = 0;
     for (uint64_t seed = first; seed < first + count; seed++) {
         const char *fault = world_run(&world, seed, &options);
         if (fault) {
@@ -52,17 +52,18 @@ static int run_seeds(int names, uint64_t first, uint64_t count, bool is_all_acti
         checkpoints += world.checkpoints;
         asks += world.asks;
         quiets += world.quiets;
+        moves += world.moves;
     }
     printf("%lu seeds%s: %lu leads, %lu serves, %lu fences, %lu commits, %lu refusals, "
-           "%lu checkpoints, %lu resets, %lu quiet\n",
+           "%lu checkpoints, %lu resets, %lu quiet, %lu moves\n",
            (unsigned long)count, is_all_active ? ", all active" : "", (unsigned long)leads,
            (unsigned long)serves, (unsigned long)fences, (unsigned long)commits,
            (unsigned long)refusals, (unsigned long)checkpoints, (unsigned long)asks,
-           (unsigned long)quiets);
-    const bool is_quiet = leads < 5 * count || serves < 5 * count ||
-                          fences < (is_all_active ? count / 2 : count) ||
-                          commits < (is_all_active ? 5 : 20) * count || refusals < count / 2 ||
-                          checkpoints < count / 2 || asks < 5 * count || quiets < 5 * count;
+           (unsigned long)quiets, (unsigned long)moves);
+    const bool is_quiet =
+        leads < 5 * count || serves < 5 * count || fences < (is_all_active ? count / 2 : count) ||
+        commits < (is_all_active ? 5 : 20) * count || refusals < count / 2 ||
+        checkpoints < count / 2 || asks < 5 * count || quiets < 5 * count || moves < count / 8;
     if (is_quiet)
         printf("a world in which so little happens finds nothing\n");
     return is_quiet;

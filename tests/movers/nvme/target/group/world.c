@@ -172,13 +172,25 @@ static int any_process(struct world *w)
     return (int)world_draw(w, WORLD_PROCESSES);
 }
 
+/* A namespace, or a host, is wanted at that member. */
+static void move_one(struct world *w, struct world_process *p, int member, uint32_t place)
+{
+    char to[NVG_NAME_BYTES];
+    struct nvg_host host;
+    uint64_t epoch;
+    struct nvg_moved what = {.nsid = place};
+    world_name_host(place, &host);
+    what.host = w->options.is_all_active ? &host : NULL;
+    snprintf(to, sizeof(to), "m%d", member);
+    if (p->is_used && !p->is_stopped)
+        w->moves += !nvg_machine_move(p->machine, &what, to, &epoch);
+}
+
 static void make_fault(struct world *w)
 {
     const uint64_t names = (uint64_t)w->options.names;
     const int i = any_process(w), a = (int)world_draw(w, names), b = (int)world_draw(w, names);
     struct world_process *p = &w->processes[i];
-    char to[NVG_NAME_BYTES];
-    uint64_t epoch;
     switch (world_draw(w, 15)) {
     case 0:
         kill_process(w, i);
@@ -208,9 +220,7 @@ static void make_fault(struct world *w)
             nvg_machine_leave(p->machine);
         return;
     case 10:
-        snprintf(to, sizeof(to), "m%d", a);
-        if (p->is_used && !p->is_stopped)
-            nvg_machine_move(p->machine, 1 + (uint32_t)world_draw(w, WORLD_PLACES), to, &epoch);
+        move_one(w, p, a, 1 + (uint32_t)world_draw(w, WORLD_PLACES));
         return;
     case 11: /* a disk has failed, or somebody has looked at it */
         if (p->is_used && !p->is_stopped)

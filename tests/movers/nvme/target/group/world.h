@@ -134,9 +134,9 @@ struct world {
     struct nvg_namespace namespaces[WORLD_PLACES];
     uint32_t controller_count;
     struct world_controller controllers[WORLD_CONTROLLERS];
-    uint64_t asks, quiets, calms;                                   /* counted */
-    const char *fault;                                              /* NULL: all is well so far */
-    uint64_t serves, commits, refusals, leads, fences, checkpoints; /* counted */
+    uint64_t asks, quiets, calms; /* counted */
+    const char *fault;            /* NULL: all is well so far */
+    uint64_t serves, commits, refusals, leads, fences, checkpoints, moves; /* counted */
 };
 
 /* Runs one history: what went wrong, or NULL. */
