@@ -110,7 +110,7 @@ def packages__one_version_everywhere():
     expect(run(CLI, '--version').stdout == f'sidewire {version}\n')
     release = re.search(r'^## (\d\S+) - (\S+)$', read(f'{SOURCE}/CHANGELOG.md'), re.M)
     expect(release.group(1) == version, release)
-    for name in '', '-coll', '-nvme', '-pmem', '-transfer':
+    for name in '', '-coll', '-nvme', '-pmem', '-snapshot', '-transfer':
         page = f'sidewire{name}'
         title = re.search(
             rf'^\.TH {page.upper()} 1 (\S+) "Sidewire (\S+)"',
@@ -137,7 +137,8 @@ def made_up_tree(folder, changelog):
 
 
 RELEASED = (
-    '## 1.2.0 - 2026-01-31\n\n### Tools\n\n- A [page](docs/a.md) with\n  `words`.\n\n'
+    '## 1.2.0 - 2026-01-31\n\n### Tools\n\n- A [page](docs/a.md) with\n  `words`.\n'
+    '- **Loud** ([docs](docs/b.md)).\n\n'
     '## 1.1.0 - 2026-01-02\n\n- Old.\n'
 )
 
@@ -149,6 +150,7 @@ def changelog__of_releases():
         for line in (
             '  [ Tools ]',
             '  * A page with words.',
+            '  * Loud (docs/b.md).',
             'sidewire (1.1.0) unstable; urgency=medium',
             '  * Old.',
         ):
