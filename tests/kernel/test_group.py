@@ -5,7 +5,8 @@ usage: test_group.py SIDEWIRE [all]
 
 The host goes on writing verified data while the target that owns the file is killed, and while it
 is stopped. Targets that come again are paths again. Then the same with all targets active: the one
-that the host is served by is killed; with `all`, it is that alone, and has the other troubles, too.
+that the host is served by is killed; with `all`, it is that alone, and has the other troubles, too,
+and reservations.
 """
 import os
 import re
@@ -19,6 +20,7 @@ sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../
 
 import kernel_guest as guest  # noqa: E402
 from group_members import Group, await_that  # noqa: E402
+from group_reserve import Reserver  # noqa: E402
 from nvme_host import NQN, KernelHost, say  # noqa: E402
 
 ADDRESSES = {'a': guest.OWN, 'b': '10.77.0.2'}
@@ -183,7 +185,11 @@ def judge_all(host, group, is_long):
         good = take_over(group, host, heir, signal.SIGSTOP) and rejoin(host, heir, owner)
         owner, heir = heir, owner
     good = good and host.fio_ends('all active: fio has verified all that it wrote')
-    return good and (not is_long or host.file_system(lambda: hand_over(group, heir)))
+    if not good or not is_long:
+        return good
+    if not host.file_system(lambda: hand_over(group, heir)):
+        return False
+    return rejoin(host, heir, owner) and Reserver(host, group).judge()
 
 
 def judge(host, group):
