@@ -35,6 +35,7 @@ class CutWorld(plain.World):
 
     def __init__(self, sidewire, program, folder, active, options='', members=MEMBERS, kind='file'):
         self.folder, self.hosts, self.rounds, self.kind = folder, [], 0, kind
+        self.all_dead, self.came = 0, []
         self.data = Wires(members + plain.HOSTS, net=DATA)
         self.group_net = self.tier_server = None
         try:

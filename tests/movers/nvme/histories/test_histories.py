@@ -81,7 +81,7 @@ class World:
             name = 'abc'[i]
             self.group.add(name, '127.0.0.1', port + 1 + 2 * i, port + 2 + 2 * i)
             self.group.members[-1].start().is_ready()
-        self.hosts, self.rounds = [], 0
+        self.hosts, self.rounds, self.all_dead, self.came = [], 0, 0, []
 
     def make_log(self):
         """The option of a tier."""
@@ -95,21 +95,34 @@ class World:
         return self.host_command
 
     def owner(self):
-        """The member that serves. A group that nobody serves for so long has failed."""
-        owner = await_that(self.group.owner)
+        """The member that serves. A group that nobody serves for so long has failed. A member that
+        comes back from a cut, or has had no processor, may take all others for dead and kill them,
+        just before the test kills it: nobody else starts them anew then."""
+        owner = await_that(lambda: self.group.owner() or not self.lives())
+        if not self.lives():
+            self.all_dead += 1
+            print(f'    all members are dead, after {", ".join(self.came)}', flush=True)
+            self.revive()
+            owner = await_that(self.group.owner)
         if not owner:
             raise AssertionError('nobody serves:\n' + '\n'.join(map(self.tell, self.group.members)))
         return owner
 
+    def lives(self):
+        return any(member.process.poll() is None for member in self.group.members)
+
     def tell(self, member):
-        group = member.status().get('group', {}) if member.process.poll() is None else {}
-        return f'{member.name}: {group.get("role", "has ended")}\n{member.said()[-2000:]}'
+        status = member.process.poll()
+        group = member.status().get('group', {}) if status is None else {}
+        return f'{member.name}: {group.get("role", f"ended, {status}")}\n{member.said()[-2000:]}'
 
     def revive(self):
-        """Members that have ended come again."""
+        """Members that have ended come again. One that has crashed is a failure."""
         for member in self.group.members:
             tries = STARTS
             while member.process.poll() is not None and tries:
+                if member.process.poll() not in (0, 1, -signal.SIGKILL):
+                    raise AssertionError(f'crashed: {self.tell(member)}')
                 member.start().is_ready()
                 tries -= 1
 
@@ -119,14 +132,14 @@ class World:
         first, self.rounds = BLOCKS * self.rounds, self.rounds + 1
         self.hosts = [Host(self, i + 1, first, seed) for i in range(HOSTS)]
         good = all([host.is_ready() for host in self.hosts])
-        came = []
+        self.came = came = []
         if not good:
             return None, came
         for _ in range(draw.choice((1, 2))):
             time.sleep(draw.uniform(0.1, 0.5))
             kind = draw.choice(kinds)
-            kind(self, draw)
             came.append(kind.__name__)
+            kind(self, draw)
             self.owner()
             self.revive()
         time.sleep(draw.uniform(0.1, 0.4))
@@ -284,7 +297,8 @@ def linearizable(world_at, kinds, seeds, what):
     return say(
         requests > 50 * len(seeds),
         f'{len(seeds)} rounds are linearizable, {what}: {requests} requests, '
-        f'{again} writes sent again, {unknown} without a result; {came}',
+        f'{again} writes sent again, {unknown} without a result; {came}; all members dead '
+        f'{world.all_dead}',
     )
 
 
