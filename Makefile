@@ -19,7 +19,7 @@ help: ## lists the targets
 
 setup-build setup-test setup-demo setup-fuzz setup-deb: setup-%:
 	@scripts/setup $*
-	@$(if $(filter test demo,$*),scripts/fio-source build-fio || \
+	@$(if $(filter test,$*),scripts/fio-source build-fio || \
 		echo "the engine of fio will not be built")
 
 build/build.ninja: $(wildcard build-fio/config-host.h)
@@ -29,11 +29,14 @@ build: setup-build ## compiles everything into build/
 	@$(MAKE) --no-print-directory build/build.ninja
 	@ninja -C build
 
+# Builds what it shows, and nothing else: a newcomer does not wait for the tests.
 demo: setup-demo ## runs unmodified RDMA programs beside TCP; draws build/demo/sweep.svg
-	@$(MAKE) --no-print-directory build
+	@$(MAKE) --no-print-directory build/build.ninja
+	@echo "building what is shown; 'make build' builds the rest"
+	@ninja -C build demo
 	@bench/demo
 
-bench: setup-demo ## measures against UCX in the same run; results in build/bench
+bench: setup-test ## measures against UCX in the same run; results in build/bench
 	@scripts/setup bench || echo "the rows beside what is missing will be skipped"
 	@$(MAKE) --no-print-directory build
 	@bench/run

@@ -6,6 +6,7 @@ children, laying out."""
 import json
 import os
 import socket
+import subprocess
 import sys
 import tempfile
 import time
@@ -279,9 +280,20 @@ class Load(unittest.TestCase):
         with tempfile.TemporaryDirectory() as build:
             os.makedirs(os.path.join(build, 'src/cli'))
             os.symlink('/bin/true', os.path.join(build, 'src/cli/sidewire'))
+            os.makedirs(os.path.join(build, 'bench/src'))
+            os.symlink('/bin/true', os.path.join(build, 'bench/src/write_rate'))
             text = procs.run([RUN, '--build', build, '--busy', '--only', 'busy'], 20)
             self.assertIn('skipped: busy: ', text)
             self.assertTrue(os.path.isdir(os.path.join(build, 'bench/busy')))
+
+    def test_run__says_once_that_nothing_is_built(self):
+        """As after `make demo`, which builds what it shows."""
+        with tempfile.TemporaryDirectory() as build:
+            words = [RUN, '--build', build, '--only', 'small_write']
+            done = subprocess.run(words, capture_output=True, text=True, timeout=20, check=False)
+            self.assertEqual((done.returncode, done.stdout), (1, ''))
+            self.assertRegex(done.stderr, r'\AFAILED: no program [^\n]*; mend: make build\n\Z')
+            self.assertEqual(os.listdir(build), [])
 
 
 FIGURES = '''median_s mean_s p99_s p999_s rate cpu_rate bandwidth jain requests_per_s bytes_per_s

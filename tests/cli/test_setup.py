@@ -13,7 +13,7 @@ import sys
 import time
 
 import harness
-from harness import SOURCE, expect, expect_status, run
+from harness import BUILD, SOURCE, expect, expect_status, run
 
 SETUP = os.path.join(SOURCE, 'scripts/setup')
 
@@ -70,14 +70,14 @@ def calls(folder):
 def setup__nothing_missing():
     with harness.public_folder() as folder:
         env = setup_machine(folder, root=False, installed=['one', 'two', 'three'])
-        done = run(SETUP, env=env)
+        done = run(SETUP, 'test', env=env)
         expect(done.returncode == 0 and not done.stdout and not calls(folder), done)
 
 
 def setup__names_the_command_without_root():
     with harness.public_folder() as folder:
         env = setup_machine(folder, root=False, installed=['one'])
-        done = run(SETUP, env=env)
+        done = run(SETUP, 'test', env=env)
         expect_status(done, 1)
         expect(
             'sudo apt-get install --no-install-recommends two three' in done.stderr
@@ -89,12 +89,12 @@ def setup__names_the_command_without_root():
 def setup__installs_as_root():
     with harness.public_folder() as folder:
         env = setup_machine(folder, root=True, installed=['one'])
-        done = run(SETUP, env=env)
+        done = run(SETUP, 'test', env=env)
         expect_status(done, 0)
         expect('two three' in done.stdout, done)
         expect(calls(folder).startswith('update') and 'install' in calls(folder), calls(folder))
         before = calls(folder)
-        expect_status(run(SETUP, env=env), 0)
+        expect_status(run(SETUP, 'test', env=env), 0)
         expect(calls(folder) == before, calls(folder))
 
 
@@ -102,24 +102,36 @@ def setup__fresh_lists_are_used():
     with harness.public_folder() as folder:
         env = setup_machine(folder, root=True, installed=[])
         open(f'{folder}/lists/x_Packages', 'w', encoding='utf-8').close()
-        expect_status(run(SETUP, env=env), 0)
+        expect_status(run(SETUP, 'test', env=env), 0)
         expect('update' not in calls(folder), calls(folder))
 
 
 def setup__groups():
     with harness.public_folder() as folder:
-        env = setup_machine(folder, root=False, installed=['one', 'two'])
+        env = setup_machine(folder, root=False, installed=['one', 'three'])
         expect_status(run(SETUP, 'build', env=env), 0)
-        expect_status(run(SETUP, 'test', env=env), 0)
-        expect_status(run(SETUP, 'demo', env=env), 1)
+        expect_status(run(SETUP, 'demo', env=env), 0)
+        expect_status(run(SETUP, 'test', env=env), 1)
         expect_status(run(SETUP, 'zork', env=env), 1)
-        expect(run(SETUP, '--list', env=env).stdout == 'three\n')
+        expect(run(SETUP, '--list', 'test', env=env).stdout == 'two\n')
+
+
+def demo__builds_only_what_it_shows():
+    """A newcomer's first command does not compile the tests."""
+    products = run('ninja', '-C', BUILD, '-t', 'query', 'demo').stdout.split()
+    for product in ('src/cli/sidewire', 'src/preload/libsidewire.so', 'movers/nvme/sidewire-nvme'):
+        expect(product in products, products)
+    parts = run('ninja', '-C', BUILD, '-t', 'inputs', 'demo').stdout.split()
+    rest = [path for path in parts if path.startswith(('tests/', 'bench/', 'bindings/'))]
+    expect('src/link/liblink.a' in parts and not rest, rest)
+    words = run('make', '-n', '-C', SOURCE, 'demo').stdout
+    expect('ninja -C build demo' in words and 'ninja -C build\n' not in words, words)
 
 
 def setup__installation_that_fails():
     with harness.public_folder() as folder:
         env = setup_machine(folder, root=True, installed=['one'], working=False)
-        done = run(SETUP, env=env)
+        done = run(SETUP, 'test', env=env)
         expect_status(done, 1)
         expect('apt-get install --no-install-recommends two three' in done.stderr, done)
 
@@ -128,7 +140,7 @@ def setup__starts_no_servers():
     for working in (True, False):
         with harness.public_folder() as folder:
             env = setup_machine(folder, root=True, installed=['one'], working=working)
-            run(SETUP, env=env)
+            run(SETUP, 'test', env=env)
             with open(f'{folder}/policies', encoding='utf-8') as seen:
                 expect('exit 101' in seen.read())
             expect(not os.path.exists(f'{folder}/policy-rc.d'))
@@ -138,7 +150,7 @@ def setup__keeps_the_policy_of_the_machine():
     with harness.public_folder() as folder:
         env = setup_machine(folder, root=True, installed=['one'])
         made_up(folder, 'policy-rc.d', 'exit 104')
-        expect_status(run(SETUP, env=env), 0)
+        expect_status(run(SETUP, 'test', env=env), 0)
         with open(f'{folder}/policy-rc.d', encoding='utf-8') as left:
             expect('exit 104' in left.read())
 

@@ -105,7 +105,7 @@ LEFT_OUT = {
     'sidewire nvme target move': 'tests/movers/nvme/target/test_group_host.py has it',
     'sidewire nvme target clear': 'tests/movers/nvme/target/test_failed_disk.py has it',
     'python3 -m venv env': 'packages of pip; tests/bindings/python/test_wheel.py has it',
-    'make demo': 'it installs packages, and builds all',
+    'make demo': 'it installs packages; tests/cli/test_setup.py has what it builds',
     'build/src/cli/sidewire run -- ib_write_bw': 'two terminals; tests/apps has it',
     'make install': 'it changes the system; tests/cli/test_install.py has it',
     'make deb': 'the same; scripts/deb --try has it',
