@@ -145,11 +145,15 @@ def command__manual_page():
             expect(word in page, f'{word} is not in the manual page')
     try:
         done = subprocess.run(
-            ['groff', '-man', '-Tutf8', '-ww', '-z', path], capture_output=True, text=True
+            ['groff', '-man', '-Tutf8', '-ww', '-P-cbou', '-rLL=80n', path],
+            capture_output=True,
+            text=True,
         )
     except FileNotFoundError:
         return
     expect(not done.stderr, done.stderr)
+    wide = [line for line in done.stdout.splitlines() if len(line) > 80]
+    expect(done.stdout and not wide, wide)
 
 
 def deny__refuses():

@@ -69,10 +69,10 @@ class Manual(unittest.TestCase):
         for words in self.wrong:
             self.assertEqual(self.say(*words).returncode, 2, words)
 
-    def test_layout__groff_has_nothing_to_say(self):
+    def groff(self, *words):
         try:
-            done = subprocess.run(
-                ['groff', '-man', '-Tutf8', '-ww', '-z', self.page],
+            return subprocess.run(
+                ['groff', '-man', '-Tutf8', *words, self.page],
                 capture_output=True,
                 text=True,
                 timeout=20,
@@ -80,4 +80,11 @@ class Manual(unittest.TestCase):
             )
         except FileNotFoundError:
             self.skipTest('there is no groff')
-        self.assertEqual(done.stderr, '')
+
+    def test_layout__groff_has_nothing_to_say(self):
+        self.assertEqual(self.groff('-ww', '-z').stderr, '')
+
+    def test_layout__fits_a_terminal(self):
+        shown = self.groff('-P-cbou', '-rLL=80n').stdout.splitlines()
+        self.assertGreater(len(shown), 50)
+        self.assertEqual([line for line in shown if len(line) > 80], [])
