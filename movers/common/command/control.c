@@ -92,7 +92,12 @@ int mover_control_stop(const struct mover_ask *of, int argc, char **argv)
         .shared = &which};
     struct show_args args = {.ask = *of};
     mover_parse(&usage, argc, argv, &args);
-    return mover_ask_stop(&args.ask) ? mover_control_done("", args.is_json) : MOVER_FAILED;
+    char said[64];
+    const int pid = mover_ask_stop(&args.ask);
+    if (pid < 0)
+        return MOVER_FAILED;
+    snprintf(said, sizeof(said), "the %.16s, process %d, has ended", args.ask.noun, pid);
+    return mover_control_done(said, args.is_json);
 }
 
 int mover_control_metrics(const struct mover_ask *of, int argc, char **argv)

@@ -17,6 +17,7 @@
 #include "common/serve/control.h"
 
 enum { PATIENCE_S = 10, STOP_PATIENCE_MS = 60000 };
+enum { FOUND_SHOWN = 16, FOUND_TEXT = FOUND_SHOWN * 12 + 8 };
 
 static void tell_asker(const struct mover_ask *ask, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -52,11 +53,36 @@ static int connect_to(const char *path)
     return -1;
 }
 
+/* The servers of a folder that live. */
+struct ask_found {
+    char path[MOVER_CONTROL_PATH_MAX]; /* of one of them */
+    int pids[FOUND_SHOWN];             /* their sockets are named by these */
+    int count;
+};
+
+static int compare_pids(const void *a, const void *b)
+{
+    const int one = *(const int *)a, other = *(const int *)b;
+    return (one > other) - (one < other);
+}
+
+/* "12, 345", in order; of very many, some. */
+static const char *list_pids(struct ask_found *found, char text[FOUND_TEXT])
+{
+    const int shown = found->count < FOUND_SHOWN ? found->count : FOUND_SHOWN;
+    int used = 0;
+    qsort(found->pids, (size_t)shown, sizeof(*found->pids), compare_pids);
+    for (int i = 0; i < shown; i++)
+        used += snprintf(text + used, (size_t)(FOUND_TEXT - used), "%s%d", i ? ", " : "",
+                         found->pids[i]);
+    snprintf(text + used, (size_t)(FOUND_TEXT - used), "%s", shown < found->count ? ", ..." : "");
+    return text;
+}
+
 /* One of the servers that live, by their sockets in that folder; those of others are removed. */
-static int ask_find_server(const char *folder, char found[MOVER_CONTROL_PATH_MAX], int *count)
+static int ask_find_server(const char *folder, struct ask_found *found)
 {
     int fd = -1;
-    *count = 0;
     DIR *dir = opendir(folder);
     if (!dir)
         return -1;
@@ -74,8 +100,10 @@ static int ask_find_server(const char *folder, char found[MOVER_CONTROL_PATH_MAX
         if (fd >= 0)
             close(fd);
         fd = one;
-        ++*count;
-        strcpy(found, path);
+        if (found->count < FOUND_SHOWN)
+            found->pids[found->count] = atoi(entry->d_name);
+        found->count++;
+        strcpy(found->path, path);
     }
     closedir(dir);
     errno = EAGAIN; /* where it is -1 and one was found */
@@ -105,16 +133,21 @@ static bool choose_socket(const struct mover_ask *ask, char folder[MOVER_CONTROL
 static int reach_server(const struct mover_ask *ask)
 {
     char path[MOVER_CONTROL_PATH_MAX] = "", folder[MOVER_CONTROL_FOLDER_MAX] = "";
-    int count = 1;
+    char pids[FOUND_TEXT];
+    struct ask_found found = {.count = 0};
     if (!choose_socket(ask, folder, path))
         return -1;
-    int fd = *path ? connect_to(path) : ask_find_server(folder, path, &count);
-    if (fd < 0 && !count) /* none of this user's own: perhaps that of the system */
+    const bool is_searched = !*path;
+    int fd = is_searched ? ask_find_server(folder, &found) : connect_to(path);
+    if (is_searched && found.count)
+        strcpy(path, found.path);
+    else if (is_searched) /* none of this user's own: perhaps that of the system */
         fd = connect_to(mover_control_system_path(ask->mover, path));
-    if (fd < 0 && !count)
+    if (is_searched && !found.count && fd < 0)
         *path = '\0';
-    if (count > 1)
-        tell_asker(ask, "%d %ss run; say --pid, %s/ has them by number", count, ask->noun, folder);
+    if (found.count > 1)
+        tell_asker(ask, "%d %ss run, processes %s; say which by --pid", found.count, ask->noun,
+                   list_pids(&found, pids));
     else if (fd < 0 && *path && errno == EAGAIN)
         tell_asker(ask, "%s: the %s is there, but does not answer", path, ask->noun);
     else if (fd < 0 && *path)
@@ -212,14 +245,14 @@ char *mover_ask_command(const struct mover_ask *ask, const char *command)
     return mover_ask(ask, json_pack("{s:s}", "command", command));
 }
 
-bool mover_ask_stop(const struct mover_ask *ask)
+int mover_ask_stop(const struct mover_ask *ask)
 {
     struct ucred server = {0};
     socklen_t bytes = sizeof(server);
     bool has_ended = false;
     const int socket = reach_server(ask);
     if (socket < 0)
-        return false;
+        return -1;
     /* Before it is asked: later its number may be another one's. 0 is one of another container. */
     getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &server, &bytes);
     const int process = server.pid ? (int)syscall(SYS_pidfd_open, server.pid, 0) : -1;
@@ -240,5 +273,5 @@ bool mover_ask_stop(const struct mover_ask *ask)
     close(socket);
     if (process >= 0)
         close(process);
-    return has_ended;
+    return has_ended ? server.pid : -1;
 }

@@ -24,8 +24,9 @@ char *mover_ask(const struct mover_ask *ask, json_t *request);
 /* The same, with a command and no more: "status". */
 char *mover_ask_command(const struct mover_ask *ask, const char *command);
 
-/* Has the server end, and waits up to a minute until its process is gone. False: standard error was
- * told why it is not, or that nobody can see whether it is. */
-bool mover_ask_stop(const struct mover_ask *ask);
+/* Has the server end, and waits up to a minute until its process is gone. Returns that process's
+ * number, or -1: standard error was told why it is not gone, or that nobody can see whether it is.
+ */
+int mover_ask_stop(const struct mover_ask *ask);
 
 #endif

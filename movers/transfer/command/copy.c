@@ -118,8 +118,9 @@ static int transfer_tell_progress(const struct copy *copy)
                                           "blocks", (json_int_t)info.blocks_done, "requests",
                                           (json_int_t)info.requests, "seconds", seconds, "rails",
                                           xf_rails_json(&copy->remote)));
-    fprintf(stderr, "%" PRIu64 " bytes in %u requests, %.1f ms, %.2f GB/s\n", info.bytes_done,
-            info.requests, seconds * 1e3, (double)info.bytes_done / seconds / 1e9);
+    fprintf(stderr, "%" PRIu64 " bytes in %u request%s, %.1f ms, %.2f GB/s\n", info.bytes_done,
+            info.requests, info.requests == 1 ? "" : "s", seconds * 1e3,
+            (double)info.bytes_done / seconds / 1e9);
     return MOVER_DONE;
 }
 

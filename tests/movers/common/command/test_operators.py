@@ -41,6 +41,36 @@ CLIENTS = {
 STAMP = r'\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z '
 
 
+SAMPLE = re.compile(
+    r'([a-z_:][a-z0-9_:]*)((?:\{(?:[a-z_]\w*="(?:[^"\\\n]|\\[\\"n])*",?)+\})?) (\S+)'
+)
+
+
+def faults_of(text):
+    """What Prometheus, or promtool, would find wrong in metrics: families in one piece, each with
+    its HELP and TYPE first; names, labels and numbers as its text format has them; none twice."""
+    faults, seen, series, kind, family = [], set(), set(), None, None
+    for line in text.split('\n')[:-1]:
+        about = re.fullmatch(r'# (HELP|TYPE) ([a-z_:][a-z0-9_:]*) (.+)', line)
+        sample = SAMPLE.fullmatch(line)
+        if about and about[1] == 'HELP':
+            faults += [f'{line}: again'] if about[2] in seen else []
+            family, kind = about[2], None
+            seen.add(family)
+        elif about:
+            kind = about[3]
+            is_named_so = family.endswith('_total') == (kind == 'counter')
+            if about[2] != family or kind not in ('counter', 'gauge') or not is_named_so:
+                faults.append(line)
+        elif not sample or sample[1] != family or not kind or sample[1] + sample[2] in series:
+            faults.append(line)
+        elif not re.fullmatch(r'[-+]?(\d+(\.\d+)?([eE][-+]?\d+)?|Inf|NaN)', sample[3]):
+            faults.append(line)
+        else:
+            series.add(sample[1] + sample[2])
+    return faults + ([] if text.endswith('\n') and series else ['it has no end'])
+
+
 class Operators(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -87,7 +117,8 @@ class Operators(unittest.TestCase):
 
     def stop(self, mover, server):
         done = self.run_it(STOP.get(mover, f'{mover} stop'))
-        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, '', ''))
+        ended = f'the {"target" if mover == "nvme" else "server"}, process {server.pid}, has ended'
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, ended + '\n', ''))
         self.assertEqual(self.told(), {'STOPPING': '1'})
         self.assertEqual(server.wait(0.1), 0)  # it has ended by then
 
@@ -125,7 +156,10 @@ class Operators(unittest.TestCase):
                 names = re.findall('^# .*', text, re.M)
                 self.assertEqual(names, re.findall('^# .*', command.stdout, re.M))
                 with open(f'{self.folder}/it.prom', encoding='utf-8') as file:
-                    self.assertEqual(names, re.findall('^# .*', file.read(), re.M))
+                    written = file.read()
+                self.assertEqual(names, re.findall('^# .*', written, re.M))
+                for metrics in text, written, command.stdout:
+                    self.assertEqual(faults_of(metrics), [])
                 self.stop(mover, server)
                 self.assertFalse(os.path.exists(f'{self.folder}/it.prom'))
                 self.log.seek(0)
