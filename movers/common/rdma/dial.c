@@ -111,7 +111,7 @@ bool mover_dial(struct mover_dial *dial, const char *address, const char *port,
     struct sockaddr_storage to;
     char where[300];
     assert(dial->routed);
-    const char *wrong = mover_resolve(address, port, 0, &to);
+    const char *wrong = mover_resolve_peer(address, port, &to);
     if (wrong) {
         snprintf(error, MOVER_CONNECTION_SAID, "%s, port %s: %s", address, port, wrong);
         return false;

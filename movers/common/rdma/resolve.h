@@ -10,5 +10,7 @@
  * is no port; getaddrinfo() takes what is left of it in 16 bits. */
 const char *mover_resolve(const char *address, const char *port, int flags,
                           struct sockaddr_storage *out);
+/* The same of somebody to connect to, who has a port. */
+const char *mover_resolve_peer(const char *address, const char *port, struct sockaddr_storage *out);
 
 #endif

@@ -93,7 +93,7 @@ static void make_hostid(struct sw_nvme_controller *c, bool has_hostnqn)
 static enum sw_nvme_status resolve_host(const char *host, const char *service,
                                         struct sockaddr_storage *out, struct sw_nvme_error *error)
 {
-    const char *wrong = mover_resolve(host, service, 0, out);
+    const char *wrong = mover_resolve_peer(host, service, out);
     return wrong ? nvh_error(error, SW_NVME_ADDRESS, "%s, port %s: %s", host,
                              service ? service : "any", wrong)
                  : SW_NVME_OK;

@@ -37,7 +37,7 @@ static enum sw_pmem_status resolve_server(struct pmc_client *c, struct sw_pmem_e
     char standard[8];
     snprintf(standard, sizeof(standard), "%d", SW_PMEM_PORT);
     const char *port = p->options.port ? p->options.port : standard;
-    const char *wrong = mover_resolve(p->options.address, port, 0, &c->address);
+    const char *wrong = mover_resolve_peer(p->options.address, port, &c->address);
     if (wrong)
         return pmc_fail(error, SW_PMEM_ADDRESS, "%s port %s: %s", p->options.address, port, wrong);
     snprintf(p->where, sizeof(p->where), "%.200s port %.16s", p->options.address, port);

@@ -10,6 +10,7 @@
 #include "common/command/front.h"
 #include "common/command/remote.h"
 #include "common/rdma/caller.h"
+#include "common/text/endpoint.h"
 #include "snapshot/command/command.h"
 #include "snapshot/wire/message.h"
 
@@ -21,10 +22,21 @@ struct remove_args {
 
 #define REMOVE(member) offsetof(struct remove_args, member)
 
+/* As `serve --listen` takes it. */
+static void take_far_server(struct argp_state *state, void *place, char *text)
+{
+    struct remove_args *args = place;
+    if (!mover_split_endpoint(text, &args->address, &args->port))
+        argp_error(state, "--address is ADDR[:PORT], as 192.0.2.1 or [2001:db8::1]:4460");
+}
+
 static const struct mover_option options[] = {
-    MOVER_OPTION_ADDRESS(REMOVE(address)), MOVER_OPTION_PORT(REMOVE(port), SNAP_WIRE_PORT),
-    MOVER_OPTION_FORMAT(REMOVE(is_json)),  MOVER_OPTION_CONTROL(REMOVE(ask.path)),
-    MOVER_OPTION_PID(REMOVE(ask.pid)),     {0},
+    {"address", 'a', "ADDR[:PORT]", 0, "Address of the server", 1, take_far_server, 0},
+    MOVER_OPTION_PORT(REMOVE(port), SNAP_WIRE_PORT),
+    MOVER_OPTION_FORMAT(REMOVE(is_json)),
+    MOVER_OPTION_CONTROL(REMOVE(ask.path)),
+    MOVER_OPTION_PID(REMOVE(ask.pid)),
+    {0},
 };
 
 static void check_remove(struct argp_state *state, void *arguments)
@@ -78,7 +90,8 @@ static int remove_there(const struct remove_args *args)
     char error[MOVER_CONNECTION_SAID];
     struct mover_caller caller = {.message_bytes = SNAP_WIRE_MESSAGE_MAX};
     if (!mover_caller_open(&caller, args->address, args->port, error))
-        return mover_fail("%s", error);
+        return mover_fail("%s%s", error,
+                          caller.dial.is_absent ? "; there: sidewire snapshot serve" : "");
     const int code = remove_by(&caller, args);
     mover_caller_close(&caller);
     return code;

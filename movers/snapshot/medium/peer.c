@@ -212,7 +212,7 @@ static int peer_find_addresses(struct snap_peer *peer, const struct snap_place *
                                const char *local, char *error, size_t error_bytes)
 {
     const char *port = place->port ? place->port : SNAP_WIRE_PORT;
-    const char *wrong = mover_resolve(place->address, port, 0, &peer->to);
+    const char *wrong = mover_resolve_peer(place->address, port, &peer->to);
     const char *wrong_here = local ? mover_resolve(local, NULL, AI_PASSIVE, &peer->from) : NULL;
     peer->has_from = local;
     snprintf(peer->where, sizeof(peer->where), "%.60s port %s", place->address, port);

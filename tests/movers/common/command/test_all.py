@@ -6,6 +6,7 @@ say where the line, a port, an address or a file is wrong: a status, a cause, a 
 usage: test_all.py SIDEWIRE
 """
 import concurrent.futures
+import contextlib
 import json
 import os
 import re
@@ -26,7 +27,7 @@ PORT = {mover: at.split(':')[1] for mover, at in AT.items()}
 NOWHERE = ports.claim()
 # Commands of commands that have no list of their own.
 WITHIN = {
-    ('nvme', 'target'): 'add remove move status metrics stop',
+    ('nvme', 'target'): 'add remove move clear status metrics stop',
     ('pmem', 'log'): 'create append read tail trim status recover bench',
 }
 # docs/operators.md says why: a program's own output, metrics, and servers, which have a log.
@@ -90,6 +91,24 @@ ABSENT = [
     'transfer serve -l 127.0.0.1 -c out nothing',
     'snapshot serve -m 1M --folder nothing/below',
     'coll diagnose nothing',
+]
+# Commands that connect, without what says where to.
+CONNECTING = [
+    'nvme discover -a 127.0.0.1',
+    f'nvme list -n {NQN} -a 127.0.0.1',
+    'pmem ls -a 127.0.0.1',
+    'pmem bench --rw read -a 127.0.0.1',
+    'pmem log status --copy 127.0.0.1',
+    'snapshot remove v -a 127.0.0.1',
+    'snapshot ls --sink peer:127.0.0.1',
+]
+NO_PORTS = ('65536', '99999999999', '0', '-1', 'x', '1x')
+# Servers, without what says where they listen.
+LISTENING = [
+    'nvme target -n ram:1M --listen 127.0.0.1',
+    'pmem serve file --listen 127.0.0.1',
+    'snapshot serve -m 1M --listen 127.0.0.1',
+    'transfer serve -c out -m 1M --listen 127.0.0.1',
 ]
 # That it waits for a server; the cause; what mends it, in that line or the next.
 ONE_ERROR = re.compile(
@@ -228,8 +247,38 @@ class WithServers(unittest.TestCase):
             with self.subTest(mover=mover):
                 done = self.ask(f'{mover} stop --output-format json')
                 self.assertEqual((done.returncode, done.stderr), (0, ''))
-                self.assertEqual(json.loads(done.stdout), {'lines': []})
+                (line,) = json.loads(done.stdout)['lines']
+                self.assertRegex(line, rf'process {self.servers[mover]}, has ended$')
                 del self.servers[mover]
+
+    def test_several__each_is_named_by_its_process(self):
+        line = f'pmem serve -l 127.0.0.1:{ports.claim()} --size 1M second --background'
+        done = self.ask(line)
+        other = int(re.search(r'\bkill (\d+)', done.stdout + done.stderr)[1])
+        try:
+            both = ', '.join(str(pid) for pid in sorted([other, self.servers['pmem']]))
+            for command in ('pmem stop', 'pmem status', 'pmem metrics'):
+                done = self.ask(command)
+                told = f'sidewire {command}: 2 servers run, processes {both}; say which by --pid\n'
+                self.assertEqual((done.returncode, done.stdout, done.stderr), (1, '', told))
+            done = self.ask(f'pmem stop --pid {other}')
+            self.assertEqual(done.stdout, f'the server, process {other}, has ended\n', done)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(other, signal.SIGKILL)
+
+    def test_ports__that_are_none(self):
+        lines = [
+            f'{line}:{port}/v' if 'peer:' in line else f'{line}:{port}'
+            for line in CONNECTING
+            for port in NO_PORTS
+        ]
+        lines += [f'{line}:{port}' for line in LISTENING for port in NO_PORTS if port != '0']
+        for line, done in at_once(self.ask, lines):
+            with self.subTest(line=line):
+                self.assertIn(done.returncode, (1, 2), done)
+                self.assertEqual(done.stdout, '', done)
+                self.assertRegex(done.stderr, r'\A[^\n]*\bport\b[^\n]*\n(Try `[^.]*\.\n)?\Z')
 
     def test_absent__a_line_and_no_more(self):
         for line, done in at_once(self.ask, ABSENT):

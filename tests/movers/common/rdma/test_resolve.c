@@ -34,8 +34,22 @@ static void resolve__what_is_no_port(void **state)
     assert_non_null(mover_resolve("127.0.0.1", "65536", 0, &at));
     assert_non_null(mover_resolve("127.0.0.1", "69966", 0, &at)); /* 4430 in 16 bits */
     assert_non_null(mover_resolve("127.0.0.1", "99999999999999999999999", 0, &at));
-    assert_non_null(mover_resolve("127.0.0.1", "-1", 0, &at));
-    assert_non_null(mover_resolve("127.0.0.1", "no-such-service", 0, &at));
+    for (int i = 0; i < 3; i++) { /* and libc's words for that name no port */
+        static const char *const words[] = {"-1", "no-such-service", "1 2"};
+        const char *wrong = mover_resolve("127.0.0.1", words[i], 0, &at);
+        assert_string_equal(wrong ? wrong : "taken", "a port is a number up to 65535");
+    }
+}
+
+static void resolve__a_peer_has_a_port(void **state)
+{
+    struct sockaddr_storage at;
+    (void)state;
+    assert_null(mover_resolve_peer("127.0.0.1", "4430", &at));
+    assert_null(mover_resolve_peer("127.0.0.1", NULL, &at));
+    assert_non_null(mover_resolve_peer("127.0.0.1", "0", &at));
+    assert_non_null(mover_resolve_peer("127.0.0.1", "00", &at));
+    assert_non_null(mover_resolve_peer("127.0.0.1", "65536", &at));
 }
 
 static void resolve__addresses(void **state)
@@ -53,6 +67,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(resolve__ports),
         cmocka_unit_test(resolve__what_is_no_port),
+        cmocka_unit_test(resolve__a_peer_has_a_port),
         cmocka_unit_test(resolve__addresses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
