@@ -13,6 +13,7 @@
 #include "nvme/fio/job.h"
 #include "nvme/host/addresses.h"
 #include "nvme/host/as_errno.h"
+#include "nvme/host/mend.h"
 #include "nvme/wire/secret_text.h"
 
 enum {
@@ -79,6 +80,15 @@ static int fail_thread(struct thread_data *td, int error, const char *text)
     return 1;
 }
 
+static int fail_connection(struct thread_data *td, const struct sw_nvme_error *error)
+{
+    const char *mend = nvh_mend_of(error);
+    fail_thread(td, EIO, error->text);
+    if (mend)
+        log_err("fio: sidewire-nvme: %s\n", mend);
+    return 1;
+}
+
 /* Where the target is, with the secrets that its options point to. */
 struct place {
     struct nvj_target target;
@@ -120,7 +130,9 @@ static const char *read_options(struct thread_data *td, struct place *place)
     const struct engine_options *o = td->eo;
     struct sw_nvme_options *out = &place->target.options;
     if (!o->traddr || !o->nqn)
-        return "the options traddr= and nqn= are needed";
+        return "the options traddr= and nqn= are needed; 'sidewire nvme discover -a ADDR' lists "
+               "the "
+               "names";
     if (td->o.nr_files > 1)
         return "a namespace is one file: nrfiles= and lists of filename= have no meaning";
     sw_nvme_options_init(out);
@@ -171,7 +183,7 @@ static int engine_setup(struct thread_data *td)
     const bool is_there = !nvj_ask(&place.target, &found, &error);
     explicit_bzero(&place, sizeof(place));
     if (!is_there)
-        return fail_thread(td, EIO, error.text);
+        return fail_connection(td, &error);
     if (!td->files_index) {
         add_file(td, "sidewire-nvme", 0, 0);
         td->o.nr_files = 1;
@@ -215,7 +227,7 @@ static int engine_init(struct thread_data *td)
     place.target.options.background = true;
     const bool is_open = !nvj_open(&place.target, td->o.iodepth, o->poll, &error, &engine->job);
     explicit_bzero(&place, sizeof(place));
-    return is_open ? 0 : fail_thread(td, EIO, error.text);
+    return is_open ? 0 : fail_connection(td, &error);
 }
 
 static int engine_iomem_alloc(struct thread_data *td, size_t bytes)

@@ -12,6 +12,7 @@
 
 #include "nvme/host/addresses.h"
 #include "nvme/host/as_errno.h"
+#include "nvme/host/mend.h"
 #include "nvme/nbdkit/stream.h"
 
 #define THREAD_MODEL NBDKIT_THREAD_MODEL_PARALLEL
@@ -74,7 +75,7 @@ static int plugin_set_policy(const char *value)
 {
     if (!sw_nvme_iopolicy_parse(value, &options.iopolicy))
         return 0;
-    nbdkit_error("iopolicy=round-robin, queue-depth or numa");
+    nbdkit_error("iopolicy= is round-robin, queue-depth or numa, not '%s'", value);
     return -1;
 }
 
@@ -112,19 +113,20 @@ static int nv_config(const char *key, const char *value)
         return nbdkit_parse_int32_t("ctrl-loss-tmo", value, &options.ctrl_loss_tmo_s);
     if (!strcmp(key, "reconnect-delay"))
         return nbdkit_parse_uint32_t("reconnect-delay", value, &options.reconnect_delay_s);
-    nbdkit_error("there is no parameter '%s'", key);
+    nbdkit_error("there is no parameter '%s'; 'nbdkit --help sidewire-nvme' lists them", key);
     return -1;
 }
 
 static int nv_config_complete(void)
 {
     if (!addresses.count || !options.subsysnqn) {
-        nbdkit_error("traddr=ADDR and nqn=NQN are needed");
+        nbdkit_error("traddr=ADDR and nqn=NQN are needed; 'sidewire nvme discover -a ADDR' lists "
+                     "the names");
         return -1;
     }
     nvh_addresses_use(&addresses, &options);
     if (!options.nr_io_queues || options.nr_io_queues > CONNECTIONS_MAX) {
-        nbdkit_error("connections=1 to %d", CONNECTIONS_MAX);
+        nbdkit_error("connections= is 1 to %d, not %u", CONNECTIONS_MAX, options.nr_io_queues);
         return -1;
     }
     return 0;
@@ -173,7 +175,10 @@ static int nv_after_fork(void)
         status = sw_nvme_connect(&options, &error, &controller);
     free(found);
     if (status) {
+        const char *mend = nvh_mend_of(&error);
         nbdkit_error("%s", error.text);
+        if (mend)
+            nbdkit_error("%s", mend);
         return -1;
     }
     return plugin_find_namespace();

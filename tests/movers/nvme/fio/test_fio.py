@@ -266,11 +266,16 @@ def flushed_and_trimmed(fio, disk):
 def refused(fio):
     good = True
     for what, words, options in (
-        ('a port where nobody listens', [f'127.0.0.1:{NO_PORT}'], {'trsvcid': NO_PORT}),
+        (
+            'a port where nobody listens',
+            [f'127.0.0.1:{NO_PORT}', 'is the target running, and is the port right'],
+            {'trsvcid': NO_PORT},
+        ),
+        ('what is no port', ['port -1: a port is a number'], {'trsvcid': -1}),
         ('an address that is none', ['no.such.invalid'], {'traddr': 'no.such.invalid'}),
         ('another subsystem', ['nqn.2026-01.test:none'], {'nqn': 'nqn.2026-01.test:none'}),
         ('a namespace that is not there', ['namespace 77', 'Invalid Namespace'], {'nsid': 77}),
-        ('no address', ['traddr= and nqn= are needed'], {'traddr': None}),
+        ('no address', ['traddr= and nqn= are needed', 'sidewire nvme discover'], {'traddr': None}),
         ('half a block', ['namespace 2', '4096'], {'nsid': DISK, 'bs': 512}),
         ('two files', ['one file'], {'nrfiles': 2}),
         ('other threads that submit', ['offload'], {'io_submit_mode': 'offload'}),

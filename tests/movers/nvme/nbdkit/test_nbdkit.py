@@ -8,6 +8,7 @@ usage: test_nbdkit.py SIDEWIRE PLUGIN CASE
 import errno
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -314,12 +315,45 @@ def paths(folder):
         return say(queues == [1, 1], 'a controller and a queue for each path', controllers) and good
 
 
+def wrong(_folder):
+    """A line says what is wrong, that or the next one what mends it, and no more."""
+    good, there = True, ['traddr=127.0.0.1', f'nqn={NQN}']
+    for words, wanted in (
+        ([], 'traddr=ADDR and nqn=NQN are needed; .sidewire nvme discover'),
+        (there[:1], 'traddr=ADDR and nqn=NQN are needed; .sidewire nvme discover'),
+        ([*there, 'zork=1'], "no parameter 'zork'; 'nbdkit --help sidewire-nvme' lists them"),
+        ([*there, 'connections=0'], 'connections= is 1 to 64, not 0'),
+        ([*there, 'iopolicy=zork'], "iopolicy= is round-robin, queue-depth or numa, not 'zork'"),
+        ([*there, 'trsvcid=65536'], 'port 65536: a port is a number up to 65535'),
+        ([*there, 'trsvcid=-1'], 'port -1: a port is a number up to 65535'),
+        ([*there, 'trsvcid=zork'], 'port zork: a port is a number up to 65535'),
+        ([*there, 'trsvcid=0'], 'port 0: nobody listens at port 0'),
+        (
+            [*there, f'trsvcid={PORT}'],
+            'no target listens there\nnbdkit: error: .*is the port right',
+        ),
+        (['traddr=no.such.invalid', there[1]], 'no.such.invalid'),
+    ):
+        done = subprocess.run(
+            [SIDEWIRE, *'run -- nbdkit -f -U -'.split(), PLUGIN, *words],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        lines = re.fullmatch(rf'nbdkit: error: [^\n]*{wanted}[^\n]*\n', done.stderr)
+        good = say(done.returncode == 1 and lines, f'{words[-1:]} is explained', done) and good
+    return good
+
+
 CASES = {
-    case.__name__: case for case in (trim, zero, flush, requests_under_way, copies, gone, paths)
+    case.__name__: case
+    for case in (trim, zero, flush, requests_under_way, copies, gone, paths, wrong)
 }
 
 if __name__ == '__main__':
-    if not nbd or not shutil.which('nbdkit') or not shutil.which('nbdcopy'):
+    has_clients = nbd and shutil.which('nbdcopy')
+    if not shutil.which('nbdkit') or not (has_clients or sys.argv[3] == 'wrong'):
         print('SKIP: nbdkit, libnbd-bin and python3-libnbd are wanted')
         sys.exit(77)
     with tempfile.TemporaryDirectory(prefix='sidewire-nbdkit-') as place:
