@@ -38,7 +38,7 @@ static int check_library(struct sw_library *out)
         return refuse_library(out, closed.mend, closed.reason);
     }
     if (fd < 0)
-        return refuse_library(out, "set SIDEWIRE_LIB to the file, or: make install",
+        return refuse_library(out, "set SIDEWIRE_LIB to the file, or: make build, make install",
                               strerror(errno));
     struct stat info;
     size_t len = fstat(fd, &info) ? 0 : (size_t)info.st_size;

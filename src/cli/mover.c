@@ -142,7 +142,7 @@ int sw_command_mover(int argc, char **argv)
     if (!find_program(mover, program)) {
         fprintf(stderr,
                 "sidewire %s: sidewire-%s is not where it was built or installed to; "
-                "'make install' puts it there\n",
+                "'make build' or 'make install' puts it there\n",
                 mover, mover);
         return SW_STATUS_NO;
     }
