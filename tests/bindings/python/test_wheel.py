@@ -69,6 +69,24 @@ class Wheel(unittest.TestCase):
             self.assertEqual(said.split()[0], version)
             self.assertTrue(said.split()[1].startswith(venv), said)
 
+    def test_wheel__without_a_network_as_the_page_says(self):
+        with open(f'{SOURCE}/docs/python.md', encoding='utf-8') as page:
+            blocks = re.findall(r'^```\n(python3 -m venv .*?)^```', page.read(), re.M | re.S)
+        (block,) = (text for text in blocks if '--no-build-isolation' in text)
+        with tempfile.TemporaryDirectory() as folder:
+            prefix = self.install(folder)
+            shutil.copytree(f'{SOURCE}/bindings/python', f'{folder}/bindings/python')
+            env = {
+                'PATH': f'/usr/bin:{os.environ["PATH"]}',
+                'PKG_CONFIG_PATH': f'{prefix}/lib/pkgconfig',
+                'LD_LIBRARY_PATH': f'{prefix}/lib',
+                'PIP_INDEX_URL': 'http://127.0.0.1:9',  # nobody is there
+                'PIP_RETRIES': '0',
+            }
+            run('bash', '-euxc', block, folder=folder, **env)
+            said = run(SIDEWIRE, 'run', '--', f'{folder}/env/bin/python', '-c', PROGRAM, **env)
+            self.assertTrue(said.split()[1].startswith(f'{folder}/env/'), said)
+
     def install(self, folder):
         """The libraries, their headers and what pkg-config reads of them."""
         run('meson', 'install', '-C', BUILD, '--no-rebuild', '--quiet', DESTDIR=f'{folder}/root')
