@@ -57,7 +57,8 @@ weekly: setup-test ## more seeds, for longer; torch of the next Debian, as root:
 install: setup-build ## installs into PREFIX (/usr/local) below DESTDIR
 	@$(MAKE) --no-print-directory build/build.ninja
 	@$(MESON) configure build -Dprefix=$(abspath $(PREFIX))
-	@ninja -C build
+	@ninja -C build build.ninja
+	@ninja -C build $$(scripts/installed build)
 	@DESTDIR=$(DESTDIR) $(MESON) install -C build --no-rebuild
 	@[ -n "$(DESTDIR)" ] || [ "$$(id -u)" != 0 ] || ldconfig # programs find the libraries
 

@@ -128,6 +128,15 @@ def demo__builds_only_what_it_shows():
     expect('ninja -C build demo' in words and 'ninja -C build\n' not in words, words)
 
 
+def installed__names_what_is_installed_and_no_test():
+    named = run(os.path.join(SOURCE, 'scripts/installed'), BUILD).stdout.split()
+    for product in 'src/cli/sidewire', 'src/preload/libsidewire.so', 'movers/pmem/sidewire-pmem':
+        expect(product in named, named)
+    expect(len(named) > 12 and not [path for path in named if path.startswith('tests/')], named)
+    words = run('make', '-n', '-C', SOURCE, 'install').stdout
+    expect('scripts/installed build' in words and 'ninja -C build\n' not in words, words)
+
+
 def setup__installation_that_fails():
     with harness.public_folder() as folder:
         env = setup_machine(folder, root=True, installed=['one'], working=False)
