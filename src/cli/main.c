@@ -122,6 +122,8 @@ static int show_help(int argc, char **argv)
         fprintf(stderr, "sidewire help: %s '%s'\n",
                 command ? "one command at a time, not also" : "there is no command",
                 command ? argv[2] : argv[1]);
+        if (!command)
+            fputs("Try `sidewire --help', which lists them.\n", stderr);
         return SW_STATUS_USAGE;
     }
     return command->main == show_help ? show_help(1, help_argv)

@@ -280,9 +280,8 @@ static void target_control_print_status(const json_t *status)
 {
     size_t i;
     const json_t *one;
-    printf("target      process %lld: %lld commands, %lld errors; %lld connections, %lld refused, "
-           "%lld "
-           "ended\n",
+    printf("target      process %lld; commands: %lld, of them failed %lld; connections: %lld, "
+           "refused %lld, ended %lld\n",
            target_control_number_of(status, "pid"), target_control_number_of(status, "commands"),
            target_control_number_of(status, "errors"),
            target_control_number_of(status, "connected"),

@@ -143,6 +143,8 @@ static int open_by_kind(const char *what, const struct pms_memory_setup *setup,
         why = code ? mover_disk_why(code) : NULL;
     } else if (code == -EINVAL && S_ISCHR(st.st_mode)) {
         code = open_dax(memory->fd, &st, memory);
+        why = code == -ENODEV ? "it is no DAX device; a file does as well: --size 1G FILE makes one"
+                              : NULL;
     } else {
         why = "it is no file with bytes in it, no DAX device and no BAR";
     }

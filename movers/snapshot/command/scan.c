@@ -52,8 +52,9 @@ static int show_scanned(struct scanned *scanned, const struct sw_snap_scan_resul
                       "volumes", (int)result->volumes, "error", error->status ? error->text : "",
                       "findings", scanned->findings));
     else
-        printf("%" PRIu64 " bytes in %u volumes: %" PRIu64 " damaged, %" PRIu64 " repaired\n",
-               result->bytes, result->volumes, result->damaged, result->repaired);
+        printf("%" PRIu64 " bytes in %u volume%s: %" PRIu64 " damaged, %" PRIu64 " repaired\n",
+               result->bytes, result->volumes, result->volumes == 1 ? "" : "s", result->damaged,
+               result->repaired);
     if (error->status)
         return mover_fail("%s", error->text);
     return code ? code : mover_finish_output();

@@ -70,6 +70,8 @@ WRONG = [
     ('transfer serve -l 127.0.0.1 -c card /dev/nothing', 1, 'no such device', '--size'),
     ('pmem serve nothing', 1, 'nothing: there is no such file; --size creates it', 'device'),
     ('nvme connect -t rdma', 2, "no command 'connect': each command connects by", 'Commands:'),
+    ('pmem serve /dev/null', 1, '/dev/null: it is no DAX device; a file does as well', 'No such'),
+    ('help zork', 2, "no command 'zork'\nTry `sidewire --help', which lists them", 'Commands:'),
 ]
 
 
