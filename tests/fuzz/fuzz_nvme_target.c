@@ -355,7 +355,7 @@ static void step_home(uint8_t what)
         break;
     }
     const struct nvt_ctrl *ctrl = queues[0].ctrl;
-    if (!nvt_home_has_ctrls(subsystem, &id, "h") && !nvt_home_has_commands(subsystem, &id, "h"))
+    if (!nvt_home_ctrl(subsystem, &id, "h") && !nvt_home_has_commands(subsystem, &id, "h"))
         demand(!ctrl || strcmp(ctrl->host_nqn, "h") || memcmp(&ctrl->host_id, &id, sizeof(id)));
 }
 

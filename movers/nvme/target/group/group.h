@@ -42,6 +42,7 @@ enum {
     NVG_ADDRESS_BYTES = 64, /* "192.0.2.1:4420", "[fe80::1%eth0]:4420" */
     NVG_MEDIUM_BYTES = 160, /* what identifies a medium, as text */
     NVG_UUID_BYTES = 16,
+    NVG_ORIGIN_BYTES = 16, /* where a host comes from: an IPv6 network, or a mapped address */
     NVG_TEXT_BYTES = 256,
 };
 
@@ -63,6 +64,12 @@ struct nvg_host {
 struct nvg_moved {
     uint32_t nsid;               /* a namespace, or ... */
     const struct nvg_host *host; /* ... a host; NULL: none */
+};
+
+enum nvg_room {
+    NVG_HAS_PLACE, /* that host has one */
+    NVG_MAY_HAVE,  /* the leader decides */
+    NVG_IS_FULL    /* all places are those of hosts that members serve */
 };
 
 struct nvg_copy {
@@ -118,6 +125,7 @@ enum nvg_event_kind {
                         nvg_quieted(). It comes again until that is said */
     NVG_QUIETED,     /* what has become of the `controller` that nvg_quiesce() named: `quiet` */
     NVG_CALM_DOWN,   /* end all controllers that hosts have here now, then nvg_calmed() with `id` */
+    NVG_NO_PLACE,    /* the group has no place for that `host`: end its controllers */
     NVG_STOP,        /* this member has no part in the group any more: `text`; the last event */
 };
 
@@ -138,6 +146,7 @@ struct nvg_event {
     struct nvt_applied applied;
     struct nvg_controller controller;
     enum nvt_quiet quiet;
+    bool is_of_origin; /* of NO_PLACE: one more host of its address alone has none */
 };
 
 /* What is known once the group is open. */
@@ -209,9 +218,13 @@ bool nvg_next(struct nvg_group *group, struct nvg_event *event);
 
 /* All formers are fenced and the medium is open. It has that size. */
 void nvg_taken(struct nvg_group *group, uint32_t nsid, uint64_t epoch, uint64_t size_bytes);
-/* It cannot be had: this member holds nothing of it. */
-void nvg_failed(struct nvg_group *group, uint32_t nsid, uint64_t epoch);
+/* It has nothing of it open any more. */
 void nvg_released(struct nvg_group *group, uint32_t nsid, uint64_t epoch);
+/* It cannot be had: this member holds nothing of it. */
+static inline void nvg_failed(struct nvg_group *group, uint32_t nsid, uint64_t epoch)
+{
+    nvg_released(group, nsid, epoch);
+}
 /* The medium says that this owner was fenced: nothing of it is open any more. */
 void nvg_lost(struct nvg_group *group, uint32_t nsid, uint64_t epoch, const char *why);
 /* The medium has grown. */
@@ -231,10 +244,13 @@ int nvg_change(struct nvg_group *group, uint32_t nsid, const struct nvt_reservat
 /* All changes up to that number hold here. */
 void nvg_applied(struct nvg_group *group, uint32_t nsid, uint64_t number);
 
-/* That host is connected here: to be said again each 300 ms as long as it is. A group whose members
- * are all active gives each host that it has heard of within a second to one of the members that
- * say so. */
-void nvg_host_is_here(struct nvg_group *group, const struct nvg_host *host);
+/* That host is connected here, from there: to be said again each 300 ms as long as it is. A group
+ * whose members are all active gives each host that it has heard of within a second to one of the
+ * members that say so, or says NO_PLACE. */
+void nvg_host_is_here(struct nvg_group *group, const struct nvg_host *host,
+                      const uint8_t origin[NVG_ORIGIN_BYTES]);
+/* As far as this member knows. */
+enum nvg_room nvg_room_for(struct nvg_group *group, const struct nvg_host *host);
 
 /* Asks for a controller to be ended, wherever it is: QUIETED follows, or nothing while the group
  * cannot tell. 0, or a negative errno: too many are asked for. */

@@ -55,10 +55,10 @@ static void journal_post_record(struct nvg_journal *j, const uint8_t *record, ui
     post_result(j, j->order.generation, NULL, record, bytes);
 }
 
-static void post_event(struct nvg_journal *j, enum nvg_journal_kind kind)
+static void post_event(struct nvg_journal *j, enum nvg_journal_kind kind, bool has_quorum)
 {
     struct sw_pmem_log_info info = {0};
-    struct nvg_journal_event event = {.kind = kind, .has_quorum = j->has_quorum};
+    struct nvg_journal_event event = {.kind = kind, .has_quorum = has_quorum};
     if (j->log)
         sw_pmem_log_info_of(j->log, &info);
     event.epoch = info.epoch;
@@ -166,6 +166,18 @@ static bool journal_is_another(struct nvg_journal *j)
     return false;
 }
 
+/* A quorum of its copies answers, also where it is empty, or its last writer had not settled. */
+static bool log_is_reached(struct nvg_journal *j)
+{
+    struct sw_pmem_error errors[NVG_COPIES_MAX] = {0}, error = {0};
+    struct sw_pmem_log_info info;
+    uint32_t count = 0;
+    sw_pmem_log_survey(&j->options, sw_pmem_deadline_ms(READ_MS), &info, errors, &error);
+    for (uint32_t i = 0; i < info.copies; i++)
+        count += errors[i].status == SW_PMEM_OK;
+    return count > j->options.copies_count / 2;
+}
+
 /* Reads by a reader, who disturbs no writer. */
 static void journal_read_log(struct nvg_journal *j)
 {
@@ -189,7 +201,8 @@ static void journal_read_log(struct nvg_journal *j)
     sw_pmem_log_reader_close(reader);
     /* A log that is not there yet, or whose writer has died before it had settled, is read as
      * empty: the writer that opens it next will know. */
-    post_event(j, NVG_JOURNAL_READ);
+    post_event(j, NVG_JOURNAL_READ,
+               status == SW_PMEM_LOG_END || (j->is_known && log_is_reached(j)));
 }
 
 /* ---- opening ---- */
@@ -269,7 +282,7 @@ static void journal_open_log(struct nvg_journal *j)
     if (status == SW_PMEM_LOG_OK) {
         j->log_generation = j->order.generation;
         j->has_quorum = j->is_known = true;
-        post_event(j, NVG_JOURNAL_OPENED);
+        post_event(j, NVG_JOURNAL_OPENED, true);
         return;
     }
     journal_close(j);
@@ -285,13 +298,13 @@ static void say_quorum(struct nvg_journal *j, bool has_quorum)
     if (j->has_quorum == has_quorum)
         return;
     j->has_quorum = has_quorum;
-    post_event(j, NVG_JOURNAL_QUORUM);
+    post_event(j, NVG_JOURNAL_QUORUM, has_quorum);
 }
 
 static void say_fenced(struct nvg_journal *j)
 {
     journal_close(j);
-    post_event(j, NVG_JOURNAL_FENCED);
+    post_event(j, NVG_JOURNAL_FENCED, j->has_quorum);
 }
 
 /* Looks at the copies, and whether another writer has the log: then even a record that is too long
@@ -352,7 +365,7 @@ static void append_record(struct nvg_journal *j)
         j->begin = before;
         j->has_begin = true;
     }
-    post_event(j, NVG_JOURNAL_DONE);
+    post_event(j, NVG_JOURNAL_DONE, j->has_quorum);
     say_quorum(j, true);
 }
 

@@ -116,7 +116,7 @@ void nvg_lead_begin(struct nvg_machine *m, bool wants_checkpoint)
     m->role = NVG_LEADER;
     m->is_synced = m->has_quorum = true;
     m->lead_ns = m->now_ns;
-    m->is_replaced = false;
+    m->is_replaced = m->was_cut = false;
     m->shunned = 0;
     memset(m->moves, 0, sizeof(m->moves)); /* of an earlier lead */
     memset(m->presences, 0, sizeof(m->presences));

@@ -193,7 +193,7 @@ static void machine_take_welcome(struct nvg_machine *m, uint32_t link)
     m->slot = m->in.slot;
     m->is_synced = false;
     m->has_quorum = true;
-    m->is_replaced = false;
+    m->is_replaced = m->was_cut = false;
     m->shunned = 0;
     m->peers[link].gone = 0;
     for (uint32_t i = 0; i < NVG_LINKS_IN; i++)
@@ -247,6 +247,8 @@ static void hear_leader(struct nvg_machine *m, uint32_t link)
         nvg_quiesce_hear_leader(m);
     else if (is_leader && m->in.kind == NVG_SETTLED)
         nvg_wish_settled(m, m->in.nsid, m->in.number);
+    else if (is_leader && m->in.kind == NVG_PLACELESS)
+        nvg_hosts_tell_placeless(m, &m->in.host, m->in.is_of_origin);
     else if (is_leader && m->in.kind == NVG_MOVE)
         nvg_wish_give_up(m, m->in.nsid, m->in.epoch);
     else if (is_leader && m->in.kind == NVG_BYE)
@@ -287,7 +289,7 @@ static void machine_hear_caller(struct nvg_machine *m, uint32_t link)
     else if (m->in.kind == NVG_MOVE)
         nvg_move_wish(m, m->in.nsid, m->in.slot, m->in.epoch);
     else if (m->in.kind == NVG_HOST_HERE)
-        nvg_hosts_hear(m, l->slot, &m->in.host);
+        nvg_hosts_hear(m, link, &m->in.host, m->in.origin);
     else if (m->in.kind == NVG_APPLIED)
         nvg_settle_hear(m, l->slot, l->incarnation, m->in.nsid, m->in.number);
     else
@@ -337,6 +339,7 @@ static void journal_has_failed(struct nvg_machine *m, const struct nvg_journal_e
         m->retry_ns = m->now_ns + (uint64_t)READ_AGAIN_MS * NVG_MS;
     } else if (m->role == NVG_CANDIDATE) {
         nvg_seek(m);
+        m->was_cut = true;
         m->retry_ns = m->now_ns + (uint64_t)(OPEN_AGAIN_MS + SLOT_MS * m->slot) * NVG_MS;
     }
 }
@@ -349,7 +352,7 @@ void nvg_machine_journal(struct nvg_machine *m, const struct nvg_journal_event *
         if (m->role == NVG_STARTING && !nvg_stops_unfit(m))
             nvg_seek(m);
         else if (m->role == NVG_SEEKING)
-            nvg_seek_has_read(m);
+            nvg_seek_has_read(m, event->has_quorum);
         return;
     case NVG_JOURNAL_OPENED:
         m->log_epoch = event->epoch;

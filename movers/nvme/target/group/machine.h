@@ -37,7 +37,7 @@ enum nvg_journal_kind {
 
 struct nvg_journal_event {
     enum nvg_journal_kind kind;
-    bool has_quorum;
+    bool has_quorum;       /* of READ: the log was reached, though it may be empty */
     bool wants_checkpoint; /* of OPENED and DONE: much of the ring is used */
     uint64_t epoch;        /* of OPENED: the writer's; greater than that of each before it */
     bool is_hopeless;      /* of FAILED: trying again changes nothing */
@@ -142,8 +142,11 @@ struct nvg_move {
 
 /* At the leader: which members a host is connected to (hosts.c). */
 struct nvg_presence {
-    uint64_t since_ns; /* without a break */
+    struct nvg_host host; /* that this is about: the log may have the number's host before yet */
+    uint64_t since_ns;    /* without a break */
     uint64_t until_ns[NVG_SLOTS];
+    uint64_t heard_ns[NVG_SLOTS]; /* 0: never */
+    uint8_t origins[NVG_SLOTS][NVG_ORIGIN_BYTES];
 };
 
 /* At the leader: the changes of reservations that hold at a member (settle.c). */
@@ -183,6 +186,8 @@ struct nvg_machine {
     uint64_t seek_ns, round_ns, lead_ns, leave_ns, retry_ns;
     uint64_t log_epoch;   /* of a leader, as the writer of the log */
     uint64_t reread_ns;   /* when one that seeks has read the log again */
+    bool is_reading;      /* and it has not been read yet */
+    uint64_t reached_ns;  /* when this search has reached the log first; 0: it has not */
     uint64_t read_count;  /* the records that this search has found there; 0: it has not looked */
     uint64_t grown_ns;    /* when they were others than before: somebody leads; 0: never */
     uint64_t pulse_ns;    /* when a leader has shown last that it lives */
@@ -192,7 +197,8 @@ struct nvg_machine {
     /* The incarnation that led and was silent: the search after that does not wait for its answer.
      * It ends with that search: two members that shun each other fence each other in turn. */
     uint64_t shunned;
-    bool is_replaced;  /* another member has opened the log, and this one has not found it yet */
+    bool is_replaced; /* another member has opened the log, and this one has not found it yet */
+    bool was_cut;     /* it did not reach the log, so perhaps it was not the leader that was away */
     bool is_replaying; /* records of the log have come, and not all: some members may be missing */
     bool wants_checkpoint, is_dumping, is_appending;
     uint32_t dump; /* where the checkpoint under way is */
@@ -253,7 +259,9 @@ void nvg_machine_quieted(struct nvg_machine *m, const struct nvg_controller *of,
                          enum nvt_quiet quiet);
 void nvg_machine_calmed(struct nvg_machine *m, uint64_t id);
 /* That host is connected to this member: said again each 300 ms. */
-void nvg_machine_host_is_here(struct nvg_machine *m, const struct nvg_host *host);
+void nvg_machine_host_is_here(struct nvg_machine *m, const struct nvg_host *host,
+                              const uint8_t origin[NVG_ORIGIN_BYTES]);
+enum nvg_room nvg_machine_room_for(const struct nvg_machine *m, const struct nvg_host *host);
 /* An errno as nvg_move() returns it. */
 int nvg_machine_move(struct nvg_machine *m, const struct nvg_moved *what, const char *member,
                      uint64_t *epoch);
@@ -280,7 +288,7 @@ void nvg_state_moved(struct nvg_machine *m, uint32_t nsid);
 
 /* seek.c: how a leader is found, or becomes one. */
 void nvg_seek_tick(struct nvg_machine *m);
-void nvg_seek_has_read(struct nvg_machine *m);
+void nvg_seek_has_read(struct nvg_machine *m, bool was_reached);
 void nvg_seek_answer(struct nvg_machine *m, uint32_t link, const struct nvg_message *message);
 /* It cannot be a member as it was started: true, and it has stopped. */
 bool nvg_stops_unfit(struct nvg_machine *m);
@@ -329,7 +337,12 @@ void nvg_settle_anew(struct nvg_machine *m);
 bool nvg_settle_wants(const struct nvg_machine *m, uint32_t number);
 
 /* hosts.c: at the leader of a group whose members are all active, which hosts are where. */
-void nvg_hosts_hear(struct nvg_machine *m, uint8_t slot, const struct nvg_host *host);
+/* By that link; NVG_LINKS: its own target says so. */
+void nvg_hosts_hear(struct nvg_machine *m, uint32_t link, const struct nvg_host *host,
+                    const uint8_t origin[NVG_ORIGIN_BYTES]);
+/* The leader has no place for that host. */
+void nvg_hosts_tell_placeless(struct nvg_machine *m, const struct nvg_host *host,
+                              bool is_of_origin);
 void nvg_hosts_leave(struct nvg_machine *m, uint32_t number, uint8_t slot);
 /* Whether that member may have the host of that number, which is connected there. */
 bool nvg_hosts_is_anywhere(const struct nvg_machine *m, uint32_t number);

@@ -83,12 +83,31 @@ static void code_settled(struct nvg_coder *coder, struct nvg_message *m)
     coder->is_bad |= !m->nsid || m->nsid > NVG_NSID_MAX;
 }
 
+static void code_presence(struct nvg_coder *coder, struct nvg_message *m)
+{
+    nvg_code_host(coder, &m->host.id, m->host.nqn);
+    if (m->kind == NVG_PLACELESS) {
+        message_flag(coder, &m->is_of_origin);
+        return;
+    }
+    if (!coder->is_put) /* members of before do not say it */
+        m->has_origin = coder->at < coder->end;
+    if (m->has_origin)
+        nvg_code_bytes(coder, m->origin, sizeof(m->origin));
+}
+
+static void code_call(struct nvg_coder *coder, struct nvg_message *m)
+{
+    nvg_code_bytes(coder, m->identity, sizeof(m->identity));
+    nvg_code_u64(coder, &m->epoch);
+}
+
 static void code_message(struct nvg_coder *coder, struct nvg_message *m)
 {
     uint8_t version = NVG_MESSAGE_VERSION, kind = (uint8_t)m->kind;
     nvg_code_u8(coder, &version);
     nvg_code_u8(coder, &kind);
-    coder->is_bad |= version != NVG_MESSAGE_VERSION || kind < NVG_HELLO || kind > NVG_SETTLED;
+    coder->is_bad |= version != NVG_MESSAGE_VERSION || kind < NVG_HELLO || kind > NVG_PLACELESS;
     m->kind = coder->is_bad ? NVG_BYE : (enum nvg_message_kind)kind;
     switch (m->kind) {
     case NVG_HELLO:
@@ -121,14 +140,14 @@ static void code_message(struct nvg_coder *coder, struct nvg_message *m)
         nvg_code_text(coder, m->text, sizeof(m->text));
         return;
     case NVG_CALL:
-        nvg_code_bytes(coder, m->identity, sizeof(m->identity));
-        nvg_code_u64(coder, &m->epoch);
+        code_call(coder, m);
         return;
     case NVG_MOVE:
         code_move(coder, m);
         return;
     case NVG_HOST_HERE:
-        nvg_code_host(coder, &m->host.id, m->host.nqn);
+    case NVG_PLACELESS:
+        code_presence(coder, m);
         return;
     case NVG_APPLIED:
     case NVG_SETTLED:

@@ -24,6 +24,7 @@ enum nvg_message_kind {
     NVG_HOST_HERE,  /* a host is connected to the member that says so: to the leader */
     NVG_APPLIED,    /* a change of a reservation holds at the member that says so: to the leader */
     NVG_SETTLED,    /* it holds wherever a host is served: from the leader */
+    NVG_PLACELESS,  /* the group has no place for a host: from the leader */
 };
 
 struct nvg_message {
@@ -43,7 +44,10 @@ struct nvg_message {
     bool has_quorum;                  /* of PING */
     char text[NVG_TEXT_BYTES - 2];    /* of HALT */
     struct nvg_controller controller; /* of ASK_QUIET; of TELL_QUIET without its host */
-    struct nvg_host host;             /* of HOST_HERE */
+    struct nvg_host host;             /* of HOST_HERE and PLACELESS */
+    uint8_t origin[NVG_ORIGIN_BYTES]; /* of HOST_HERE: zeroes where it is not known */
+    bool has_origin;                  /* of HOST_HERE */
+    bool is_of_origin;                /* of PLACELESS: others may have places */
     uint8_t quiet;                    /* of TELL_QUIET: enum nvt_quiet, but LATER */
     uint16_t record_bytes;            /* of PUSH and PROPOSE */
     uint8_t record[NVG_RECORD_MAX];

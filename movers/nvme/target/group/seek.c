@@ -17,7 +17,9 @@ enum {
     ANSWER_MS = 400,    /* so long an answer is waited for */
     FIRST_MS = 1000,    /* the same of one that has just started, or lost the log */
     REREAD_MS = 1000,   /* after which a search looks into the log again */
+    LOST_MS = 6000,     /* after which a read that brings nothing is ordered anew */
     PATIENCE_MS = 2000, /* for lower slots that seek, too */
+    SLOW_MS = 500,      /* a log that is read within that time was there all the time */
     GROWTH_MS = 3500,   /* so long the log is watched: a leader that misses a member writes often */
 };
 
@@ -37,7 +39,8 @@ void nvg_seek(struct nvg_machine *m)
     m->leader_link = NVG_LINKS;
     m->seek_ns = m->now_ns;
     m->round_ns = 0;
-    m->read_count = m->grown_ns = 0;
+    m->read_count = m->grown_ns = m->reread_ns = m->reached_ns = 0;
+    m->is_reading = false;
     m->is_replaying = false;
     for (int i = 0; i < NVG_SLOTS; i++) {
         m->peers[i].is_asked = m->peers[i].is_mute = false;
@@ -152,35 +155,60 @@ static bool is_kept_back_by(const struct nvg_machine *m, int slot)
            is_within(m, m->seek_ns, PATIENCE_MS);
 }
 
-void nvg_seek_has_read(struct nvg_machine *m)
+void nvg_seek_has_read(struct nvg_machine *m, bool was_reached)
 {
     const uint64_t count = m->replica.changes;
+    m->was_cut |= !was_reached || !is_within(m, m->reread_ns, SLOW_MS);
+    m->is_reading = false;
+    if (was_reached && !m->reached_ns)
+        m->reached_ns = m->now_ns;
     if (m->read_count && m->read_count != count)
         m->grown_ns = m->now_ns;
     m->read_count = count;
 }
 
-/* A member that does not answer may be one that leads, and that is cut off from this one alone. The
- * log tells. One that has just lost it, or has just started, looks there first. Otherwise two
- * members that both reach the log, and not each other, take it from each other for ever. */
-static bool log_may_have_writer(const struct nvg_machine *m)
+static bool has_mute_member(const struct nvg_machine *m)
 {
     bool is_mute = false;
     for (int i = 0; i < NVG_SLOTS; i++)
         is_mute |= is_other(m, i) && m->peers[i].is_mute;
-    return is_within(m, m->grown_ns, GROWTH_MS) ||
-           (is_mute && (m->is_replaced || !m->has_joined) && is_within(m, m->seek_ns, GROWTH_MS));
+    return is_mute;
+}
+
+/* A member that does not answer may be one that leads, and that is cut off from this one alone. The
+ * log tells. One that has just lost it, or has just started, looks there first. Otherwise two
+ * members that both reach the log, and not each other, take it from each other for ever.
+ *
+ * Nor is the log opened before it was reached: an open that is under way when a cut heals would
+ * take it from a leader that was well all the time. One that was cut off from the log watches it,
+ * too. By then a leader that is well has answered. */
+static bool log_may_have_writer(const struct nvg_machine *m)
+{
+    if (is_within(m, m->grown_ns, GROWTH_MS))
+        return true;
+    if (!has_mute_member(m))
+        return false;
+    if (m->is_replaced || !m->has_joined)
+        return is_within(m, m->seek_ns, GROWTH_MS);
+    return !m->reached_ns || (m->was_cut && is_within(m, m->reached_ns, GROWTH_MS));
+}
+
+static void look_into_log(struct nvg_machine *m)
+{
+    m->reread_ns = m->now_ns;
+    m->is_reading = true;
+    m->is_replaying = false;
+    m->port.journal_read(m->port.context);
 }
 
 void nvg_seek_tick(struct nvg_machine *m)
 {
     ask_members(m);
-    if (!is_within(m, m->seek_ns, REREAD_MS) && !is_within(m, m->reread_ns, REREAD_MS)) {
-        /* Others may have come meanwhile, and one of them leads. */
-        m->reread_ns = m->now_ns;
-        m->is_replaying = false;
-        m->port.journal_read(m->port.context);
-    }
+    /* Others may have come meanwhile, and one of them leads. */
+    const bool looks = !is_within(m, m->seek_ns, REREAD_MS) ||
+                       (m->has_joined && !m->reached_ns && has_mute_member(m));
+    if (looks && !is_within(m, m->reread_ns, m->is_reading ? LOST_MS : REREAD_MS))
+        look_into_log(m);
     if (m->retry_ns > m->now_ns || m->is_leaving || m->is_replaying)
         return;
     for (int i = 0; i < NVG_SLOTS; i++)
@@ -192,6 +220,6 @@ void nvg_seek_tick(struct nvg_machine *m)
         nvg_hang_up(m, i);
     m->retry_ns = 0;
     m->role = NVG_CANDIDATE;
-    m->is_replaying = false;
+    m->is_replaying = m->is_reading = false;
     m->port.journal_open(m->port.context);
 }

@@ -208,11 +208,6 @@ void nvg_released(struct nvg_group *group, uint32_t nsid, uint64_t epoch)
     leave_lock(group);
 }
 
-void nvg_failed(struct nvg_group *group, uint32_t nsid, uint64_t epoch)
-{
-    nvg_released(group, nsid, epoch);
-}
-
 void nvg_lost(struct nvg_group *group, uint32_t nsid, uint64_t epoch, const char *why)
 {
     mover_log(MOVER_LOG_ERROR, "namespace %u is lost: %s", nsid, why);
@@ -287,10 +282,18 @@ void nvg_leave(struct nvg_group *group)
     leave_lock(group);
 }
 
-void nvg_host_is_here(struct nvg_group *group, const struct nvg_host *host)
+void nvg_host_is_here(struct nvg_group *group, const struct nvg_host *host,
+                      const uint8_t origin[NVG_ORIGIN_BYTES])
 {
-    nvg_machine_host_is_here(enter_group(group), host);
+    nvg_machine_host_is_here(enter_group(group), host, origin);
     leave_lock(group);
+}
+
+enum nvg_room nvg_room_for(struct nvg_group *group, const struct nvg_host *host)
+{
+    const enum nvg_room room = nvg_machine_room_for(enter_group(group), host);
+    pthread_mutex_unlock(&group->lock); /* it has asked for nothing */
+    return room;
 }
 
 const struct nvg_identity *nvg_identity_of(const struct nvg_group *group)
@@ -432,7 +435,8 @@ static void service_free(struct nvg_group *group)
 static int start_group(struct nvg_group *group, const struct nvg_settings *settings, char *error,
                        size_t error_bytes)
 {
-    static const struct nvg_port port = {
+    const struct nvg_port port = {
+        .context = group,
         .dial = port_dial,
         .send = port_send,
         .hang_up = port_hang_up,
@@ -444,7 +448,6 @@ static int start_group(struct nvg_group *group, const struct nvg_settings *setti
         .tell = port_tell,
         .draw = port_draw,
     };
-    struct nvg_port own = port;
     struct nvg_setup setup;
     int code = nvg_links_open(&group->links, &group->machine, &group->loop, settings->group_address,
                               settings->group_port, error, error_bytes);
@@ -459,10 +462,9 @@ static int start_group(struct nvg_group *group, const struct nvg_settings *setti
     group->journal_watch = (struct mover_watch){
         .fd = group->journal.event_fd, .ready = take_journal, .context = group};
     make_setup(group, settings, &setup);
-    own.context = group;
     code = mover_loop_watch(&group->loop, &group->journal_watch);
     if (!code) {
-        nvg_machine_start(&group->machine, &setup, &own, mover_now_ns());
+        nvg_machine_start(&group->machine, &setup, &port, mover_now_ns());
         code = -mover_thread_start(&group->thread, group_run, group);
     }
     if (code) {
@@ -583,13 +585,11 @@ int nvg_open(const struct nvg_settings *settings, struct nvg_group **out, char *
 void nvg_close(struct nvg_group *group)
 {
     const uint64_t until_ns = mover_now_ns() + (uint64_t)SAY_MS * NS_PER_MS;
-    bool is_idle = false;
-    while (!is_idle && mover_now_ns() < until_ns) {
+    for (bool is_idle = false; !is_idle && mover_now_ns() < until_ns;) {
         pthread_mutex_lock(&group->lock);
         is_idle = nvg_links_are_idle(&group->links);
         pthread_mutex_unlock(&group->lock);
-        if (!is_idle)
-            usleep(1000);
+        usleep(is_idle ? 0 : 1000);
     }
     group->is_over = true;
     pthread_join(group->thread, NULL);

@@ -69,7 +69,7 @@ const struct nvg_place *nvg_state_place(const struct nvg_state *state, uint32_t 
                                                                          : NULL;
 }
 
-static bool is_same_host(const struct nvg_host *a, const struct nvg_host *b)
+bool nvg_is_same_host(const struct nvg_host *a, const struct nvg_host *b)
 {
     return !strcmp(a->nqn, b->nqn) && !memcmp(&a->id, &b->id, sizeof(a->id));
 }
@@ -77,7 +77,7 @@ static bool is_same_host(const struct nvg_host *a, const struct nvg_host *b)
 uint32_t nvg_state_number_of(const struct nvg_state *state, const struct nvg_host *host)
 {
     for (uint32_t i = NVG_NSID_MAX + 1; i <= NVG_PLACES_MAX; i++)
-        if (state->places[i].is_used && is_same_host(&state->places[i].host, host))
+        if (state->places[i].is_used && nvg_is_same_host(&state->places[i].host, host))
             return i;
     return 0;
 }

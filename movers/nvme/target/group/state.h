@@ -80,6 +80,7 @@ static inline bool nvg_is_of_host(uint32_t number)
 {
     return number > NVG_NSID_MAX;
 }
+bool nvg_is_same_host(const struct nvg_host *a, const struct nvg_host *b);
 /* The number of that host; 0: it has none. */
 uint32_t nvg_state_number_of(const struct nvg_state *state, const struct nvg_host *host);
 /* NULL: there is no namespace, or host, of that number. */

@@ -89,7 +89,8 @@ void nvt_ctrl_take_queue(struct nvt_ctrl *ctrl, struct nvt_queue *queue)
     queue->ctrl = ctrl;
     queue->instance = ctrl->instance;
     queue->ctrl_serial = ctrl->serial;
-    queue->host_hash = ctrl->host_hash;
+    queue->host_id = ctrl->host_id;
+    memcpy(queue->host_nqn, ctrl->host_nqn, sizeof(queue->host_nqn));
     queue->has_proven = !nvt_auth_is_due(queue);
     if (!queue->qid || !nvt_auth_is_due(queue)) {
         ctrl->queues[queue->qid] = queue;

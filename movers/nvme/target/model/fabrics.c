@@ -66,12 +66,18 @@ static uint16_t connect_admin(struct nvt_request *request, struct nvt_subsystem 
                               const struct nvmf_connect_data *data)
 {
     struct nvt_queue *queue = request->queue;
+    struct nvt_host_id host;
     if (le16toh(data->cntlid) != CNTLID_ANY)
         return DATA_FAULT(cntlid);
+    memcpy(&host, data->hostid, sizeof(host));
+    if (subsystem->homes.admits &&
+        !subsystem->homes.admits(&host, data->hostnqn, queue->host_address,
+                                 subsystem->homes.context))
+        return NVF_SPECIFIC(NVME_SC_CONNECT_CTRL_BUSY);
     struct nvt_ctrl *ctrl = nvt_ctrl_create(subsystem, queue);
     if (!ctrl)
         return NVF_SPECIFIC(NVME_SC_CONNECT_CTRL_BUSY);
-    memcpy(&ctrl->host_id, data->hostid, sizeof(ctrl->host_id));
+    ctrl->host_id = host;
     memcpy(ctrl->host_nqn, data->hostnqn, NVF_NQN_MAX);
     ctrl->host_hash = nvt_host_hash(&ctrl->host_id, ctrl->host_nqn);
     const uint32_t kato_ms = le32toh(request->sqe.cdw12);

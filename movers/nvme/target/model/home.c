@@ -22,7 +22,7 @@ uint64_t nvt_host_hash(const struct nvt_host_id *id, const char *nqn)
     return hash_on(hash_on(basis, id->bytes, sizeof(id->bytes)), nqn, strlen(nqn));
 }
 
-static bool is_ctrl_of(const struct nvt_ctrl *ctrl, const struct nvt_host_id *id, const char *nqn)
+bool nvt_ctrl_is_of_host(const struct nvt_ctrl *ctrl, const struct nvt_host_id *id, const char *nqn)
 {
     return !strcmp(ctrl->host_nqn, nqn) && !memcmp(&ctrl->host_id, id, sizeof(*id));
 }
@@ -34,7 +34,7 @@ void nvt_home_set(struct nvt_subsystem *subsystem, const struct nvt_host_id *id,
     for (struct list_node *node = list_first(&subsystem->ctrls); node;
          node = list_after(&subsystem->ctrls, node)) {
         struct nvt_ctrl *ctrl = LIST_MEMBER(node, struct nvt_ctrl, node);
-        if (!is_ctrl_of(ctrl, id, nqn))
+        if (!nvt_ctrl_is_of_host(ctrl, id, nqn))
             continue;
         const bool differs = ctrl->home_state != state || ctrl->home_epoch != epoch;
         ctrl->home_state = (uint8_t)state;
@@ -49,29 +49,31 @@ void nvt_home_drop(struct nvt_subsystem *subsystem, const struct nvt_host_id *id
     for (struct list_node *node = list_first(&subsystem->ctrls); node;
          node = list_after(&subsystem->ctrls, node)) {
         struct nvt_ctrl *ctrl = LIST_MEMBER(node, struct nvt_ctrl, node);
-        if (is_ctrl_of(ctrl, id, nqn))
+        if (nvt_ctrl_is_of_host(ctrl, id, nqn))
             nvt_ctrl_drop(ctrl);
     }
 }
 
-bool nvt_home_has_ctrls(const struct nvt_subsystem *subsystem, const struct nvt_host_id *id,
-                        const char *nqn)
+struct nvt_ctrl *nvt_home_ctrl(const struct nvt_subsystem *subsystem, const struct nvt_host_id *id,
+                               const char *nqn)
 {
     for (struct list_node *node = list_first(&subsystem->ctrls); node;
-         node = list_after(&subsystem->ctrls, node))
-        if (is_ctrl_of(LIST_MEMBER(node, struct nvt_ctrl, node), id, nqn))
-            return true;
-    return false;
+         node = list_after(&subsystem->ctrls, node)) {
+        struct nvt_ctrl *ctrl = LIST_MEMBER(node, struct nvt_ctrl, node);
+        if (nvt_ctrl_is_of_host(ctrl, id, nqn))
+            return ctrl;
+    }
+    return NULL;
 }
 
 bool nvt_home_has_commands(const struct nvt_subsystem *subsystem, const struct nvt_host_id *id,
                            const char *nqn)
 {
-    const uint64_t hash = nvt_host_hash(id, nqn);
     for (struct list_node *node = list_first(&subsystem->target->lingering); node;
          node = list_after(&subsystem->target->lingering, node)) {
         const struct nvt_queue *queue = LIST_MEMBER(node, struct nvt_queue, linger);
-        if (queue->under_way && queue->host_hash == hash)
+        if (queue->under_way && !strcmp(queue->host_nqn, nqn) &&
+            !memcmp(&queue->host_id, id, sizeof(*id)))
             return true;
     }
     return false;

@@ -21,18 +21,24 @@ struct nvt_subsystem;
 /* How a member of such a group hears of hosts. */
 struct nvt_homes_port {
     void (*came)(struct nvt_ctrl *ctrl, void *context); /* NULL: this is none */
+    /* False: there is no place for one more host, or none for one more of that address. */
+    bool (*admits)(const struct nvt_host_id *id, const char *nqn, const char *address,
+                   void *context);
     void *context;
 };
 
-/* Two hosts may have the same one. */
+/* Two hosts may have the same one, also on purpose: it only saves comparing their names. */
 uint64_t nvt_host_hash(const struct nvt_host_id *id, const char *nqn);
+bool nvt_ctrl_is_of_host(const struct nvt_ctrl *ctrl, const struct nvt_host_id *id,
+                         const char *nqn);
 /* What all controllers of that host find, and are told of. */
 void nvt_home_set(struct nvt_subsystem *subsystem, const struct nvt_host_id *id, const char *nqn,
                   enum nvme_ana_state state, uint64_t epoch);
 /* Ends all controllers of that host at once. */
 void nvt_home_drop(struct nvt_subsystem *subsystem, const struct nvt_host_id *id, const char *nqn);
-bool nvt_home_has_ctrls(const struct nvt_subsystem *subsystem, const struct nvt_host_id *id,
-                        const char *nqn);
+/* One of that host's, which may be ending; NULL: it has none. */
+struct nvt_ctrl *nvt_home_ctrl(const struct nvt_subsystem *subsystem, const struct nvt_host_id *id,
+                               const char *nqn);
 /* The medium has yet to do commands of controllers that have ended. */
 bool nvt_home_has_commands(const struct nvt_subsystem *subsystem, const struct nvt_host_id *id,
                            const char *nqn);

@@ -31,10 +31,11 @@ struct nvt_queue {
     struct nvt_target *target;
     struct nvt_thread *thread;
     struct nvt_port *port;
-    struct nvt_ctrl *ctrl;              /* NULL before Connect, and when it is gone */
-    struct nvt_instance instance;       /* of the controller, also when that is gone */
-    uint64_t ctrl_serial;               /* and its serial */
-    uint64_t host_hash;                 /* and its host's */
+    struct nvt_ctrl *ctrl;        /* NULL before Connect, and when it is gone */
+    struct nvt_instance instance; /* of the controller, also when that is gone */
+    uint64_t ctrl_serial;         /* and its serial */
+    struct nvt_host_id host_id;   /* and its host */
+    char host_nqn[NVF_NQN_MAX + 1];
     char local_address[64];             /* where the host has connected to */
     char host_address[NVT_ADDRESS_MAX]; /* and from where: of IPv6 the /64 */
     uint16_t qid, depth;                /* entries */

@@ -239,6 +239,7 @@ static void handle_event_of_namespace(struct nvr_member *member, const struct nv
         return nvt_commits_done(ns->commits, event->id, event->status);
     case NVG_DISK_IS:
     case NVG_MEMBERS:
+    case NVG_NO_PLACE:
     case NVG_RESERVED:
     case NVG_QUIESCE:
     case NVG_QUIETED:

@@ -16,6 +16,7 @@
 #include "nvme/target/group/group.h"
 #include "nvme/target/model/worker.h"
 #include "nvme/target/server/holding.h"
+#include "nvme/target/server/member_rooms.h"
 
 enum {
     NVR_CNTLIDS_OF_SLOT = 4080, /* slot 15 ends at 65280, below NVT_CNTLID_MAX */
@@ -42,6 +43,7 @@ struct nvr_member {
     bool is_all_active; /* it has all namespaces open, and hosts are what members own */
     uint64_t hosts_said_ns;
     struct nvr_home *homes; /* [NVG_HOSTS_MAX], by number; NULL: one member is active */
+    struct nvr_rooms rooms; /* who has no place there */
     uint32_t asked_count;
     struct nvg_controller asked[NVR_ASKED_MAX]; /* that other members want ended */
     uint64_t calm_id, calm_serial; /* the group wants controllers up to that one ended; 0: not */

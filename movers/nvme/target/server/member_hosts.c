@@ -63,7 +63,7 @@ static bool is_quiet_here(const struct nvr_home *home)
 {
     const struct nvt_subsystem *subsystem = home->member->subsystem;
     const char *nqn = home->host.nqn;
-    return !nvt_home_has_ctrls(subsystem, &home->host.id, nqn) &&
+    return !nvt_home_ctrl(subsystem, &home->host.id, nqn) &&
            (is_unfenced(home->member) || !nvt_home_has_commands(subsystem, &home->host.id, nqn));
 }
 
@@ -242,21 +242,6 @@ static void home_serve(struct nvr_home *home, uint64_t epoch)
     look_at_home(home); /* it may have gone meanwhile */
 }
 
-void nvr_hosts_take_event(struct nvr_member *member, const struct nvg_event *event)
-{
-    if (event->nsid <= NVG_NSID_MAX || event->nsid > NVG_PLACES_MAX)
-        return;
-    struct nvr_home *home = &member->homes[event->nsid - NVG_NSID_MAX - 1];
-    if (event->kind == NVG_STANDBY)
-        home_stand_by(home, event);
-    else if (event->kind == NVG_TAKE)
-        home_take(home, event);
-    else if (event->kind == NVG_SERVE)
-        home_serve(home, event->epoch);
-    else if (event->kind == NVG_RELEASE)
-        home_release(home, event->epoch);
-}
-
 /* ---- hosts that are here ---- */
 
 static const struct nvr_home *find_home(const struct nvr_member *member, const char *nqn,
@@ -278,9 +263,11 @@ static bool is_let_in(const struct nvt_ctrl *ctrl)
 
 static void say_host(const struct nvr_member *member, const struct nvt_ctrl *ctrl)
 {
+    uint8_t origin[NVG_ORIGIN_BYTES];
     struct nvg_host host = {.id = ctrl->host_id};
     memcpy(host.nqn, ctrl->host_nqn, sizeof(host.nqn));
-    nvg_host_is_here(member->group, &host);
+    nvr_rooms_origin(ctrl->host_address, origin);
+    nvg_host_is_here(member->group, &host, origin);
 }
 
 static void host_came(struct nvt_ctrl *ctrl, void *context)
@@ -293,6 +280,44 @@ static void host_came(struct nvt_ctrl *ctrl, void *context)
     }
     if (is_let_in(ctrl))
         say_host(member, ctrl);
+}
+
+static bool host_is_admitted(const struct nvt_host_id *id, const char *nqn, const char *address,
+                             void *context)
+{
+    struct nvr_member *member = context;
+    struct nvg_host host = {.id = *id};
+    memcpy(host.nqn, nqn, strlen(nqn));
+    return nvr_rooms_admit(&member->rooms, nvg_room_for(member->group, &host), &host, address);
+}
+
+/* It has connected meanwhile, or there was a place when it did. */
+static void host_has_no_place(struct nvr_member *member, const struct nvg_event *event)
+{
+    const struct nvr_home *home = find_home(member, event->host.nqn, &event->host.id);
+    const struct nvt_ctrl *ctrl =
+        nvt_home_ctrl(member->subsystem, &event->host.id, event->host.nqn);
+    if (!ctrl || ctrl->is_ending || (home && home->state != NVR_STANDBY))
+        return;
+    nvr_rooms_note(&member->rooms, &event->host, event->is_of_origin ? ctrl->host_address : NULL);
+    nvt_home_drop(member->subsystem, &event->host.id, event->host.nqn);
+}
+
+void nvr_hosts_take_event(struct nvr_member *member, const struct nvg_event *event)
+{
+    if (event->kind == NVG_NO_PLACE)
+        host_has_no_place(member, event);
+    if (event->nsid <= NVG_NSID_MAX || event->nsid > NVG_PLACES_MAX)
+        return;
+    struct nvr_home *home = &member->homes[event->nsid - NVG_NSID_MAX - 1];
+    if (event->kind == NVG_STANDBY)
+        home_stand_by(home, event);
+    else if (event->kind == NVG_TAKE)
+        home_take(home, event);
+    else if (event->kind == NVG_SERVE)
+        home_serve(home, event->epoch);
+    else if (event->kind == NVG_RELEASE)
+        home_release(home, event->epoch);
 }
 
 void nvr_hosts_look(struct nvr_member *member)
@@ -315,7 +340,8 @@ void nvr_hosts_tick(struct nvr_member *member)
          node = list_after(&member->subsystem->ctrls, node)) {
         const struct nvt_ctrl *ctrl = LIST_MEMBER(node, struct nvt_ctrl, node);
         uint32_t i = 0;
-        while (i < count && said[i]->host_hash != ctrl->host_hash)
+        while (i < count && (said[i]->host_hash != ctrl->host_hash ||
+                             !nvt_ctrl_is_of_host(ctrl, &said[i]->host_id, said[i]->host_nqn)))
             i++;
         if (i < count || !is_let_in(ctrl))
             continue;
@@ -336,7 +362,8 @@ int nvr_hosts_begin(struct nvr_member *member)
         member->homes[i].member = member;
         member->homes[i].number = NVG_NSID_MAX + 1 + i;
     }
-    member->subsystem->homes = (struct nvt_homes_port){.came = host_came, .context = member};
+    member->subsystem->homes =
+        (struct nvt_homes_port){.came = host_came, .admits = host_is_admitted, .context = member};
     return 0;
 }
 

@@ -68,10 +68,11 @@ json_t *nvr_member_status(struct nvr_member *member)
         json_array_append_new(hosts, one_host(member, &status->hosts[i]));
     for (uint32_t i = 0; i < status->namespace_count; i++)
         json_array_append_new(namespaces, one_namespace(member, &status->namespaces[i]));
-    return json_pack(
-        "{s:s, s:s, s:o, s:b, s:b, s:I, s:i, s:o, s:o, s:s, s:o}", "member", member->name, "role",
-        role_name(status->role), "leader", mover_json_text(status->leader), "has_quorum",
-        (int)status->has_quorum, "is_leader", (int)(status->role == NVG_LEADER), "changes",
-        (json_int_t)status->changes, "members_here", (int)here, "members", members, "owners",
-        namespaces, "active", status->is_all_active ? "all" : "one", "host_owners", hosts);
+    return json_pack("{s:s, s:s, s:o, s:b, s:b, s:I, s:i, s:o, s:o, s:s, s:o, s:I}", "member",
+                     member->name, "role", role_name(status->role), "leader",
+                     mover_json_text(status->leader), "has_quorum", (int)status->has_quorum,
+                     "is_leader", (int)(status->role == NVG_LEADER), "changes",
+                     (json_int_t)status->changes, "members_here", (int)here, "members", members,
+                     "owners", namespaces, "active", status->is_all_active ? "all" : "one",
+                     "host_owners", hosts, "hosts_refused", (json_int_t)member->rooms.refused);
 }

@@ -186,6 +186,8 @@ const struct mover_metric nvr_metrics[] = {
      MOVER_GAUGE},
     {"group_owner_epoch", "group.owners[nsid].epoch", "How often the namespace has been taken",
      MOVER_GAUGE},
+    {"group_hosts_refused_total", "group.hosts_refused",
+     "Hosts for which the group had no place, at this member", MOVER_COUNTER},
     {"controller_errors_total", CONTROLLERS "errors", "Its commands that failed", MOVER_COUNTER},
     {0},
 };

@@ -20,9 +20,11 @@ enum {
     PAIR = 2,
     SEEDS = 500,
     CHAOS_MS = 2000,
-    UNFENCED_SEEDS = 40,
+    UNFENCED_SEEDS = 200,
     TURN_SEEDS = 20,
-    CUT_SEEDS = 4
+    CUT_SEEDS = 4,
+    CROWD_SEEDS = 3,
+    BACK_SEEDS = 40
 };
 
 static struct world world;
@@ -113,6 +115,14 @@ static bool is_well(const char *fault, uint64_t seed, const char *of)
     return !fault;
 }
 
+static int crowd(void)
+{
+    for (uint64_t seed = 1; seed <= CROWD_SEEDS; seed++)
+        if (!is_well(world_be_crowded(&world, seed), seed, "a crowd"))
+            return 1;
+    return 0;
+}
+
 /* No member shuns another one for longer than a search, nor takes the log from one that leads. */
 static int take_turns(void)
 {
@@ -123,6 +133,9 @@ static int take_turns(void)
         if (!is_well(world_stay_cut(&world, seed, false), seed, "a cut") ||
             !is_well(world_stay_cut(&world, seed, true), seed, "a cut, all active,"))
             return 1;
+    for (uint64_t seed = 1; seed <= BACK_SEEDS; seed++)
+        if (!is_well(world_come_back(&world, seed), seed, "a cut that heals"))
+            return 1;
     return 0;
 }
 
@@ -130,11 +143,13 @@ int main(int argc, char **argv)
 {
     const uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
     const uint64_t count = argc > 2 ? strtoull(argv[2], NULL, 10) : SEEDS;
+    if (argc > 3 && !strcmp(argv[3], "scenes"))
+        return take_turns() || crowd();
     if (argc > 3)
         return run_seeds(atoi(argv[3]), first, count, argc > 4);
     return run_seeds(WORLD_NAMES, first, count, false) ||
            run_seeds(PAIR, first, count / 2, false) ||
            run_seeds(WORLD_NAMES, first, count / 5 + 1, true) || find_ghost(false, false, true) ||
            find_ghost(false, true, false) || find_ghost(true, false, true) ||
-           find_ghost(true, true, false) || find_early_answer() || take_turns();
+           find_ghost(true, true, false) || find_early_answer() || take_turns() || crowd();
 }

@@ -364,12 +364,12 @@ static void message__is_the_same_there(void **state)
     (void)state;
     static struct nvg_message message, got;
     uint8_t bytes[NVG_MESSAGE_MAX];
-    for (int kind = NVG_HELLO; kind <= NVG_HOST_HERE; kind++) {
+    for (int kind = NVG_HELLO; kind <= NVG_PLACELESS; kind++) {
         memset(&message, 0, sizeof(message));
         message.kind = (enum nvg_message_kind)kind;
         if (kind == NVG_HELLO)
             message.join.who = process("a", 3, 9);
-        if (kind == NVG_MOVE)
+        if (kind == NVG_MOVE || kind == NVG_APPLIED || kind == NVG_SETTLED)
             message.nsid = NVG_NSID_MAX;
         if (kind == NVG_REFUSE)
             message.status = -11;
@@ -385,6 +385,26 @@ static void message__is_the_same_there(void **state)
         bytes[1] = 77;
         assert_false(nvg_message_get(bytes, count, &got));
     }
+}
+
+/* Members of before do not say where a host comes from. */
+static void message__of_a_host_may_lack_its_origin(void **state)
+{
+    (void)state;
+    static struct nvg_message message, got;
+    uint8_t bytes[NVG_MESSAGE_MAX];
+    memset(&message, 0, sizeof(message));
+    message.kind = NVG_HOST_HERE;
+    strcpy(message.host.nqn, "nqn.host");
+    message.has_origin = true;
+    memset(message.origin, 7, sizeof(message.origin));
+    const size_t count = nvg_message_put(&message, bytes);
+    assert_true(nvg_message_get(bytes, count, &got));
+    assert_memory_equal(got.origin, message.origin, sizeof(got.origin));
+    assert_true(nvg_message_get(bytes, count - NVG_ORIGIN_BYTES, &got));
+    assert_int_equal(got.origin[0], 0);
+    assert_string_equal(got.host.nqn, "nqn.host");
+    assert_false(nvg_message_get(bytes, count - 1, &got));
 }
 
 static void message__of_a_controller_is_checked(void **state)
@@ -430,6 +450,7 @@ int main(void)
         IN_GROUP(checkpoint__counts_as_a_whole_or_not_at_all),
         IN_GROUP(get__refuses_what_no_member_writes),
         IN_GROUP(message__is_the_same_there),
+        IN_GROUP(message__of_a_host_may_lack_its_origin),
         IN_GROUP(message__of_a_controller_is_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -470,3 +470,116 @@ const char *world_stay_cut(struct world *w, uint64_t seed, bool is_all_active)
     heal_world(w);
     return await_leader(w, -1) < 0 ? "two members do not find each other again" : w->fault;
 }
+
+static void pass_ms(struct world *w, int ms)
+{
+    for (int i = 0; i < ms && !w->fault; i++)
+        step_world(w);
+}
+
+/* Neither members nor the log are reached from there, or all of them are. */
+static void cut_off(struct world *w, int process, bool is_cut)
+{
+    const int name = w->processes[process].name;
+    for (int other = 0; other < w->options.names; other++)
+        w->is_cut[name][other] = w->is_cut[other][name] = is_cut && other != name;
+    w->processes[process].is_cut_from_log = is_cut;
+}
+
+const char *world_come_back(struct world *w, uint64_t seed)
+{
+    const struct world_options options = {.is_all_active = true,
+                                          .is_hostless = true,
+                                          .fences = true,
+                                          .awaits = true,
+                                          .quiesces = true,
+                                          .names = TURNS + seed % 2};
+    begin_world(w, seed, &options);
+    if (options.names > TURNS)
+        start_process(w, TURNS);
+    const int leader = await_leader(w, -1);
+    if (leader < 0)
+        return "members find no leader";
+    const int away = leader ? 0 : 1;
+    cut_off(w, away, true);
+    pass_ms(w, 1000 + (int)world_draw(w, CUT_MS));
+    const uint64_t leads = w->leads;
+    cut_off(w, away, false);
+    if (await_leader(w, -1) < 0)
+        return "a member that was cut off finds no leader";
+    pass_ms(w, HEAL_MS);
+    return w->leads != leads ? "a member that was cut off takes the log from its leader" : w->fault;
+}
+
+/* ---- more hosts than places ---- */
+
+enum { OF_A = 0, MORE_OF_A = 32, OF_B = 64, MORE_OF_B = 8, OF_C = 80, MORE_OF_C = 60 };
+enum { CROWD_MS = 4000, EARLY_MS = 20000, KEPT_MS = 15000 };
+
+/* Half of the places go to the first address, and the second one finds others: also at a leader
+ * that has only just heard of them. */
+static const char *fill_half(struct world *w, int leader)
+{
+    const int other = leader ? 0 : 1;
+    world_crowd_connect(OF_A, 2 * MORE_OF_A, 1, other);
+    world_crowd_connect(OF_B, MORE_OF_B, 2, other);
+    pass_ms(w, CROWD_MS);
+    if (world_crowd_served(OF_A, 2 * MORE_OF_A) != NVG_HOSTS_MAX / 2)
+        return "an address has not half of the places";
+    if (world_crowd_refused(OF_A, 2 * MORE_OF_A, true) != MORE_OF_A)
+        return "hosts of an address that has half of the places do not hear so";
+    if (world_crowd_served(OF_B, MORE_OF_B) != MORE_OF_B)
+        return "an address has taken the places of others";
+    kill_process(w, leader);
+    world_crowd_lose(leader);
+    pass_ms(w, CROWD_MS);
+    if (world_crowd_served(OF_A, 2 * MORE_OF_A) != NVG_HOSTS_MAX / 2)
+        return "with a new leader an address has not half of the places";
+    return w->fault;
+}
+
+/* A host that has left keeps its place for a while, but for newcomers of its own address. */
+static const char *leave_places(struct world *w)
+{
+    uint32_t served = 0;
+    for (uint32_t i = OF_A; i < OF_A + 2 * MORE_OF_A && served < 4; i++) {
+        if (!world_crowd_is_served(i))
+            continue;
+        served++;
+        world_crowd_connect(i, 1, 1, -1);
+    }
+    world_crowd_connect(OF_B, MORE_OF_B / 2, 2, -1);
+    pass_ms(w, EARLY_MS);
+    if (world_crowd_served(OF_A, 2 * MORE_OF_A) != NVG_HOSTS_MAX / 2)
+        return "newcomers do not get the places that hosts of their address have left";
+    if (world_crowd_served(OF_C, MORE_OF_C) != NVG_HOSTS_MAX / 2 - MORE_OF_B)
+        return "the places of hosts that may come back are given away";
+    pass_ms(w, KEPT_MS);
+    if (world_crowd_served(OF_C, MORE_OF_C) != NVG_HOSTS_MAX / 2 - MORE_OF_B / 2)
+        return "the places of hosts that are gone are lost";
+    return w->fault;
+}
+
+const char *world_be_crowded(struct world *w, uint64_t seed)
+{
+    const struct world_options options = {
+        .is_all_active = true, .is_hostless = true, .is_crowd = true, .names = TURNS};
+    world_crowd_begin();
+    begin_world(w, seed, &options);
+    const int leader = await_leader(w, -1);
+    if (leader < 0)
+        return "two members find no leader";
+    const char *why = fill_half(w, leader);
+    if (why)
+        return why;
+    world_crowd_connect(OF_C, MORE_OF_C, 3, leader ? 0 : 1);
+    pass_ms(w, CROWD_MS);
+    if (world_crowd_served(OF_C, MORE_OF_C) != NVG_HOSTS_MAX / 2 - MORE_OF_B)
+        return "places are left empty";
+    if (world_crowd_refused(OF_C, MORE_OF_C, false) != MORE_OF_C - NVG_HOSTS_MAX / 2 + MORE_OF_B)
+        return "hosts do not hear that there is no place";
+    const struct nvg_host nobody = {.nqn = "999"};
+    if (nvg_machine_room_for(w->processes[leader ? 0 : 1].machine, &nobody) != NVG_IS_FULL)
+        return "a member does not know that all places are in use";
+    return leave_places(w);
+}

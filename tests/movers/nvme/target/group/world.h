@@ -24,11 +24,13 @@ enum {
     WORLD_VALUES = 4096,
     WORLD_CONTROLLERS = 4096, /* that hosts ever have */
     WORLD_ASKED = 16,         /* of a member at a time */
+    WORLD_CROWD = 192,        /* hosts, of several addresses */
 };
 
 struct world_options {
     bool is_all_active; /* members own hosts, which come and go; each has a medium of its own */
     bool is_hostless;   /* no host is connected anywhere */
+    bool is_crowd;      /* hosts are those of world_crowd.c */
     bool awaits;        /* false: a change of a reservation is said to hold too early. That, too */
     bool quiesces;      /* false: members say that a controller is quiet, and go on. That, too */
     bool fences;        /* false: takers open the medium, and fence nobody. That has to be found */
@@ -148,6 +150,13 @@ const char *world_take_turns(struct world *world, uint64_t seed);
 /* Two members that both reach the log, and no longer each other: one of them leads, and stays. */
 const char *world_stay_cut(struct world *world, uint64_t seed, bool is_all_active);
 
+/* A member that reaches neither the others nor the log for a while takes nothing from a leader that
+ * is well. */
+const char *world_come_back(struct world *world, uint64_t seed);
+/* More hosts than places: an address has half of these at most, each host without one hears so,
+ * and gets the place of one that has been gone for long. */
+const char *world_be_crowded(struct world *world, uint64_t seed);
+
 /* ---- between the files of the world ---- */
 
 uint64_t world_draw(struct world *world, uint64_t below);
@@ -180,6 +189,18 @@ void world_take_answer(struct world *world, int process, const struct nvg_event 
 /* It serves that host from now on. */
 void world_note_serve(struct world *world, int process, struct world_place *place);
 void world_reserve_step(struct world *world, int process);
+/* world_crowd.c */
+void world_crowd_begin(void);
+/* These hosts connect to that process; -1: they leave. */
+void world_crowd_connect(uint32_t first, uint32_t count, uint8_t address, int member);
+void world_crowd_lose(int process); /* it has died */
+void world_crowd_tell(struct world *world, int process, const struct nvg_event *event);
+void world_crowd_step(struct world *world, int process);
+/* How many of these hosts are served; have heard that there is no place for them, or for their
+ * address. */
+uint32_t world_crowd_served(uint32_t first, uint32_t count);
+bool world_crowd_is_served(uint32_t host);
+uint32_t world_crowd_refused(uint32_t first, uint32_t count, bool is_of_address);
 /* world_hosts.c */
 void world_connect(struct world *world, int process);
 void world_take_reset(struct world *world, int process, const struct nvg_event *event);

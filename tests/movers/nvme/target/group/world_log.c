@@ -7,7 +7,7 @@
 
 #include "world.h"
 
-enum { SLOW_MS = 60, FAIL_MS = 120, READ_MS = 40, CHECKPOINT = 30 };
+enum { SLOW_MS = 60, FAIL_MS = 120, READ_MS = 40, CHECKPOINT = 30, OF_CROWD = 2000 };
 
 static bool reaches_log(const struct world *w, int process)
 {
@@ -56,10 +56,11 @@ static void replay(struct world *w, int process, uint32_t first, uint32_t end)
 
 static void say_of_log(struct world *w, int process, enum nvg_journal_kind kind, bool has_quorum)
 {
+    const uint32_t used = w->options.is_crowd ? OF_CROWD : CHECKPOINT;
     struct nvg_journal_event event = {.kind = kind,
                                       .has_quorum = has_quorum,
                                       .epoch = w->leads,
-                                      .wants_checkpoint = w->count - w->head > CHECKPOINT,
+                                      .wants_checkpoint = w->count - w->head > used,
                                       .text = "no quorum"};
     nvg_machine_journal(w->processes[process].machine, &event);
 }
@@ -111,7 +112,7 @@ static void carry_out_read(struct world *w, int process)
         return;
     }
     p->order = NO_ORDER;
-    say_of_log(w, process, NVG_JOURNAL_READ, true);
+    say_of_log(w, process, NVG_JOURNAL_READ, reaches_log(w, process));
 }
 
 static void carry_out_append(struct world *w, int process)

@@ -18,6 +18,15 @@ static uint32_t index_of(const struct nvg_event *event)
     return (uint32_t)(event->host.nqn[0] - '0');
 }
 
+/* A member that leaves while it reads the log anew does not know what a number stands for. */
+static uint32_t index_at(const struct world_process *p, const struct nvg_event *event)
+{
+    for (uint32_t i = 1; i <= WORLD_PLACES && event->kind == NVG_RELEASE; i++)
+        if (p->places[i].holding != HAS_NOTHING && p->places[i].number == event->nsid)
+            return i;
+    return index_of(event);
+}
+
 static void fence_all(struct world *w, const struct nvg_event *take)
 {
     const uint32_t index = index_of(take);
@@ -90,7 +99,10 @@ void world_tell(struct world *w, int process, const struct nvg_event *event)
     const bool is_held = event->kind == NVG_TAKE || event->kind == NVG_SERVE ||
                          event->kind == NVG_RELEASE ||
                          (event->kind == NVG_COMMITTED && !w->options.is_all_active);
-    struct world_place *place = &p->places[is_held ? index_of(event) : 0];
+    struct world_place *place =
+        &p->places[is_held && !w->options.is_crowd ? index_at(p, event) : 0];
+    if (w->options.is_crowd && event->kind != NVG_STOP)
+        return world_crowd_tell(w, process, event);
     switch (event->kind) {
     case NVG_TAKE:
         if (place->holding != HAS_NOTHING)
@@ -127,6 +139,9 @@ void world_tell(struct world *w, int process, const struct nvg_event *event)
     case NVG_QUIETED:
     case NVG_CALM_DOWN:
         world_take_reset(w, process, event);
+        return;
+    case NVG_NO_PLACE:
+        world_fail(w, "a host has no place where there are many");
         return;
     case NVG_STANDBY:
     case NVG_DISK_IS:
@@ -174,8 +189,9 @@ static void step_host(struct world *w, struct world_process *p, uint32_t index)
     if (!w->is_quiet && w->now >= place->absent_until && world_chance(w, 1))
         place->absent_until = w->now + 20 + world_draw(w, 200);
     if (w->now >= place->absent_until) {
+        static const uint8_t origin[NVG_ORIGIN_BYTES] = {1};
         world_name_host(index, &host);
-        nvg_machine_host_is_here(p->machine, &host);
+        nvg_machine_host_is_here(p->machine, &host, origin);
     } else if (place->holding == HAS_SERVING) {
         place->holding = HAS_NOTHING;
         nvg_machine_released(p->machine, place->number, place->epoch);
@@ -185,6 +201,8 @@ static void step_host(struct world *w, struct world_process *p, uint32_t index)
 void world_target_step(struct world *w, int process)
 {
     struct world_process *p = &w->processes[process];
+    if (w->options.is_crowd)
+        return world_crowd_step(w, process);
     for (uint32_t nsid = 1; nsid <= WORLD_PLACES; nsid++) {
         struct world_place *place = &p->places[nsid];
         if (w->options.is_all_active && !w->options.is_hostless)
