@@ -1,13 +1,15 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause
 """A device that two hosts have is the medium of a group: its own reservation fences.
-usage: test_group_device.py SIDEWIRE LIBRARY SIDEWIRE-NVME SIDEWIRE-PMEM
+usage: test_group_device.py SIDEWIRE LIBRARY SIDEWIRE-NVME SIDEWIRE-PMEM [all]
 
 The device is a namespace of ours, which a kernel in a guest has twice, as two hosts (host IDs): a
 target there serves it by each, over our direct link. They take each other for processes of other
 machines, so none kills the other. The owner is stopped amid a write that `delay=` holds, the other
 one takes over and gets a newer write; then the first continues. The device must refuse what it
 held. With the fence left out on purpose the older write comes.
+
+With `all` both members are active, and the host goes from the first one to the second.
 """
 import os
 import re
@@ -28,6 +30,7 @@ MEDIUM_NQN, NQN = 'nqn.2026-01.test:medium', 'nqn.2026-01.test:shared'
 BLOCK, MIB, DELAY_MS = 4096, 16, 6000
 BEGINNING = 3  # commands of a host before its write, and more
 MEMORY_MIB = '448'
+LIVES_S = 900  # members and their log, on a busy machine
 OURS = 'env LD_PRELOAD=/lib/libsidewire.so SIDEWIRE_LINK=direct'
 HOST_IDS = ['11111111-2222-4333-8444-55555555555' + end for end in '12']
 
@@ -36,13 +39,14 @@ class InGuest:
     """A target in the guest, on the kernel's own RDMA, that has the device as the host of that
     number."""
 
-    def __init__(self, number, options):
-        self.name, self.port = f'member{number}', PORT + 10 * number
+    def __init__(self, number, options, is_all):
+        self.name, self.port, self.is_all = f'member{number}', PORT + 10 * number, is_all
         self.where = f'--control /tmp/{self.name}.sock'
         self.command = (
             f'exec {OURS} sidewire-nvme target -l 127.0.0.1:{self.port} --subsysnqn {NQN} '
             f'--group 127.0.0.1:{GROUP_LOG} --member {self.name} --group-timeout 10 '
             f'--group-listen 127.0.0.1:{self.port + 1} {self.where} {options}'
+            f'{" --active all" if is_all else ""}'
         )
 
     def start(self):
@@ -51,6 +55,7 @@ class InGuest:
             self.name,
             f"'{self.command}'",
             f'grep -q ^ready /tmp/{self.name}.log',
+            LIVES_S,
         )
 
     def signal(self, name):
@@ -63,6 +68,9 @@ class InGuest:
     def holds_a_write(self):
         """A host is connected by a queue for I/O, and has sent more than it begins with."""
         text, _ = guest.inside(f'sidewire-nvme target status -o json {self.where}')
+        if self.is_all:  # it knows of that, and writes, in a moment
+            is_served = '"here": "serving"' in text[text.find('"host_owners"') :]
+            return is_served and not time.sleep(DELAY_MS / 2000)
         found = re.search(r'"connections": (\d+).*?"commands": (\d+)', text, re.DOTALL)
         return found and int(found[1]) > 1 and int(found[2]) > BEGINNING
 
@@ -70,10 +78,12 @@ class InGuest:
         return guest.inside(f'cat /tmp/{self.name}.log')[0]
 
     def write(self, byte):
-        """The command of a host that fills the first block with a byte."""
+        """The command of a host that fills the first block with a byte. Where it has to wait for
+        its member, it has two paths there."""
+        path = f'-a 127.0.0.1{" -a 127.0.0.1" if self.is_all else ""} -s {self.port} -q nqn.writer'
         return (
             f"tr '\\000' '\\{byte:03o}' </dev/zero | head -c {BLOCK} >/tmp/data{byte}; exec {OURS} "
-            f'sidewire-nvme write -t rdma -a 127.0.0.1 -s {self.port} -n {NQN} -N 1 -k 0 '
+            f'sidewire-nvme write -t rdma {path} -n {NQN} -N 1 -k 0 '
             f'-d /tmp/data{byte}'
         )
 
@@ -130,11 +140,12 @@ def holder():
 
 
 class Ghost:
-    def __init__(self, folder, device, options):
-        self.folder, self.options = folder, options
-        self.title = device.split(':')[0] + options
+    def __init__(self, folder, device, options, is_all):
+        self.folder, self.options, self.is_all = folder, options, is_all
+        self.title = device.split(':')[0] + options + (', all active' if is_all else '')
+        delays = f',delay={DELAY_MS}ms', '' if is_all else f',delay={DELAY_MS}ms'
         self.members = [
-            InGuest(i, f'-n {device.format(i + 1)},bs=4096,delay={DELAY_MS}ms{options}')
+            InGuest(i, f'-n {device.format(i + 1)},bs=4096{delays[i]}{options}', is_all)
             for i in (0, 1)
         ]
 
@@ -148,6 +159,7 @@ class Ghost:
             'log',
             f"'exec {OURS} sidewire-pmem serve /mnt/log.img --size 4M -l 127.0.0.1:{GROUP_LOG}'",
             'grep -q Ctrl-C /tmp/log.log',
+            LIVES_S,
         )
         if not started:
             return say(False, 'a server for the log of the group')
@@ -164,8 +176,8 @@ class Ghost:
         held = await_that(first.holds_a_write, 60)
         first.signal('STOP')
         taken = await_that(second.serves)
-        key, report = holder()
         text, status = guest.inside(f'({second.write(newer)})')
+        key, report = holder()
         written = self.on_device()
         first.signal('CONT')
         time.sleep(1.5 * DELAY_MS / 1000)
@@ -179,11 +191,27 @@ class Ghost:
             return False
         if self.options:
             return say(found == {before}, f'{self.title}: a ghost without the fence', found)
-        lost = 'is lost' in first.said() or await_that(lambda: 'is lost' in first.said(), 10)
+        sign = 'shut this one out' if self.is_all else 'is lost'
+        lost = sign in first.said() or await_that(lambda: sign in first.said(), 10)
         return (
             say(found == {newer}, f'{self.title}: no ghost with it', found, first.said())
             and say(lost, f'{self.title}: the first one knows that it was fenced', first.said())
             and say(key, f'{self.title}: the device is reserved by one key, {key}', report)
+            and (not self.is_all or self.comes_back())
+        )
+
+    def comes_back(self):
+        """Started anew, the first one is registered again beside the second."""
+        other_machine()
+        back = self.members[0].start()
+        text, _ = guest.inside('nvme resv-report /dev/nvme2n1 -e')
+        keys = set(re.findall(r'rkey\s*:\s*(?:0x)?([0-9a-f]+)', text))
+        is_of_all = re.search(r'rtype\s*:\s*6', text)
+        return say(
+            back and len(keys) == 2 and is_of_all,
+            f'{self.title}: the first one joins again',
+            text,
+            self.members[0].said(),
         )
 
     def end(self):
@@ -194,10 +222,10 @@ class Ghost:
         free_device()
 
 
-def judge(folder):
+def judge(folder, is_all):
     for device in 'nvme:/dev/ng{}n1', 'block:/dev/nvme{}n1':
         for options in '', ',unfenced':
-            ghost = Ghost(folder, device, options)
+            ghost = Ghost(folder, device, options, is_all)
             try:
                 if not (ghost.start() and ghost.run()):
                     return False
@@ -206,7 +234,7 @@ def judge(folder):
     return True
 
 
-def run(sidewire, library, nvme, pmem):
+def run(sidewire, library, nvme, pmem, active='one'):
     with tempfile.TemporaryDirectory() as folder:
         disk = os.path.join(folder, 'disk')
         with open(disk, 'wb') as file:
@@ -228,7 +256,7 @@ def run(sidewire, library, nvme, pmem):
                 and StockProgram(pmem, 'b').push()
                 and prepare(library)
                 and connect_twice()
-                and judge(folder)
+                and judge(folder, active == 'all')
             )
             if not good:
                 print(device.said())

@@ -436,7 +436,12 @@ static int open_either(const struct nvt_backend_setup *setup, const struct nvt_b
         rc = file->length ? 0 : -ENOMEM;
     }
     if (!rc)
+        rc = nvt_device_hold_begin(&file->hold, setup, file->fd, &file->backend, error, error_size);
+    if (!rc) {
         rc = nvt_disk_open(file->fd, !file->is_direct, &file->backend.watched);
+        if (rc)
+            nvt_device_hold_end(&file->hold);
+    }
     if (rc) {
         if (!*error)
             snprintf(error, error_size, "%s cannot be opened%s: %s%s", setup->path,
@@ -449,7 +454,6 @@ static int open_either(const struct nvt_backend_setup *setup, const struct nvt_b
         free(file);
         return rc;
     }
-    nvt_device_hold_begin(&file->hold, setup, file->fd, &file->backend);
     *out = &file->backend;
     return 0;
 }

@@ -21,6 +21,7 @@
 #include "nvme/target/backend/claim.h"
 #include "nvme/target/backend/device_key.h"
 #include "nvme/target/backend/uring.h"
+#include "nvme/target/config/spec.h"
 #include "nvme/wire/fabrics.h"
 
 enum {
@@ -373,7 +374,10 @@ static int backend_nvme_open_device(const struct nvt_backend_setup *setup, struc
     }
     if (!rc) {
         (void)mover_served_mark_io(device->fd); /* for the fence of a group */
-        nvt_device_hold_begin(&device->hold, setup, device->fd, &device->backend);
+        rc = nvt_device_hold_begin(&device->hold, setup, device->fd, &device->backend, error,
+                                   error_size);
+    }
+    if (!rc) {
         *out = &device->backend;
         return 0;
     }
@@ -421,7 +425,8 @@ static int look_at_nvme(const struct nvt_backend_setup *setup, struct nvt_backen
     if (!rc)
         rc = inquire_device(device, setup, error, error_size);
     if (!rc)
-        rc = nvt_device_may_reserve(device->fd, setup->path, error, error_size);
+        rc = nvt_device_may_reserve(device->fd, setup->path, setup->spec->is_for_all, error,
+                                    error_size);
     if (!rc)
         rc = identify_device(device, device->nsid, NVME_IDENTIFY_CNS_NS, ns);
     if (!rc && !name_namespace_of(ns, out->medium)) {

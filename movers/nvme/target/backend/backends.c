@@ -37,8 +37,8 @@ struct nvt_backend_setup nvt_backend_setup_of(const struct nvt_backend_spec *spe
                                       .size_bytes = spec->size_bytes,
                                       .block_bytes = spec->block_bytes,
                                       .is_read_only = spec->read_only,
-                                      .is_shared =
-                                          spec->shared || spec->unfenced || spec->shares_as,
+                                      .is_shared = spec->shared || spec->unfenced ||
+                                                   (spec->shares_as && !nvt_spec_is_device(spec)),
                                       .shares_as = spec->shares_as,
                                       .spec = spec,
                                       .fences = spec->fence,

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "nvme/target/backend/device_key.h"
+#include "nvme/target/config/spec.h"
 
 /* The line of a file of sysfs, as a word: names have no blanks that would be missed. */
 static bool read_attribute(dev_t device, const char *name, char *out, size_t size)
@@ -64,7 +65,8 @@ static int look_at_device(int fd, const struct nvt_backend_setup *setup,
     }
     if (ioctl(fd, BLKGETSIZE64, &size) || ioctl(fd, BLKSSZGET, &sector))
         return -errno;
-    const int rc = nvt_device_may_reserve(fd, setup->path, error, error_bytes);
+    const int rc =
+        nvt_device_may_reserve(fd, setup->path, setup->spec->is_for_all, error, error_bytes);
     if (rc)
         return rc;
     if (!name_device(st.st_rdev, name)) {

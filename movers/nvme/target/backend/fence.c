@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "nvme/target/backend/device_key.h"
+#include "nvme/target/backend/fence_device.h"
 #include "nvme/target/backend/fence_process.h"
 #include "nvme/target/backend/owed.h"
 
@@ -63,12 +64,6 @@ int nvt_fence_look_at_file(const struct nvt_backend_spec *spec, struct nvt_backe
     return fence_identify_file(spec->path, &st, out->medium, error, error_bytes);
 }
 
-/* Its device keeps out other hosts. */
-static bool is_reserved_kind(const struct nvt_backend_spec *spec)
-{
-    return spec->kind == NVT_BACKEND_BLOCK || spec->kind == NVT_BACKEND_NVME;
-}
-
 int nvt_fence_look(const struct nvt_backend_spec *spec, struct nvt_backend_look *out, char *error,
                    size_t error_bytes)
 {
@@ -98,7 +93,7 @@ int nvt_fence_look(const struct nvt_backend_spec *spec, struct nvt_backend_look 
     }
     const struct nvt_backend_ops *ops = nvt_backend_find(nvt_backend_kind_name(spec->kind));
     const struct nvt_backend_setup setup = nvt_backend_setup_of(spec, NULL);
-    if (ops && ops->look && (ops->fence || ops->await_rest || is_reserved_kind(spec)))
+    if (ops && ops->look && (ops->fence || ops->await_rest || nvt_spec_is_device(spec)))
         return ops->look(&setup, out, error, error_bytes);
     snprintf(error, error_bytes,
              "%s: nothing here fences a target that was cut off from it: no group can serve it",
@@ -123,7 +118,7 @@ int nvt_fence_look_again(const struct nvt_backend_spec *spec, const char *medium
     return -ESTALE;
 }
 
-static int open_reserved(const struct nvt_backend_spec *spec, struct nvt_device *device)
+int nvt_fence_open_device(const struct nvt_backend_spec *spec, struct nvt_device *device)
 {
     *device = (struct nvt_device){.path = spec->path,
                                   .fd = open(spec->path, O_RDWR | O_CLOEXEC),
@@ -138,7 +133,7 @@ static int fence_device(const struct nvt_backend_spec *spec, const struct nvt_fo
 {
     struct nvt_device device;
     uint64_t *keys = calloc(count + 1, sizeof(*keys));
-    int rc = keys ? open_reserved(spec, &device) : -ENOMEM;
+    int rc = keys ? nvt_fence_open_device(spec, &device) : -ENOMEM;
     for (size_t i = 0; !rc && i < count; i++)
         keys[i] = formers[i].key;
     if (rc) {
@@ -169,7 +164,7 @@ int nvt_fence(const struct nvt_backend_spec *spec, const struct nvt_former *form
     int rc = nvt_fence_await_file(spec->path, wait_ms, error, error_bytes);
     if (!rc && ops && ops->await_rest)
         rc = ops->await_rest(&setup, error, error_bytes);
-    if (rc || !is_reserved_kind(spec) || !spec->reserve_key)
+    if (rc || !nvt_spec_is_device(spec) || !spec->reserve_key)
         return rc;
     return fence_device(spec, formers, count, error, error_bytes);
 }
@@ -177,7 +172,7 @@ int nvt_fence(const struct nvt_backend_spec *spec, const struct nvt_former *form
 void nvt_fence_undo(const struct nvt_backend_spec *spec)
 {
     struct nvt_device device;
-    if (!is_reserved_kind(spec) || !spec->reserve_key || open_reserved(spec, &device))
+    if (!nvt_spec_is_device(spec) || !spec->reserve_key || nvt_fence_open_device(spec, &device))
         return;
     nvt_device_leave(&device);
     close(device.fd);

@@ -13,7 +13,8 @@
  * - a kind with a fence of its own (struct nvt_backend_ops), as rbd, has that.
  *
  * Where all members of a group have a file open at once, its lock is shared. The descriptors of
- * each process have a mark of their own then, which is waited for.
+ * each process have a mark of their own then, which is waited for. A device that all have open
+ * knows each member's host by a key of its own, and the reservation is held by all of them.
  *
  * A medium without one is refused at the start. No clock decides here but how long is waited.
  */
@@ -55,8 +56,9 @@ int nvt_fence_look_again(const struct nvt_backend_spec *spec, const char *medium
  * is in the way. Waits up to wait_ms: not on a thread that serves hosts. */
 int nvt_fence(const struct nvt_backend_spec *spec, const struct nvt_former *formers, size_t count,
               uint32_t wait_ms, char *error, size_t error_bytes);
-/* The same for files that members of a group share: `own` is this process, which is let be. Returns
- * 0 when no other former has a descriptor of any of them. */
+/* The same for files and devices that members of a group share: `own` is this process, which is let
+ * be. Returns 0 when no other former has a descriptor of any of these files, or may write to any of
+ * these devices; -EBADE where a device has shut out this member itself. */
 int nvt_fence_shared(const struct nvt_backend_spec *const *specs, size_t spec_count, uint64_t own,
                      const struct nvt_former *formers, size_t count, uint32_t wait_ms, char *error,
                      size_t error_bytes);

@@ -19,6 +19,7 @@ enum {
     NVT_ADDR_MAX = INET6_ADDRSTRLEN + 17, /* with %interface and the NUL */
     NVT_PPM = 1000000,
     NVT_SPEC_LOGS = 5,
+    NVT_SPEC_OTHERS = 16,
     NVT_SPEC_LOG_MAX = 256,
 };
 
@@ -47,8 +48,11 @@ struct nvt_backend_spec {
     bool read_only, shared, fence, has_uuid, has_nguid;
     char conf[NVT_CONF_BYTES], id[NVT_ID_BYTES]; /* of rbd; empty where they are not said */
     uint32_t wait_ms; /* for the caller of nvt_backend_open(): how long it may take; 0: as usual */
-    /* A group says by which keys it reserves the device; 0: it does not. */
-    uint64_t reserve_key, idle_key;
+    /* A group says by which keys it reserves the device; 0: it does not. `other_keys`: of members
+     * that are there. */
+    uint64_t reserve_key, idle_key, other_keys[NVT_SPEC_OTHERS];
+    uint32_t other_count;
+    bool is_for_all; /* all members of the group have it open at once */
     /* Another target of the group goes on with it: a tier leaves FILE as it is, and the log. */
     bool hands_over;
     /* Where all members of a group have it open at once: by what others know the descriptors of
@@ -73,6 +77,11 @@ int nvt_backend_spec_resolve(struct nvt_backend_spec *spec, char *error, size_t 
 int nvt_backend_spec_parse(const char *text, struct nvt_backend_spec *out, char *error,
                            size_t error_bytes);
 const char *nvt_backend_kind_name(enum nvt_backend_kind kind);
+/* A group has it by the reservation of the device itself. */
+static inline bool nvt_spec_is_device(const struct nvt_backend_spec *spec)
+{
+    return spec->kind == NVT_BACKEND_BLOCK || spec->kind == NVT_BACKEND_NVME;
+}
 
 /* "4K" and the like, in powers of 1024; 0 or -EINVAL. */
 int nvt_size_parse(const char *text, uint64_t *size_bytes);

@@ -162,6 +162,7 @@ enum nvg_role { NVG_STARTING, NVG_SEEKING, NVG_FOLLOWER, NVG_CANDIDATE, NVG_LEAD
 struct nvg_member {
     char name[NVG_NAME_BYTES];
     uint8_t slot;
+    uint64_t incarnation;
     bool is_here;   /* it has joined and not left; without a lead that may be old */
     bool is_linked; /* to the leader, as the leader sees it: of others false elsewhere */
     bool is_leader, is_self;

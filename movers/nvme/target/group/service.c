@@ -318,10 +318,9 @@ static void show_members(const struct nvg_machine *m, struct nvg_status *status)
     const struct nvg_state *now = &m->replica.now;
     for (uint8_t i = 0; i < NVG_SLOTS; i++) {
         const struct nvg_join *join = &now->members[i];
-        struct nvg_member *out = &status->members[status->member_count];
         if (!now->has_member[i])
             continue;
-        status->member_count++;
+        struct nvg_member *out = &status->members[status->member_count++];
         memcpy(out->name, join->who.member, sizeof(out->name));
         memcpy(out->group_address, join->group_address, sizeof(out->group_address));
         memcpy(out->addresses, join->addresses, sizeof(out->addresses));
@@ -329,6 +328,7 @@ static void show_members(const struct nvg_machine *m, struct nvg_status *status)
         out->slot = i;
         out->is_here = join->is_here;
         out->is_self = nvg_is_self(m, i, join->who.incarnation);
+        out->incarnation = join->who.incarnation;
         out->is_leader = now->lead_slot == i && now->lead_incarnation == join->who.incarnation;
         out->is_linked = out->is_self;
         for (uint32_t l = NVG_LINKS_IN; l < NVG_LINKS; l++) {

@@ -193,13 +193,14 @@ static void fail_to_take(struct nvr_holding *holding, const char *why)
     nvg_failed(holding->member->group, holding->nsid, holding->epoch);
 }
 
-/* By which the device that is the medium is reserved, if it is one. */
-static void give_keys(const struct nvr_holding *holding, struct nvt_backend_spec *spec)
+void nvr_holding_give_keys(const struct nvr_holding *holding, struct nvt_backend_spec *spec)
 {
     const struct nvg_identity *group = nvg_identity_of(holding->member->group);
     if (spec->unfenced)
         return;
-    spec->reserve_key = nvt_device_key(group->identity, group->slot, holding->epoch);
+    spec->reserve_key =
+        spec->is_for_all ? nvt_device_member_key(group->identity, group->slot, group->incarnation)
+                         : nvt_device_key(group->identity, group->slot, holding->epoch);
     spec->idle_key = nvt_device_idle_key(group->identity);
 }
 
@@ -213,7 +214,7 @@ static int open_medium(const struct nvr_holding *holding, struct nvt_backend **o
     spec.block_bytes = 1u << ns->block_shift;
     spec.wait_ms = OPEN_MS;
     spec.hands_over = true;
-    give_keys(holding, &spec);
+    nvr_holding_give_keys(holding, &spec);
     const int rc = nvt_backend_open(&spec, uring, &backend, why, why_bytes);
     if (rc)
         return rc;
@@ -296,20 +297,26 @@ static void taking_done(struct nvt_job *job)
     free(taking);
 }
 
+static uint64_t key_of_former(const struct nvr_member *member, const struct nvg_former *former)
+{
+    const uint8_t *identity = nvg_identity_of(member->group)->identity;
+    return member->is_all_active
+               ? nvt_device_member_key(identity, former->slot, former->incarnation)
+               : nvt_device_key(identity, former->slot, former->epoch);
+}
+
 void nvr_formers_take(struct nvr_formers *formers, const struct nvr_member *member,
                       const struct nvg_event *event)
 {
-    const uint8_t *identity = nvg_identity_of(member->group)->identity;
     formers->count = event->former_count;
     for (uint32_t i = 0; i < event->former_count; i++) {
         const struct nvg_former *from = &event->formers[i];
         memcpy(formers->names[i], from->member, sizeof(formers->names[i]));
-        formers->all[i] =
-            (struct nvt_former){.name = formers->names[i],
-                                .pid = from->pid,
-                                .start_ticks = from->start_ticks,
-                                .key = nvt_device_key(identity, from->slot, from->epoch),
-                                .process = from->incarnation};
+        formers->all[i] = (struct nvt_former){.name = formers->names[i],
+                                              .pid = from->pid,
+                                              .start_ticks = from->start_ticks,
+                                              .key = key_of_former(member, from),
+                                              .process = from->incarnation};
         memcpy(formers->all[i].boot_id, from->boot_id, sizeof(from->boot_id));
     }
 }
@@ -323,7 +330,7 @@ static struct nvr_taking *plan_taking(struct nvr_holding *holding, const struct 
         .owner = "group", .is_trusted = true, .work = taking_work, .done = taking_done};
     taking->holding = holding;
     taking->spec = *holding->spec;
-    give_keys(holding, &taking->spec);
+    nvr_holding_give_keys(holding, &taking->spec);
     memcpy(taking->medium, holding->medium, sizeof(taking->medium));
     nvr_formers_take(&taking->formers, holding->member, event);
     return taking;

@@ -64,6 +64,9 @@ struct nvr_formers {
 void nvr_formers_take(struct nvr_formers *formers, const struct nvr_member *member,
                       const struct nvg_event *event);
 
+/* By which the device that is the medium is reserved, if it is one. */
+void nvr_holding_give_keys(const struct nvr_holding *holding, struct nvt_backend_spec *spec);
+
 /* What its state is called. */
 const char *nvr_holding_state_name(enum nvr_holding_state state);
 

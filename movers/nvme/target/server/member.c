@@ -10,6 +10,7 @@
 #include "common/text/endpoint.h"
 #include "common/time/clock.h"
 #include "nvme/target/backend/backend.h"
+#include "nvme/target/backend/device_key.h"
 #include "nvme/target/backend/standby.h"
 #include "nvme/target/model/commit.h"
 #include "nvme/target/model/discovery.h"
@@ -54,6 +55,7 @@ static int look_at_media(struct nvr_member *member, const struct nvt_config_subs
         if (!holding->spec)
             return -ENOMEM;
         const int rc = nvt_backend_spec_parse(config->backend, holding->spec, error, error_bytes);
+        holding->spec->is_for_all = member->is_all_active;
         if (rc || (member->is_all_active && nvt_fence_shares(holding->spec, error, error_bytes)) ||
             nvt_fence_look(holding->spec, &medium, error, error_bytes))
             return rc ? rc : -EOPNOTSUPP;
@@ -128,8 +130,23 @@ int nvr_member_join(struct nvr_member *member, struct nvr_serving *serving,
     return rc ? rc : take_identity_of_group(member, subsystem, error, error_bytes);
 }
 
-int nvr_member_open(const struct nvr_member *member, uint32_t nsid, struct nvt_backend **out,
-                    char *error, size_t error_bytes)
+/* Keys by which other members have the device, which no member may share. */
+static void give_keys_of_others(struct nvr_member *member, struct nvt_backend_spec *spec)
+{
+    const struct nvg_identity *group = nvg_identity_of(member->group);
+    nvg_status_of(member->group, &member->status);
+    static_assert((int)NVG_SLOTS <= (int)NVT_SPEC_OTHERS, "room for all");
+    spec->other_count = 0;
+    for (uint32_t i = 0; i < member->status.member_count; i++) {
+        const struct nvg_member *one = &member->status.members[i];
+        if (one->is_here && !one->is_self)
+            spec->other_keys[spec->other_count++] =
+                nvt_device_member_key(group->identity, one->slot, one->incarnation);
+    }
+}
+
+int nvr_member_open(struct nvr_member *member, uint32_t nsid, struct nvt_backend **out, char *error,
+                    size_t error_bytes)
 {
     struct nvg_namespace ns;
     snprintf(error, error_bytes, "no memory");
@@ -139,7 +156,9 @@ int nvr_member_open(const struct nvr_member *member, uint32_t nsid, struct nvt_b
         *out = nvt_standby_open(ns.size_bytes, ns.block_bytes, false);
         return *out ? 0 : -ENOMEM;
     }
+    nvr_holding_give_keys(&member->holdings[nsid], member->holdings[nsid].spec);
     struct nvt_backend_spec spec = *member->holdings[nsid].spec;
+    give_keys_of_others(member, &spec);
     spec.block_bytes = ns.block_bytes;
     spec.shares_as = nvg_identity_of(member->group)->incarnation;
     const int rc = nvt_fence_look_again(&spec, member->holdings[nsid].medium, error, error_bytes);
@@ -272,6 +291,17 @@ static void fencer_ready(struct mover_watch *watch)
     (void)nvt_worker_reap(&member->fencer);
 }
 
+/* It cannot join again beside itself: what it holds for hosts would come by a new registration. */
+static void member_look_at_device(struct nvr_member *member, const struct nvt_namespace *ns)
+{
+    char why[LINE_BYTES / 4];
+    if (member->is_failed || !nvt_backend_lost(ns->backend))
+        return;
+    snprintf(why, sizeof(why), "namespace %u: another member has shut this one out of the device",
+             ns->nsid);
+    nvr_member_fail(member, why);
+}
+
 static void member_tick(void *context)
 {
     struct nvr_member *member = context;
@@ -282,6 +312,7 @@ static void member_tick(void *context)
         if (ns && member->is_all_active) {
             nvt_commits_tick(ns->commits, member->server->target.now_ns);
             nvr_holding_look_at_disk(&member->holdings[nsid]);
+            member_look_at_device(member, ns);
         } else if (ns) {
             nvr_holding_tick(&member->holdings[nsid]);
         }

@@ -62,8 +62,8 @@ int nvr_member_join(struct nvr_member *member, struct nvr_serving *serving,
                     size_t error_bytes);
 /* The backend of a namespace that is about to be added: it stands by, or is open where all members
  * are active. Returns 0, or a negative errno and why in `error`. */
-int nvr_member_open(const struct nvr_member *member, uint32_t nsid, struct nvt_backend **out,
-                    char *error, size_t error_bytes);
+int nvr_member_open(struct nvr_member *member, uint32_t nsid, struct nvt_backend **out, char *error,
+                    size_t error_bytes);
 /* A namespace of the configuration has been added. Returns 0 or -ENOMEM. */
 int nvr_member_add(struct nvr_member *member, struct nvt_namespace *ns);
 /* From now on it does what the group says. Returns 0 or a negative errno. */

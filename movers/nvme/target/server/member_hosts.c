@@ -134,10 +134,27 @@ static void home_release(struct nvr_home *home, uint64_t epoch)
     }
 }
 
+static bool shares_device(const struct nvr_member *member)
+{
+    for (uint32_t nsid = 1; nsid <= NVG_NAMESPACES_MAX; nsid++)
+        if (member->holdings[nsid].spec && nvt_spec_is_device(member->holdings[nsid].spec))
+            return !is_unfenced(member);
+    return false;
+}
+
+/* Another member has it, and fences this one. By files it would be killed. */
+static bool is_shut_out(const struct nvr_home *home, uint64_t epoch)
+{
+    return home->state != NVR_STANDBY && epoch > home->epoch && shares_device(home->member);
+}
+
 static void home_stand_by(struct nvr_home *home, const struct nvg_event *event)
 {
     if (event->epoch < home->epoch)
         return;
+    if (is_shut_out(home, event->epoch))
+        nvr_member_fail(home->member, "the group has given a host of it to another member, which "
+                                      "has shut this one out of the device");
     if (home->state == NVR_TAKEN || home->state == NVR_SERVING)
         return home_rest(home); /* it was taken from us */
     if (home->state == NVR_RESTING)
@@ -175,6 +192,8 @@ static void fencing_work(struct nvt_job *job)
 static void finish_fencing(struct nvr_home *home, const struct nvr_fencing *fencing)
 {
     home->fencing = NULL;
+    if (fencing->rc == -EBADE) /* it fences nobody any more, and what it sends is refused */
+        return nvr_member_fail(home->member, fencing->why);
     if (fencing->is_given_up)
         return home_is_free(home);
     if (fencing->rc)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A device's own reservation as the fence of a group. ioctl() is a double here: behind it is a
- * device with the target's own rules of reservations, which several hosts share. It is reached as
- * Linux reaches it: by commands of a namespace, or by the ioctls of block devices.
+ * A device's own reservation as the fence of a group. ioctl() is a double here: behind it is
+ * reserving_device.h.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,11 +10,8 @@
 
 #include <cmocka.h>
 
-#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/nvme_ioctl.h>
-#include <linux/pr.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,95 +22,18 @@
 
 #include "nvme/target/backend/device_key.h"
 #include "nvme/target/backend/fence.h"
-#include "nvme/target/model/reservation.h"
 #include "nvme/wire/fabrics.h"
+#include "reserving_device.h"
 
-enum { HOSTS = 3, NSID = 7, SHORT_MS = 100 };
+enum { BLOCKS = 1024, SHORT_MS = 100 };
 
 static const uint8_t identity[16] = {1, 2, 3, 4};
-static struct {
-    struct nvt_reservation state;
-    struct nvt_reservation_effect effect;
-    struct nvt_host_id host; /* whose ioctls come */
-    uint32_t aborted;        /* hosts whose commands a preemption has ended */
-    bool takes_commands, lacks_reservations, lacks_memory;
-    bool answers_as_scsi; /* a conflict is a status of SCSI */
-} device;
+static struct reserving_device device;
 static char error[512];
 
 static void be_host(uint8_t number)
 {
     device.host = (struct nvt_host_id){.bytes = {number}};
-}
-
-/* ---- the device ---- */
-
-static int refuse_ioctl(int error_number)
-{
-    errno = error_number;
-    return -1;
-}
-
-static int answer(uint16_t status)
-{
-    device.aborted += (uint32_t)device.effect.abort_count;
-    device.effect.abort_count = 0;
-    if ((status & 0x7ff) == NVME_SC_RESERVATION_CONFLICT && device.answers_as_scsi)
-        return 0x18;
-    return status;
-}
-
-static int change(uint8_t opcode, uint32_t cdw10, uint64_t first, uint64_t second)
-{
-    uint64_t keys[2] = {htole64(first), htole64(second)};
-    const uint8_t *data = (const uint8_t *)keys;
-    if (device.lacks_reservations)
-        return NVME_SC_INVALID_OPCODE | NVME_SC_DNR;
-    if (opcode == nvme_cmd_resv_register)
-        return answer(
-            nvt_reservation_register(&device.state, &device.host, cdw10, data, &device.effect));
-    assert_int_equal(opcode, nvme_cmd_resv_acquire);
-    return answer(
-        nvt_reservation_acquire(&device.state, &device.host, cdw10, data, &device.effect));
-}
-
-/* As sd_pr_register() and others of Linux put it. A new key of 0 is none. */
-static int block_ioctl(unsigned long request, void *argument)
-{
-    if (device.lacks_reservations)
-        return refuse_ioctl(EOPNOTSUPP);
-    if (request == IOC_PR_REGISTER) {
-        const struct pr_registration *r = argument;
-        const uint32_t action = !r->old_key  ? NVME_RESERVATION_RREGA_REGISTER_KEY
-                                : r->new_key ? NVME_RESERVATION_RREGA_REPLACE_KEY
-                                             : NVME_RESERVATION_RREGA_UNREGISTER_KEY;
-        const uint32_t cdw10 = action | (r->flags & PR_FL_IGNORE_KEY ? 1u << 3 : 0);
-        return change(nvme_cmd_resv_register, cdw10 | 3u << 30, r->old_key, r->new_key);
-    }
-    if (request == IOC_PR_RESERVE) {
-        const struct pr_reservation *r = argument;
-        return change(nvme_cmd_resv_acquire, r->type << 8, r->key, 0);
-    }
-    assert_int_equal(request, IOC_PR_PREEMPT_ABORT);
-    const struct pr_preempt *r = argument;
-    return change(nvme_cmd_resv_acquire, r->type << 8 | 2, r->new_key, r->old_key);
-}
-
-static int identify(const struct nvme_admin_cmd *command)
-{
-    uint8_t *page = (uint8_t *)(uintptr_t)command->addr; // NOLINT
-    memset(page, 0, command->data_len);
-    if (command->cdw10 == NVME_IDENTIFY_CNS_CTRL) {
-        ((struct nvme_id_ctrl *)page)->oncs =
-            htole16(device.lacks_reservations ? 0 : NVME_CTRL_ONCS_RESERVATIONS);
-        return 0;
-    }
-    struct nvme_id_ns *ns = (struct nvme_id_ns *)page;
-    ns->nsze = htole64(1024);
-    ns->lbaf[0].ds = 12;
-    ns->nguid[0] = 0xab;
-    ns->rescap = device.lacks_reservations ? 0 : device.lacks_memory ? 0xfe : 0xff;
-    return 0;
 }
 
 /* In place of libc's. */
@@ -125,16 +44,7 @@ int ioctl(int fd, unsigned long request, ...)
     void *argument = va_arg(args, void *);
     va_end(args);
     assert_true(fd >= 0);
-    if (request == NVME_IOCTL_ID)
-        return device.takes_commands ? NSID : refuse_ioctl(ENOTTY);
-    if (request == NVME_IOCTL_ADMIN_CMD)
-        return identify(argument);
-    if (request != NVME_IOCTL_IO_CMD)
-        return block_ioctl(request, argument);
-    const struct nvme_passthru_cmd *command = argument;
-    const uint64_t *keys = (const uint64_t *)(uintptr_t)command->addr; // NOLINT
-    assert_int_equal(command->nsid, NSID);
-    return change(command->opcode, command->cdw10, le64toh(keys[0]), le64toh(keys[1]));
+    return reserving_ioctl(&device, request, argument);
 }
 
 static bool may_write(uint8_t host)
@@ -169,6 +79,7 @@ static int by_commands(void **state)
     memset(&device, 0, sizeof(device));
     device.state.persists = true;
     device.takes_commands = true;
+    device.blocks = BLOCKS;
     return 0;
 }
 
@@ -311,15 +222,15 @@ static void look__tells_which_device(void **state)
 static void hold__ends_all_behind_a_conflict(void **state)
 {
     (void)state;
-    static struct nvt_backend_spec spec;
+    static struct nvt_backend_spec spec = {.kind = NVT_BACKEND_BLOCK};
     struct nvt_backend_setup setup = {.spec = &spec};
     struct nvt_backend backend = {0};
     struct nvt_device_hold hold = {0};
-    nvt_device_hold_begin(&hold, &setup, 0, &backend);
+    assert_int_equal(nvt_device_hold_begin(&hold, &setup, 0, &backend, error, sizeof(error)), 0);
     assert_int_equal(nvt_device_note_conflict(&hold), 0); /* in no group it is the host's */
     assert_int_equal(nvt_backend_lost(&backend), 0);
     spec.reserve_key = nvt_device_key(identity, 0, 1);
-    nvt_device_hold_begin(&hold, &setup, 0, &backend);
+    assert_int_equal(nvt_device_hold_begin(&hold, &setup, 0, &backend, error, sizeof(error)), 0);
     assert_int_equal(nvt_device_lost_status(&hold), 0);
     const uint16_t elsewhere = NVF_PATH(NVME_SC_ANA_INTERNAL_PATH_ERROR);
     assert_int_equal(nvt_device_note_conflict(&hold), elsewhere);
