@@ -7,19 +7,24 @@
 
 #include "common/base/minmax.h"
 
+enum { LINE_BYTES = 64 };
+
+/* A line of the cache: each one that a search passes is a miss where the log is large. */
 struct nvt_tier_node {
     struct nvt_tier_extent extent;
     uint64_t oldest; /* position, of all beneath */
     uint32_t left, right, priority;
 };
+static_assert(sizeof(struct nvt_tier_node) == LINE_BYTES, "a node is a line");
 
 int nvt_tier_index_open(struct nvt_tier_index *index, uint32_t extents_max)
 {
     *index = (struct nvt_tier_index){.nodes_max = extents_max, .fresh = 1, .draw = 2463534242u};
-    index->nodes = calloc((size_t)extents_max + 1, sizeof(*index->nodes));
-    if (!index->nodes)
+    /* Nodes get their pages when they are used for the first time. */
+    if (posix_memalign((void **)&index->nodes, LINE_BYTES,
+                       ((size_t)extents_max + 1) * sizeof(*index->nodes)))
         return -ENOMEM;
-    index->nodes[0].oldest = UINT64_MAX;
+    index->nodes[0] = (struct nvt_tier_node){.oldest = UINT64_MAX};
     return 0;
 }
 
@@ -148,7 +153,55 @@ static uint32_t cut_last(struct nvt_tier_index *index, uint32_t tree, uint64_t o
     return make_node(index, &behind);
 }
 
-void nvt_tier_index_put(struct nvt_tier_index *index, const struct nvt_tier_extent *extent)
+/* An extent that has some of the bytes; 0: none has. */
+static uint32_t find_overlap(const struct nvt_tier_index *index,
+                             const struct nvt_tier_extent *extent)
+{
+    uint32_t at = index->root;
+    while (at) {
+        const struct nvt_tier_node *node = &index->nodes[at];
+        if (end_of_extent(&node->extent) <= extent->offset)
+            at = node->right;
+        else if (node->extent.offset >= end_of_extent(extent))
+            at = node->left;
+        else
+            break;
+    }
+    return at;
+}
+
+/* Nothing overlaps it. It becomes the root of what has lower priorities where it belongs. Nodes
+ * above keep what they know: this position is the newest one. */
+static void insert_extent(struct nvt_tier_index *index, const struct nvt_tier_extent *extent)
+{
+    const uint32_t new = make_node(index, extent);
+    struct nvt_tier_node *added = &index->nodes[new];
+    uint32_t *link = &index->root;
+    while (*link && index->nodes[*link].priority >= added->priority) {
+        struct nvt_tier_node *node = &index->nodes[*link];
+        link = node->extent.offset < extent->offset ? &node->right : &node->left;
+    }
+    split_tree(index, *link, extent->offset, &added->left, &added->right);
+    sum_up_node(index, new);
+    *link = new;
+}
+
+/* The same bytes of FILE are written again. Nodes above it learn of that where its old position was
+ * the oldest one beneath them. */
+static void renew_extent(struct nvt_tier_index *index, uint32_t at,
+                         const struct nvt_tier_extent *extent, uint64_t was)
+{
+    struct nvt_tier_node *node = &index->nodes[at];
+    if (node->extent.offset == extent->offset)
+        node->extent = *extent;
+    else
+        renew_extent(index, node->extent.offset < extent->offset ? node->right : node->left, extent,
+                     was);
+    if (node->oldest == was)
+        sum_up_node(index, at);
+}
+
+static void put_over_others(struct nvt_tier_index *index, const struct nvt_tier_extent *extent)
 {
     uint32_t before, middle, after;
     split_tree(index, index->root, extent->offset, &before, &middle);
@@ -172,6 +225,17 @@ void nvt_tier_index_put(struct nvt_tier_index *index, const struct nvt_tier_exte
     }
     const uint32_t new = make_node(index, extent);
     index->root = join_trees(index, join_trees(index, join_trees(index, before, new), tail), after);
+}
+
+void nvt_tier_index_put(struct nvt_tier_index *index, const struct nvt_tier_extent *extent)
+{
+    const uint32_t overlap = find_overlap(index, extent);
+    if (!overlap)
+        return insert_extent(index, extent);
+    const struct nvt_tier_extent *found = &index->nodes[overlap].extent;
+    if (found->offset == extent->offset && found->len_bytes == extent->len_bytes)
+        return renew_extent(index, index->root, extent, found->position);
+    put_over_others(index, extent);
 }
 
 bool nvt_tier_index_next(const struct nvt_tier_index *index, uint64_t from,

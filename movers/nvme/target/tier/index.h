@@ -34,7 +34,7 @@ int nvt_tier_index_open(struct nvt_tier_index *index, uint32_t extents_max);
 void nvt_tier_index_close(struct nvt_tier_index *index);
 /* The extents that may still be added. One put takes two at most. */
 uint32_t nvt_tier_index_left(const struct nvt_tier_index *index);
-/* Hides what was there before. */
+/* Hides what was there before. Positions only grow from put to put. */
 void nvt_tier_index_put(struct nvt_tier_index *index, const struct nvt_tier_extent *extent);
 /* The first extent that ends behind `from`. False: there is none. */
 bool nvt_tier_index_next(const struct nvt_tier_index *index, uint64_t from,

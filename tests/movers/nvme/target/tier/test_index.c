@@ -70,10 +70,15 @@ static void index__is_as_an_array(void **state)
     (void)state;
     assert_int_equal(nvt_tier_index_open(&index, EXTENTS), 0);
     for (uint64_t position = 1; position < STEPS; position++) {
-        const uint32_t at = draw(&seed, UNITS);
+        uint32_t at = draw(&seed, UNITS);
         const uint32_t room = draw(&seed, 8) ? 32 : UNITS;
         uint32_t count = 1 + draw(&seed, room);
         count = count > UNITS - at ? UNITS - at : count;
+        struct nvt_tier_extent again;
+        if (draw(&seed, 3) == 0 && nvt_tier_index_next(&index, at, &again)) {
+            at = (uint32_t)again.offset;
+            count = (uint32_t)again.len_bytes;
+        }
         const enum nvt_tier_kind kind = draw(&seed, 6) ? NVT_TIER_WRITE : NVT_TIER_ZEROES;
         const struct nvt_tier_extent extent = {
             .offset = at, .len_bytes = count, .position = position, .kind = kind};
