@@ -151,6 +151,7 @@ void nvt_tier_append(struct nvt_tier_op *op)
         list_append(&tier->waiting, &op->node);
         nvt_tier_flow(tier);
     }
+    nvt_tier_note_write(tier, op->io->uring);
     nvt_tier_copies_kick(tier);
 }
 

@@ -130,6 +130,19 @@ uint32_t nvt_tier_destage_depth(uint64_t ring_bytes, uint64_t used_bytes, uint32
     return used_bytes < ring_bytes / 4 * 3 ? mover_min_u32(BRISK, runs_max) : runs_max;
 }
 
+/* To write a block to FILE takes the processor for as long as several writes of a host. The log is
+ * there to keep that away from them: while they write, and half of it is free, FILE gets one write
+ * for each 64 of theirs. From then on it gets more the fuller the log is. */
+uint64_t nvt_tier_destage_pace(uint64_t ring_bytes, uint64_t used_bytes)
+{
+    enum { EASY_BYTES = 256 << 10 };
+    const uint64_t half = ring_bytes / 2, quarter = ring_bytes / 4;
+    if (used_bytes <= half)
+        return EASY_BYTES;
+    const uint64_t left = half + quarter - mover_min_u64(used_bytes, half + quarter);
+    return EASY_BYTES * (left >> 10) / (quarter >> 10);
+}
+
 enum nvt_tier_step nvt_tier_destage_next(struct nvt_tier_destage *destage)
 {
     assert(destage->step != NVT_TIER_IDLE);

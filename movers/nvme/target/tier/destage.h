@@ -72,6 +72,8 @@ uint32_t nvt_tier_destage_take(struct nvt_tier_destage *destage, const struct nv
                                uint64_t bytes_max, struct nvt_tier_extent pieces[NVT_TIER_PIECES]);
 /* How many writes to FILE may be under way, of `runs_max`, while hosts write, too. */
 uint32_t nvt_tier_destage_depth(uint64_t ring_bytes, uint64_t used_bytes, uint32_t runs_max);
+/* How much hosts write into the log, while they are at it, for each write to FILE that begins. */
+uint64_t nvt_tier_destage_pace(uint64_t ring_bytes, uint64_t used_bytes);
 /* The step is done; returns the next one. */
 enum nvt_tier_step nvt_tier_destage_next(struct nvt_tier_destage *destage);
 

@@ -16,10 +16,10 @@
  * of 4 KiB takes 3 us: a run costs three times that (to read its record, compare the sum, and give
  * it to the disk). So one run begins in a turn of the loop, which serves its hosts in between, and
  * what has ended begins none. To drop an extent from the index takes 0.4 us, and 2 us of a large
- * one: eight take as long as a run. Where writes wait for room in the log there is nobody to be
- * kept waiting, and all begin at once.
+ * one, and a host waits for half of a turn: so two are dropped in each. Where writes wait for room
+ * in the log there is nobody to be kept waiting, and all begin at once.
  */
-enum { DROPS = 8, DROPS_AWAITED = 512 };
+enum { DROPS = 2, DROPS_AWAITED = 512 };
 
 static void go_next(struct nvt_tier *tier)
 {
@@ -175,6 +175,7 @@ static void start_run(struct nvt_tier_run *run, uint32_t pieces_count)
     const struct nvt_tier_extent *pieces = tier->pieces;
     run->is_busy = true;
     tier->runs_busy++;
+    tier->run_end = tier->end;
     run->kind = pieces[0].kind;
     run->offset = pieces[0].offset;
     run->len_bytes = 0;
@@ -239,6 +240,7 @@ static void write_runs(struct nvt_tier *tier)
 {
     const uint32_t depth = runs_depth(tier);
     tier->wants_runs = false;
+    atomic_store_explicit(&tier->is_paced, false, memory_order_relaxed);
     for (uint32_t i = 0; i < NVT_TIER_RUNS && tier->phase == NVT_TIER_SERVING; i++) {
         if (tier->runs_busy >= depth)
             return;
@@ -257,6 +259,33 @@ static void write_runs(struct nvt_tier *tier)
         else
             return;
     }
+}
+
+static bool is_ahead_of_pace(const struct nvt_tier *tier)
+{
+    return tier->end - tier->run_end <
+           nvt_tier_destage_pace(tier->super.ring_bytes, tier->end - tier->head);
+}
+
+void nvt_tier_note_write(struct nvt_tier *tier, const struct nvt_uring *uring)
+{
+    atomic_store_explicit(&tier->writer, uring, memory_order_relaxed);
+    atomic_store_explicit(&tier->wrote_ns, tier->now_ns, memory_order_relaxed);
+    if (!tier->is_paced || is_ahead_of_pace(tier))
+        return;
+    atomic_store_explicit(&tier->is_paced, false, memory_order_relaxed);
+    tier->wants_runs = tier->destage.step == NVT_TIER_WRITING;
+}
+
+void nvt_tier_go_at_pace(struct nvt_tier *tier)
+{
+    const bool is_paced = tier->destage.step == NVT_TIER_WRITING && !writes_are_awaited(tier) &&
+                          !tier->destage.is_hurried && !nvt_tier_is_silent(tier, tier->now_ns) &&
+                          is_ahead_of_pace(tier);
+    if (!is_paced)
+        return nvt_tier_flow(tier);
+    tier->wants_runs = false;
+    atomic_store_explicit(&tier->is_paced, true, memory_order_relaxed);
 }
 
 void nvt_tier_stamped(struct nvt_tier *tier, const struct nvt_tier_stamp *stamp, int error)
@@ -345,6 +374,7 @@ void nvt_tier_flow(struct nvt_tier *tier)
         end_detach(tier);
     if (tier->phase != NVT_TIER_SERVING) {
         tier->wants_runs = false; /* or the thread would look for ever */
+        atomic_store_explicit(&tier->is_paced, false, memory_order_relaxed);
         return;
     }
     switch (tier->destage.step) {

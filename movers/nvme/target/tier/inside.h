@@ -63,6 +63,16 @@ void nvt_tier_read(struct nvt_tier_op *op);
 
 /* flow.c */
 void nvt_tier_flow(struct nvt_tier *tier);
+/* Begins the next write to FILE, if it is its time; by a poll. */
+void nvt_tier_go_at_pace(struct nvt_tier *tier);
+/* A host has written. */
+#define NVT_TIER_SILENT_NS 100000ull /* since the last write: hosts have a pause */
+static inline bool nvt_tier_is_silent(const struct nvt_tier *tier, uint64_t now_ns)
+{
+    return now_ns >=
+           atomic_load_explicit(&tier->wrote_ns, memory_order_relaxed) + NVT_TIER_SILENT_NS;
+}
+void nvt_tier_note_write(struct nvt_tier *tier, const struct nvt_uring *uring);
 void nvt_tier_stamped(struct nvt_tier *tier, const struct nvt_tier_stamp *stamp, int error);
 
 /* walk.c */

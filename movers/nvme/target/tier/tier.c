@@ -150,22 +150,31 @@ static void do_rare_things(struct nvt_tier *tier)
     nvt_tier_flow(tier);
 }
 
+/* It stays awake until the next write to FILE may begin. */
+static bool paces_runs(const struct nvt_tier *tier, const struct nvt_tier_seat *seat)
+{
+    return atomic_load_explicit(&tier->is_paced, memory_order_relaxed) &&
+           atomic_load_explicit(&tier->writer, memory_order_relaxed) == seat->uring;
+}
+
 bool nvt_tier_poll(struct nvt_tier *tier, struct nvt_tier_seat *seat)
 {
-    const bool is_due =
-        tier->polls_media || atomic_load_explicit(&tier->has_steps, memory_order_relaxed);
+    const bool is_pacer = paces_runs(tier, seat);
+    const bool is_due = tier->polls_media ||
+                        atomic_load_explicit(&tier->has_steps, memory_order_relaxed) ||
+                        (is_pacer && nvt_tier_is_silent(tier, mover_now_ns()));
     if (!is_due && ++seat->quiet_turns % QUIET_TURNS)
-        return false;
+        return is_pacer;
     const uint64_t ticked_ns = atomic_load_explicit(&tier->ticked_ns, memory_order_relaxed);
     if (!is_due && mover_now_ns() - ticked_ns < TICK_NS)
-        return false;
+        return is_pacer;
     struct nvt_tier_turn turn;
     nvt_tier_enter(tier, &turn, seat->uring);
     bool any = tier->polls_media && poll_media(tier);
     if (tier->phase == NVT_TIER_WALKING) {
         any = nvt_tier_walk_step(tier) || any;
-    } else if (tier->destage.step == NVT_TIER_DROPPING || tier->wants_runs) {
-        nvt_tier_flow(tier);
+    } else if (tier->destage.step == NVT_TIER_DROPPING || tier->wants_runs || is_pacer) {
+        nvt_tier_go_at_pace(tier);
         any = true;
     }
     if (tier->now_ns - ticked_ns >= TICK_NS)

@@ -215,6 +215,11 @@ struct nvt_tier {
     /* Read without the lock: the next poll has something to do; when it looked at the clock. */
     _Atomic bool has_steps;
     _Atomic uint64_t ticked_ns;
+    /* Hosts write, so FILE waits for their next bytes (destage.h), or until they are silent. Their
+     * thread looks for that. When it wrote last. */
+    _Atomic bool is_paced;
+    _Atomic(const struct nvt_uring *) writer;
+    _Atomic uint64_t wrote_ns;
     struct nvt_tier_seat *seats;
     enum nvt_tier_phase phase;
     char trouble[NVT_TIER_TROUBLE_BYTES]; /* why it has failed; what is damaged */
@@ -254,7 +259,8 @@ struct nvt_tier {
     uint8_t *run_memory;
     struct nvt_tier_extent pieces[NVT_TIER_PIECES]; /* of the run that begins */
     uint32_t runs_busy;
-    bool wants_runs; /* more of them may begin at the next poll */
+    uint64_t run_end; /* of the log, when the last one began */
+    bool wants_runs;  /* more of them may begin at the next poll */
     struct nvt_io flush;
     struct nvt_tier_fetch *spare_fetches;
     struct nvt_tier_fetch *stalled; /* the copies that have what they want are away */

@@ -33,11 +33,27 @@ static void destage__never_stands_still(void **state)
             assert_in_range(nvt_tier_destage_depth(RING, used, runs), 1, runs);
 }
 
+/* Hosts write less and less for each write to FILE, and nothing before the log is full. */
+static void destage__hurries_as_the_log_fills(void **state)
+{
+    uint64_t before = nvt_tier_destage_pace(RING, 0);
+    (void)state;
+    for (uint64_t used = 0; used <= RING; used += RING / 64) {
+        const uint64_t pace = nvt_tier_destage_pace(RING, used);
+        assert_in_range(pace, 0, before);
+        before = pace;
+    }
+    assert_true(nvt_tier_destage_pace(RING, RING / 2) >= 64 * 4096);
+    assert_int_equal(nvt_tier_destage_pace(RING, RING / 4 * 3), 0);
+    assert_int_equal(nvt_tier_destage_pace(RING, RING), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(destage__is_gentle_while_the_log_has_room),
         cmocka_unit_test(destage__never_stands_still),
+        cmocka_unit_test(destage__hurries_as_the_log_fills),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

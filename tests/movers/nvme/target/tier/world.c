@@ -7,6 +7,7 @@
 
 #include <nvme/types.h>
 
+#include "common/time/clock.h"
 #include "nvme/wire/fabrics.h"
 
 uint64_t random_next(struct random *random)
@@ -313,6 +314,12 @@ void world_step(struct world *world)
         return;
     if (chosen == world->copies && end_of_file_io(world))
         return;
-    world->tier->ticked_ns = 0; /* time has passed */
+    if (world->hosts != WORLD_MIXED) {
+        world->tier->ticked_ns = mover_now_ns();
+        world->tier->wrote_ns = world->hosts == WORLD_BUSY ? INT64_MAX : 0;
+    } else { /* time has passed */
+        world->tier->ticked_ns = 0;
+        world->tier->wrote_ns = random_below(&world->random, 2) ? 0 : INT64_MAX;
+    }
     (void)nvt_uring_poll(&world->uring);
 }

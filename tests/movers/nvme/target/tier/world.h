@@ -51,6 +51,10 @@ struct world_medium {
     uint32_t cold;  /* how often warm_up() has more; it may not be asked again then */
 };
 
+/* What the tier sees of hosts. Busy ones write without a pause, silent ones have stopped: then
+ * nothing goes on by a tick. */
+enum world_hosts { WORLD_MIXED, WORLD_BUSY, WORLD_SILENT };
+
 struct world {
     struct random random;
     struct store file, logs[WORLD_COPIES];
@@ -65,6 +69,7 @@ struct world {
     struct nvt_tier *tier;
     struct nvt_tier_stamp stamp;
     uint64_t cache_bytes;
+    enum world_hosts hosts;
     bool lies_of_log, lies_of_file; /* faults that are planted: flushes do nothing */
     char error[512];
 };
