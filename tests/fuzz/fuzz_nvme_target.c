@@ -333,8 +333,7 @@ static void step_reset(uint8_t what)
 static void host_came(struct nvt_ctrl *ctrl, void *context)
 {
     (void)context;
-    ctrl->home_state = NVME_ANA_STATE_OPTIMIZED;
-    ctrl->home_epoch = 1;
+    nvt_home_admit(ctrl, NVME_ANA_STATE_OPTIMIZED, 1);
 }
 
 /* All targets are active from now on: the host gets a home here, or loses it. */

@@ -45,6 +45,7 @@ struct nvt_ctrl {
     struct nvt_host_id host_id;
     uint64_t host_hash;  /* of these two */
     uint8_t home_state;  /* where all targets are active (home.h): enum nvme_ana_state */
+    bool was_home;       /* it was optimized once, so it may have commands */
     uint64_t home_epoch; /* of the host's owner then */
     uint32_t cc, csts;
     uint32_t keep_alive_ms;

@@ -27,6 +27,13 @@ bool nvt_ctrl_is_of_host(const struct nvt_ctrl *ctrl, const struct nvt_host_id *
     return !strcmp(ctrl->host_nqn, nqn) && !memcmp(&ctrl->host_id, id, sizeof(*id));
 }
 
+void nvt_home_admit(struct nvt_ctrl *ctrl, enum nvme_ana_state state, uint64_t epoch)
+{
+    ctrl->home_state = (uint8_t)state;
+    ctrl->home_epoch = epoch;
+    ctrl->was_home |= state == NVME_ANA_STATE_OPTIMIZED;
+}
+
 void nvt_home_set(struct nvt_subsystem *subsystem, const struct nvt_host_id *id, const char *nqn,
                   enum nvme_ana_state state, uint64_t epoch)
 {
@@ -37,8 +44,7 @@ void nvt_home_set(struct nvt_subsystem *subsystem, const struct nvt_host_id *id,
         if (!nvt_ctrl_is_of_host(ctrl, id, nqn))
             continue;
         const bool differs = ctrl->home_state != state || ctrl->home_epoch != epoch;
-        ctrl->home_state = (uint8_t)state;
-        ctrl->home_epoch = epoch;
+        nvt_home_admit(ctrl, state, epoch);
         if (differs)
             nvt_ctrl_notify(ctrl, NVT_EVENT_ANA);
     }
@@ -64,6 +70,18 @@ struct nvt_ctrl *nvt_home_ctrl(const struct nvt_subsystem *subsystem, const stru
             return ctrl;
     }
     return NULL;
+}
+
+bool nvt_home_has_served(const struct nvt_subsystem *subsystem, const struct nvt_host_id *id,
+                         const char *nqn)
+{
+    for (struct list_node *node = list_first(&subsystem->ctrls); node;
+         node = list_after(&subsystem->ctrls, node)) {
+        const struct nvt_ctrl *ctrl = LIST_MEMBER(node, struct nvt_ctrl, node);
+        if (ctrl->was_home && nvt_ctrl_is_of_host(ctrl, id, nqn))
+            return true;
+    }
+    return false;
 }
 
 bool nvt_home_has_commands(const struct nvt_subsystem *subsystem, const struct nvt_host_id *id,

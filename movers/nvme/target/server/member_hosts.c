@@ -63,7 +63,7 @@ static bool is_quiet_here(const struct nvr_home *home)
 {
     const struct nvt_subsystem *subsystem = home->member->subsystem;
     const char *nqn = home->host.nqn;
-    return !nvt_home_ctrl(subsystem, &home->host.id, nqn) &&
+    return !nvt_home_has_served(subsystem, &home->host.id, nqn) &&
            (is_unfenced(home->member) || !nvt_home_has_commands(subsystem, &home->host.id, nqn));
 }
 
@@ -293,10 +293,8 @@ static void host_came(struct nvt_ctrl *ctrl, void *context)
 {
     const struct nvr_member *member = context;
     const struct nvr_home *home = find_home(member, ctrl->host_nqn, &ctrl->host_id);
-    if (home && home->state == NVR_SERVING) {
-        ctrl->home_state = NVME_ANA_STATE_OPTIMIZED;
-        ctrl->home_epoch = home->epoch;
-    }
+    if (home && home->state == NVR_SERVING)
+        nvt_home_admit(ctrl, NVME_ANA_STATE_OPTIMIZED, home->epoch);
     if (is_let_in(ctrl))
         say_host(member, ctrl);
 }

@@ -152,6 +152,37 @@ def strangers(sidewire):
             pair.group.close()
 
 
+def moves_while_it_calls(sidewire):
+    """A host is moved. The disk has yet to do its last write, and it connects there anew."""
+    with tempfile.TemporaryDirectory() as folder:
+        pair = Pair(sidewire, folder, QUIET_MS, '')
+        try:
+            hosts = [pair.write(pair.first, MOVER, 0, 1)]
+            await_that(lambda: MOVER in pair.first.hosts())
+            time.sleep(NAMED_S)  # the write is with the disk
+            newer = pair.write(pair.second, MOVER, 1, 2)
+            await_that(lambda: MOVER in connected(pair.second))
+            words = ['--hostnqn', MOVER, '--to', 'b', '--control', pair.second.control]
+            move = subprocess.Popen([sidewire, 'nvme', 'target', 'move', *words])
+            await_that(lambda: is_resting(pair.first))
+            hosts.append(pair.write(pair.first, MOVER, 2, 3))
+            await_that(lambda: MOVER in connected(pair.first))
+            good = say(is_resting(pair.first), 'a host calls while its member comes to rest')
+            good &= say(not move.wait(LIMIT_S), 'it moves nonetheless', pair.first.said())
+            code = await_end(newer)
+            for host in hosts:
+                host.kill()
+                host.communicate()
+            return good & say(not code, 'and writes there', newer.said)
+        finally:
+            pair.group.close()
+
+
+def is_resting(member):
+    hosts = member.status().get('group', {}).get('host_owners', [])
+    return any(one['here'] == 'resting' for one in hosts)
+
+
 def await_end(host):
     host.said = host.communicate(timeout=LIMIT_S)[0].decode()
     return host.returncode
@@ -159,7 +190,8 @@ def await_end(host):
 
 def main(sidewire, count, first):
     seeds = range(first, first + count)
-    good = strangers(sidewire)
+    good = moves_while_it_calls(sidewire)
+    good = strangers(sidewire) and good
     for trouble, delay_ms in (('stopped', STOPPED_MS), ('left', QUIET_MS)):
         good = run(sidewire, seeds, trouble, delay_ms) and good
         good = planted(sidewire, trouble, delay_ms) and good
