@@ -102,6 +102,8 @@ LEFT_OUT = {
     'rbd create': 'a cluster of Ceph; tests/movers/nvme/target/test_ceph.py has it',
     'ceph auth': 'the same',
     'sidewire nvme target --listen 192.0.2.2': 'the same',
+    'sidewire nvme target --group 192.0.2.9': 'hosts that share a disk; '
+    'tests/movers/nvme/target/test_active_device.py has it',
     'sidewire nvme target move': 'tests/movers/nvme/target/test_group_host.py has it',
     'sidewire nvme target clear': 'tests/movers/nvme/target/test_failed_disk.py has it',
     'python3 -m venv env': 'packages of pip; tests/bindings/python/test_wheel.py has it',
