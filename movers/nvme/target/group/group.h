@@ -147,6 +147,7 @@ struct nvg_event {
     struct nvg_controller controller;
     enum nvt_quiet quiet;
     bool is_of_origin; /* of NO_PLACE: one more host of its address alone has none */
+    bool is_taken;     /* of RELEASE: it is another member's by now, which fences this one */
 };
 
 /* What is known once the group is open. */

@@ -112,6 +112,7 @@ static void wish_tell_of(struct nvg_machine *m, enum nvg_event_kind kind, uint32
     m->event.kind = kind;
     m->event.nsid = nsid;
     m->event.epoch = kind == NVG_RELEASE ? mine->epoch : place->hold.epoch;
+    m->event.is_taken = kind == NVG_RELEASE && place->hold.epoch > mine->epoch;
     m->event.host = place->host;
     m->event.size_bytes = place->about.size_bytes;
     m->event.disk_error = place->disk.error;

@@ -116,10 +116,28 @@ static void give_up_fencing(struct nvr_home *home)
     home_is_free(home);
 }
 
-static void home_release(struct nvr_home *home, uint64_t epoch)
+static bool shares_device(const struct nvr_member *member)
 {
-    if (epoch < home->epoch)
+    for (uint32_t nsid = 1; nsid <= NVG_NAMESPACES_MAX; nsid++)
+        if (member->holdings[nsid].spec && nvt_spec_is_device(member->holdings[nsid].spec))
+            return !is_unfenced(member);
+    return false;
+}
+
+/* Another member has the host, and fences this one. By files it would be killed. */
+static void home_is_taken(const struct nvr_home *home)
+{
+    if (home->state != NVR_STANDBY && shares_device(home->member))
+        nvr_member_fail(home->member, "the group has given a host of it to another member, which "
+                                      "has shut this one out of the device");
+}
+
+static void home_release(struct nvr_home *home, const struct nvg_event *event)
+{
+    if (event->epoch < home->epoch)
         return;
+    if (event->is_taken)
+        home_is_taken(home);
     switch (home->state) {
     case NVR_TAKEN:
     case NVR_SERVING:
@@ -129,32 +147,17 @@ static void home_release(struct nvr_home *home, uint64_t epoch)
     case NVR_TAKING:
         return give_up_fencing(home);
     case NVR_STANDBY:
-        home->epoch = epoch;
+        home->epoch = event->epoch;
         return home_is_free(home);
     }
-}
-
-static bool shares_device(const struct nvr_member *member)
-{
-    for (uint32_t nsid = 1; nsid <= NVG_NAMESPACES_MAX; nsid++)
-        if (member->holdings[nsid].spec && nvt_spec_is_device(member->holdings[nsid].spec))
-            return !is_unfenced(member);
-    return false;
-}
-
-/* Another member has it, and fences this one. By files it would be killed. */
-static bool is_shut_out(const struct nvr_home *home, uint64_t epoch)
-{
-    return home->state != NVR_STANDBY && epoch > home->epoch && shares_device(home->member);
 }
 
 static void home_stand_by(struct nvr_home *home, const struct nvg_event *event)
 {
     if (event->epoch < home->epoch)
         return;
-    if (is_shut_out(home, event->epoch))
-        nvr_member_fail(home->member, "the group has given a host of it to another member, which "
-                                      "has shut this one out of the device");
+    if (event->epoch > home->epoch)
+        home_is_taken(home);
     if (home->state == NVR_TAKEN || home->state == NVR_SERVING)
         return home_rest(home); /* it was taken from us */
     if (home->state == NVR_RESTING)
@@ -334,7 +337,7 @@ void nvr_hosts_take_event(struct nvr_member *member, const struct nvg_event *eve
     else if (event->kind == NVG_SERVE)
         home_serve(home, event->epoch);
     else if (event->kind == NVG_RELEASE)
-        home_release(home, event->epoch);
+        home_release(home, event);
 }
 
 void nvr_hosts_look(struct nvr_member *member)
