@@ -161,7 +161,7 @@ void member_fail_with(const struct member *member, const struct report *report)
     if (report->kind == REPORT_MAD &&
         sw_cm_mad_decode(report->mad, SW_MAD_BYTES, &message) == SW_CM_MAD_FAULT_NONE)
         fail_msg("slot %u reports a %s of slot %u", member->slot,
-                 sw_cm_attribute_name(message.attribute), report->path.slot);
+                 sw_cm_attribute_name((uint16_t)message.attribute), report->path.slot);
     fail_msg("slot %u reports %d of %u", member->slot, report->kind, report->value);
 }
 
