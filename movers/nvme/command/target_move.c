@@ -192,10 +192,9 @@ int nv_target_move(const struct mover_ask *ask, int argc, char **argv)
     mover_parse(&usage, argc, argv, &args);
     if (args.hostnqn && !move_find_host(&args))
         return MOVER_FAILED;
-    char *text =
-        mover_ask(&args.ask, json_pack("{s:s, s:I, s:s, s:s*, s:s*}", "command", "move", "nsid",
-                                       (json_int_t)args.number, "member", args.to, "hostnqn",
-                                       args.hostnqn, "hostid", args.hostnqn ? args.hostid : NULL));
+    char *text = mover_ask(&args.ask, json_pack("{s:s, s:I, s:s, s:s*, s:s*}", "command", "move",
+                                                "nsid", (json_int_t)args.number, "member", args.to,
+                                                "hostnqn", args.hostnqn, "hostid", args.hostid));
     if (!text)
         return MOVER_FAILED;
     const json_int_t epoch = strtoll(text, NULL, 10);

@@ -130,9 +130,8 @@ static const char *read_options(struct thread_data *td, struct place *place)
     const struct engine_options *o = td->eo;
     struct sw_nvme_options *out = &place->target.options;
     if (!o->traddr || !o->nqn)
-        return "the options traddr= and nqn= are needed; 'sidewire nvme discover -a ADDR' lists "
-               "the "
-               "names";
+        return "the options traddr= and nqn= are needed; "
+               "'sidewire nvme discover -a ADDR' lists the names";
     if (td->o.nr_files > 1)
         return "a namespace is one file: nrfiles= and lists of filename= have no meaning";
     sw_nvme_options_init(out);
